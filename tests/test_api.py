@@ -74,6 +74,12 @@ def test_no_run_is_made_over_what_is_there(task: Path, tmp_path: Path, quick: Pa
         assert not ledger.events()
     with pytest.raises(ConfigError, match="holds a run already; `evotrainer resume .*run` goes on with it"):
         quick.start(task, tmp_path / "run")
+    own = tmp_path / "project" / "task.toml"
+    own.parent.mkdir()
+    own.write_text("# mine\n" + task.read_text())
+    with pytest.raises(ConfigError, match="task.toml is there already and a run would overwrite it; choose another"):
+        quick.start(own, own.parent)
+    assert own.read_text().startswith("# mine")
     assert not quick.ran, "nothing was spent on any of them"
 
 

@@ -3,7 +3,9 @@
 A KIND is a class of invented worlds (bench/claim/worlds.py) or a file of kept trainings
 (bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which a response surface is fitted. Without --judged all
 trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well, and it is
-measured by its champion. On real trainings:
+measured by its champion. With --seat COMMAND a program sits
+(carrier `command`, told the request on stdin) that names a share of the trainings, beside the agent alone.
+On real trainings:
 `evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.
 
 Resumable: the same command goes on. Prints Markdown; `specialists.md` is what it printed once.
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import os
 import platform
+import shlex
 import subprocess
 import time
 from collections import Counter
@@ -50,15 +53,38 @@ CPU_S = 30.0
 
 
 def play(
-    folder: Path, kind: str, task: TaskFile, surfaces: Sequence[Surface], repeats: int, trainings: int, judged: bool
+    folder: Path,
+    kind: str,
+    task: TaskFile,
+    surfaces: Sequence[Surface],
+    repeats: int,
+    trainings: int,
+    arms: Mapping[str, str],
 ) -> dict[str, Any]:
-    """All arms on some surfaces: the comparison's table, and what was counted in its runs."""
-    arms = list(JUDGED if judged else SEARCHED)
-    out = folder / f"{Path(kind).stem}{'-judged' if judged else ''}"
-    plan = open_plan(out, make_plan(task, arms, repeats, trainings, 3, 1, list(surfaces)))
+    """All arms (name -> what it is) on some surfaces: the comparison's table, and what was counted in its runs."""
+    out = folder / f"{Path(kind).stem}-{'-'.join(arms)}"
+    plan = open_plan(out, make_plan(task, list(arms), repeats, trainings, 3, 1, list(surfaces)))
     found = table(compare(plan, task, out, list(surfaces)))
-    names = dict(zip(arms, NAMES, strict=True))
-    return found | {"counted": {arm: counted(out, arm, repeats) for arm in arms}, "arm_names": names}
+    return found | {"counted": {arm: counted(out, arm, repeats) for arm in arms}, "arm_names": arms}
+
+
+def seated(command: str, shares: Sequence[float]) -> dict[str, ArmKind]:
+    """Arms in which a program names a share of the trainings, all of them search."""
+    made = {}
+    for share in shares:
+        told = f"a program, {share:.0%} of the trainings"
+        options = {
+            "carrier": "command",
+            "command": shlex.split(command),
+            "share": share,
+            "sandbox": False,
+            "timeout_s": 2400,
+        }
+        options = {**ALONE["agent_options"], **options}
+        made[f"seat_{100 * share:.0f}"] = ArmKind(
+            "seat", told, control=True, settings=ALONE | {"agent_options": options}
+        )
+    return made
 
 
 def counted(out: Path, arm: str, repeats: int) -> dict[str, Any]:
@@ -108,9 +134,17 @@ def main() -> None:
     ask.add_argument("--trainings", type=int, default=40)
     ask.add_argument("--judged", action="store_true", help="with branches, knock-outs and verdicts")
     ask.add_argument("--task", type=Path, help="of a file of kept trainings")
+    ask.add_argument("--seat", metavar="COMMAND", help="a program that answers requests, beside one generic agent")
+    ask.add_argument("--share", type=float, action="append", help="of the program; repeatable (default: 1 and 0.5)")
     given = ask.parse_intermixed_args()
+    if given.seat and given.judged:
+        ask.error("--seat is measured by what is settled on: leave --judged out")
     given.folder.mkdir(parents=True, exist_ok=True)
     ARMS.update(SEARCHED)
+    arms = dict(zip(JUDGED if given.judged else SEARCHED, NAMES, strict=True))
+    if given.seat:
+        ARMS.update(sat := seated(given.seat, given.share or (1.0, 0.5)))
+        arms = {"one": NAMES[0]} | {name: kind.about for name, kind in sat.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(
         f"{time.strftime('%Y-%m-%d')}, commit {commit}, {os.cpu_count()} cores of {platform.machine()}: "
@@ -126,7 +160,7 @@ def main() -> None:
             seen = list(kept_in(Path(kind)))
             surfaces = [fit(task.recipe, seen, task.task.name)]
             cpu_s = sum(s.cpu_s for s in seen) / len(seen)
-        found = play(given.folder, kind, task, surfaces, given.repeats, given.trainings, given.judged)
+        found = play(given.folder, kind, task, surfaces, given.repeats, given.trainings, arms)
         print(markdown(kind, found, cpu_s))
         print(f"\n{time.process_time() - start:.0f} CPU-s; {cpu_s:.0f} CPU-s a training.\n", flush=True)
 

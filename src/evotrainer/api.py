@@ -202,9 +202,13 @@ def start(
     for note in preflight(resolved, new=True):
         (view or SilentObserver()).note(note)
     resolved = with_absolute_base(resolved)
+    file, text = folder / "task.toml", resolved.to_toml()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "task.toml", resolved.to_toml())
+        # a run killed before its ledger left the same text here
+        if file.exists() and file.read_bytes() != text.encode():
+            raise ConfigError(f"{file} is there already and a run would overwrite it; choose another --out")
+        write_atomic(file, text)
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
     return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask, executor)

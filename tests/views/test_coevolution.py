@@ -155,6 +155,9 @@ def test_the_line_of_status_names_version_detectors_and_last_change() -> None:
         line == "h2, 1 built-in detector, 1 of its own: mined_look (confirmed); 2 changes, the last: settled by audits"
     )
     assert Coevolution.of(story()[:1]).line() == "h0, 1 built-in detector"
+    (h0, *_), scores = story(), {"detectors": [], "authored": []}
+    bare = h0.model_copy(update={"body": h0.body.model_copy(update={"harness": scores})})
+    assert Coevolution.of([bare]).line() == "h0, score layer only, no built-in detector"
     assert Coevolution.of([]).line() == ""
 
 

@@ -75,7 +75,8 @@ def _plain(x: Any) -> str:
         return f"must be {word} {ctx[key]}"
     if kind == "literal_error":
         allowed = [str(v) for v in re.findall(r"'([^']*)'", str(ctx.get("expected", "")))]
-        near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.5)
+        near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.5)
+        near.sort(key=lambda name: sorted(name) != sorted(str(value)))  # letters that changed places before others
         hint = f", did you mean {near[0]}?" if near else ""
         return f"must be {_either(allowed) or ctx.get('expected')}{hint}"
     if kind == "finite_number":

@@ -81,20 +81,13 @@ class HarnessVersionView:
         return TRIGGERS.get(self.body.trigger, self.body.trigger.replace("_", " "))
 
     @property
-    def builtin(self) -> int:
-        """Built-in detectors of this version."""
-        return len(self.body.harness.get("detectors", ()))
-
-    @property
     def own(self) -> list[dict[str, Any]]:
         """Specifications of this version's authored detectors."""
         return list(self.body.harness.get("authored", ()))
 
     @property
     def size(self) -> str:
-        """`24 built-in detectors, 2 of its own`."""
-        own = f", {len(self.own)} of its own" if self.own else ""
-        return f"{self.builtin} built-in detector{'' if self.builtin == 1 else 's'}{own}"
+        return self.body.size
 
     @property
     def changes(self) -> list[tuple[str, str, str]]:

@@ -41,10 +41,8 @@ def dead_groups(given: DetectorInput) -> list[Finding]:
     saturated = shares["pass"] > shares["dead"] / 2
     worst = "pass" if saturated else max(("fail", "other"), key=lambda k: shares[k])
     what = {"pass": "solved by every attempt", "fail": "failed by every attempt", "other": "rewarded alike"}[worst]
-    claim = (
-        f"{shares['dead']:.0%} of {n} groups are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass, "
-        f"{shares['other']:.0%} other"
-    )
+    claim = f"{shares['dead']:.0%} of {n} groups are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass"
+    claim += f", {shares['other']:.0%} get one reward otherwise" if shares["other"] else ""
     quotes = _group_quotes(given, masks[worst], f"first of a group {what}")
     kind = "saturation" if saturated else "dead_groups"
     return [given.finding(severity, claim, {**shares, "groups": n}, quotes, kind=kind)]

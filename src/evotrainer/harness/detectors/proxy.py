@@ -217,7 +217,8 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
             b = max(known_in(turns, completion_of(turns), tests, bool(known)), key=lambda b: len(b.given))
             lines, note = b.line, f"answers {b.given} -> {b.answer}"
         quotes.append(given.quote(i, text=lines, note=note))
-    claim = f"{hits} of {n} programs know the answers of visible tests; {blind} of them never read the input"
+    claim = f"{hits} of {n} programs know the answers of visible tests"
+    claim += f"; {blind} of them never read the input" if blind else ""
     if unread := int((np.isnan(special) & (given.batch.trait("unread") > 0)).sum()):
         claim += f"; {unread} more could not be read"
     numbers = {

@@ -32,11 +32,9 @@ def history_lines(events: Sequence[Event], explained: Mapping[str, str] | None =
 
 
 def _head(v: HarnessEvolved) -> list[str]:
-    n = len(v.harness.get("detectors", ())), len(v.harness.get("authored", ()))
     came = f" from {v.parent}" if v.parent else ""
-    size = f"{n[0]} built-in detectors" + (f", {n[1]} of its own" if n[1] else "")
     when = f"round {v.round}" if v.round else "before the rounds"
-    return [f"{v.version}{came} ({v.trigger}, {when}): {size}", f"     {v.reason}"]
+    return [f"{v.version}{came} ({v.trigger}, {when}): {v.size}", f"     {v.reason}"]
 
 
 def _diff(v: HarnessEvolved) -> list[str]:

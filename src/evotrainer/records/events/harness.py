@@ -60,3 +60,10 @@ class HarnessEvolved(Frozen):
     """Every proposed detector with its backtest, the refused ones as well."""
     flips: tuple[VerdictChange, ...] = ()
     """Past verdicts that would read differently under this version."""
+
+    @property
+    def size(self) -> str:
+        """`24 built-in detectors, 2 of its own`."""
+        n, own = (len(self.harness.get(kind, ())) for kind in ("detectors", "authored"))
+        first = f"{n} built-in detector{'' if n == 1 else 's'}" if n else "score layer only, no built-in detector"
+        return first + (f", {own} of its own" if own else "")
