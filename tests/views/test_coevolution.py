@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -156,7 +157,7 @@ def test_the_line_of_status_names_version_detectors_and_last_change() -> None:
     )
     assert Coevolution.of(story()[:1]).line() == "h0, 1 built-in detector"
     (h0, *_), scores = story(), {"detectors": [], "authored": []}
-    bare = h0.model_copy(update={"body": h0.body.model_copy(update={"harness": scores})})
+    bare = replace(h0, body=h0.body.model_copy(update={"harness": scores}))
     assert Coevolution.of([bare]).line() == "h0, score layer only, no built-in detector"
     assert Coevolution.of([]).line() == ""
 
