@@ -106,10 +106,11 @@ def markdown(kind: str, found: Mapping[str, Any], cpu_s: float) -> str:
     head += ["distinct ideas", "points per CPU-hour", "labels"]
     lines = [f"## {kind}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     by_arm = {a["arm"]: a for a in found["arms"]}
-    reference = {r["repeat"]: r["gain"] for r in found["rows"] if r["arm"] == next(iter(found["arm_names"]))}
+    gains = {(r["arm"], r["repeat"]): r["true_gain"] for r in found["rows"]}
+    first = next(iter(found["arm_names"]))
     for arm, name in found["arm_names"].items():
         a, c = by_arm[arm], found["counted"][arm]
-        behind = interval_of([reference[r["repeat"]] - r["gain"] for r in found["rows"] if r["arm"] == arm])
+        behind = interval_of([gains[first, r] - gain for (name, r), gain in gains.items() if name == arm])
         hours = a["trainings"]["mean"] * cpu_s / 3600
         told = ", ".join(f"{k} {n}" for k, n in c["labels"].items())
         share = "–" if a["share"] is None else f"{a['share']:.2f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import random
@@ -17,7 +18,7 @@ from evotrainer import api
 from evotrainer.agents.seat.carriers.base import CarrierError
 from evotrainer.agents.seat.carriers.command import CommandCarrier, unwrapped
 from evotrainer.agents.seat.carriers.queue import put_answer
-from evotrainer.agents.seat.text import render_request
+from evotrainer.agents.seat.text import SHOWN, render_request
 from evotrainer.cli._seat_tools import TOOLS, SeatTools
 from evotrainer.cli.propose import outcome
 from evotrainer.cli.seat import waiting
@@ -26,7 +27,7 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.seat import MOST, SeatBriefing, read_answer
+from evotrainer.records.seat import LATER, MOST, VOLATILE, SeatBriefing, read_answer
 from evotrainer.verify import Record, checks
 from tests.acting import policy
 from tests.cli.call import evotrainer
@@ -148,6 +149,14 @@ def test_no_request_holds_what_is_of_gate_or_cert(task: Path, tmp_path: Path, qu
     for request in seen:
         told = request.model_dump_json() + render_request(request)
         assert not [t for t in tasks if t in told] and "per_task" not in told and "sealed" not in told
+    for r in seen:
+        assert r.champion_scores and r.champion in ("b0", "b1") and (r.trainings_left is None) == (r.step == "proposal")
+    last = next(r for r in seen if r.step == "proposal")
+    made = {p.probe: p.record() for p in run.state.probes.values() if p.incumbent == last.champion}
+    assert [t.training for t in last.trainings] == list(made)[: len(last.trainings)] and len(last.trainings) >= 2
+    for t in last.trainings:
+        assert t.changes == made[t.training].changes and abs((t.score or 0) - (made[t.training].score or 0)) < 1e-4
+        assert f"| {t.training} | {t.score:.3f} | {next(iter(t.changes))}: " in render_request(last)
 
 
 def test_what_is_wrong_is_told_and_asked_again_then_the_statistical_agent_goes_on(
@@ -286,6 +295,8 @@ def request(**more: Any) -> SeatBriefing:
         (say(trial(lr=1e-5)), "lr is 1e-05 already"),
         (say(trial(step=1)), "unknown factor 'step', did you mean steps?"),
         (say({**trial(lr=1), "departs": "p9"}), "departs 'p9' is none of"),
+        (say({**trial(lr=1), "departs_from": "p9"}), "trials.0.departs_from: unknown name, did you mean departs?"),
+        (say({**trial(lr=1), "base": "p9"}), "trials.0.base: unknown name; there are: changes, why, departs, metric"),
         (say(*[trial(lr=1)] * 21), "must hold at most 20"),
         ('{"trials": [{"changes": {"lr": NaN}, "why": "x"}]}', "holds no JSON object"),
     ],
@@ -309,6 +320,36 @@ def test_an_answer_is_found_in_fences_prose_and_envelopes() -> None:
 def test_the_key_of_a_request_leaves_out_what_two_runs_measure_otherwise() -> None:
     assert request().key == request(run="other", training_cpu_s=3.0, budget_left={"cpu_s": 2.0}).key
     assert request().key != request(complaint="no").key
+    made = {"training": "p1", "changes": {"lr": 1}, "score": 0.5}
+    assert request().key != request(trainings=[made]).key and request().key == request(trainings_left=3).key
+    # as version 0.1 of the contract computed it, which knew none of the fields that came since
+    asked = request().model_dump(mode="json", exclude={*VOLATILE, *LATER})
+    assert request().key == hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+
+
+def test_a_recorded_request_is_asked_again_in_other_words_and_with_more_factors() -> None:
+    was = SeatBriefing.model_validate_json(request(text="then").model_dump_json(exclude=set(LATER)))
+    offers = {**request().factors, "clip": {"now": 0.2, "legal": "number"}}
+    made = {"training": "p1", "changes": {"lr": 1}, "score": 0.5}
+    assert was.differs(request(text="now", factors=offers, trainings=[made], champion_scores=[0.4])) == ""
+    assert "places was 1, is 2" in was.differs(request(places=2))
+    assert "factors was" in was.differs(request(factors={"lr": {"now": 2e-5, "legal": "number > 0"}}))
+    assert "refused answer" in was.differs(request(complaint="no"))
+    kept = SeatBriefing.model_validate_json(request(trainings=[made]).model_dump_json())
+    assert "trainings was" in kept.differs(request(trainings=[{**made, "score": 0.6}]))
+
+
+def test_a_request_tells_how_to_depart_and_what_trainings_scored() -> None:
+    trainings = [{"training": f"p{i}", "changes": {"lr": i}, "score": i / 100} for i in range(50)]
+    told = render_request(
+        request(trainings=trainings, departs=["p1", "p2"], champion_scores=[0.41, 0.43], noise_sd=0.02)
+    )
+    assert '"departs": "<an earlier training, or leave it out>"' in told and "`departs` may be one of: p1, p2" in told
+    assert "The champion's own trainings: 0.410, 0.430; equal trainings differ by ± 0.020." in told
+    rows = [line for line in told.splitlines() if line.startswith("| p")]
+    assert rows[0].startswith("| p49 | 0.490 | lr: 49 |") and len(rows) == SHOWN and "and 20 more" in told
+    assert rows[-1].startswith("| p20 ")
+    assert "None yet." in render_request(request()) and "departs" not in render_request(request())
 
 
 def test_a_forged_answer_is_found(task: Path, tmp_path: Path, quick: Paper) -> None:

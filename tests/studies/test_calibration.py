@@ -57,5 +57,5 @@ def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: Paper
 
 def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["run.evaluate_only=true"])
-    with pytest.raises(ConfigError, match="no A/A trials finished"):
+    with pytest.raises(ConfigError, match="its noise is not measured yet"):
         calibrate_run(run.folder)

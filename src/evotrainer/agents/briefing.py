@@ -38,7 +38,8 @@ def _head(b: Briefing) -> list[str]:
     ]
     if b.trial_cost or b.budget_left:
         out.append(f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s.")
-    out.append(f"Branches wanted: {b.branches_wanted}.")
+    if b.branches_wanted:
+        out.append(f"Branches wanted: {b.branches_wanted}, each changing exactly one factor of the champion's recipe.")
     if b.failures_in_a_row:
         out.append(f"Rounds without a promotion: {b.failures_in_a_row}.")
     if b.feedback:
@@ -198,7 +199,7 @@ def _skills(b: Briefing) -> list[str]:
 
 
 def _offers(b: Briefing) -> list[str]:
-    out = ["## What can be changed", "", "Exactly one factor of the champion's recipe per intervention."]
+    out = ["## What can be changed"]
     if b.components:
         out += ["", "Reward components on offer:", *[f"- `{k}`: {v}" for k, v in sorted(b.components.items())]]
     if b.unpayable:

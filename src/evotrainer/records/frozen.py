@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
@@ -110,11 +110,11 @@ def _brief(value: Any) -> str:
 
 def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
     """`, did you mean a or b?` for an unknown field of a model, else what there is; empty where that is not known."""
-    for part in loc[:-1]:
-        field = model.model_fields.get(str(part)) if model else None
-        model = field.annotation if field and isinstance(field.annotation, type) else None
-        if model is None or not issubclass(model, BaseModel):
-            return ""
+    for part in (p for p in loc[:-1] if isinstance(p, str)):
+        field = model.model_fields.get(part) if model else None
+        # of a list or tuple the models that it holds
+        held = (field.annotation, *get_args(field.annotation)) if field else ()
+        model = next((x for x in held if isinstance(x, type) and issubclass(x, BaseModel)), None)
     if model is None:
         return ""
     names = list(model.model_fields)

@@ -22,8 +22,10 @@ MOST = 65_536
 """Characters of an answer that are read; a longer one is refused and its head kept."""
 STARTS = 500
 """Braces of an answer at which an object is looked for."""
-VOLATILE = ("run", "budget_left", "training_cpu_s")
+VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 """What differs between two runs that decide the same: it is no part of a request's key."""
+LATER = ("role", "trainings", "champion_scores", "noise_sd")
+"""Fields that earlier versions did not know: where they say nothing, they are no part of a request's key."""
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
 """Where an answer failed; empty: it did not."""
 
@@ -54,6 +56,26 @@ class Candidate(Frozen):
     note: str = ""
 
 
+class SearchTraining(Frozen):
+    """A search training that was made, as whoever sits may know it."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+    training: str
+    changes: dict[str, Any]
+    """Factor -> value, against the champion's recipe."""
+    score: float | None = None
+    """Of its one seed on the search split, 0..1; None: it failed, or has not ended."""
+    failed: str = ""
+    """Label of its failure."""
+    invalid: tuple[str, ...] = ()
+    """Detectors that question it: this direction is closed."""
+    departs: str = ""
+    """The earlier one that it was made from; empty: the champion."""
+    by: str = ""
+    """Who asked for it, where several agents share the run."""
+
+
 class SeatBriefing(Frozen):
     """A request: which trainings should be made next, and all that may be known for the answer."""
 
@@ -77,6 +99,14 @@ class SeatBriefing(Frozen):
     """Most factors in which it may differ from the champion."""
     departs: tuple[str, ...] = ()
     """Earlier search trainings that a search training may depart from."""
+    trainings: tuple[SearchTraining, ...] = ()
+    """Search trainings from this champion so far, in order."""
+    trainings_left: int | None = None
+    """Of a search: those that the round may still take, these places among them; None: not told."""
+    champion_scores: tuple[float, ...] = ()
+    """Search score of each of the champion's own trainings."""
+    noise_sd: float = 0.0
+    """Standard deviation between equal trainings' search scores, as the statistical agent estimates it; 0: unknown."""
     candidates: tuple[Candidate, ...] = ()
     """What the statistical agent thinks of some changes, best first."""
     reopenable: dict[str, tuple[str, ...]] = {}
@@ -97,11 +127,24 @@ class SeatBriefing(Frozen):
         """Of the request in its round: `search4`, of several agents `search4-reward`."""
         return f"{self.step}{self.number}" + (f"-{self.role}" if self.role else "")
 
+    def differs(self, now: SeatBriefing) -> str:
+        """The first field in which a request of now differs from this recorded one, but for what two equal runs measure
+        otherwise, factors and fields that later versions added, and the words; empty: it asks the same."""
+        was, then = self.model_dump(mode="json"), now.model_dump(mode="json")
+        for f in (x for x in was if x in self.model_fields_set - {*VOLATILE, "text", "complaint"}):
+            if f == "factors":
+                then[f] = {k: {**v, "legal": was[f].get(k, v)["legal"]} for k, v in then[f].items() if k in was[f]}
+            if f == "candidates":  # how many are told is no question
+                was[f], then[f] = was[f][: len(then[f])], then[f][: len(was[f])]
+            if was[f] != then[f]:
+                return f"{f} was {json.dumps(was[f])[:200]}, is {json.dumps(then[f])[:200]}"
+        return "" if bool(self.complaint) == bool(now.complaint) else "only one of both follows a refused answer"
+
     @property
     def key(self) -> str:
         """SHA-256 (64 hex) of what is asked, but for what two equal runs measure otherwise."""
-        alone = set() if self.role else {"role"}  # as it was before there were roles
-        asked = self.model_dump(mode="json", exclude={*VOLATILE, *alone})
+        unsaid = {f for f in LATER if getattr(self, f) == type(self).model_fields[f].default}
+        asked = self.model_dump(mode="json", exclude={*VOLATILE, *unsaid})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -51,7 +51,7 @@ class SeatAgent:
         size = len(plan.probes) or (1 if self.options.share == 1 and briefing.probes_left > 0 else 0)
         if not (due := self.due(made, made + size)):
             return plan
-        answer = self.desk.ask(request(briefing, "search", made, due, thoughts_of(plan)))
+        answer = self.desk.ask(request(briefing, "search", made, due, thoughts_of(plan), noise_sd=plan.noise_sd))
         if answer is None:
             return plan
         if answer.stop:

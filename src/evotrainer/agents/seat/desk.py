@@ -75,7 +75,7 @@ class Desk:
         turn = SeatTurn(
             name=f"r{request.round}-{step}-{attempt}",
             folder=self.log.folder,
-            occurrence=sum(a.key == asked.key for a in past),
+            key=keys.answered(request.round, step, attempt),
             timeout_s=self.options.timeout_s,
             hidden=self.log.hidden,
         )

@@ -11,15 +11,16 @@ from typing import Any
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.one_factor import SAME_SAMPLES
 from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
 from evotrainer.records.roster import AgentRow
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SeatBriefing, SeatTrial
+from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing, SeatTrial
 from evotrainer.records.written import LABELS, MODULES
 
-SHOWN = 12
+SHOWN = 24
 """Candidates of the statistical agent that a request names."""
 WORDS = 300
 """Characters of a factor's legal values."""
@@ -43,13 +44,19 @@ HOOKS = (
 
 
 def request(
-    briefing: Briefing, step: str, number: int, places: int, thoughts: Iterable[Candidate], row: AgentRow | None = None
+    briefing: Briefing,
+    step: str,
+    number: int,
+    places: int,
+    thoughts: Iterable[Candidate],
+    row: AgentRow | None = None,
+    noise_sd: float = 0.0,
 ) -> SeatBriefing:
     """What is asked in one step; `row`: of which of several agents. Costs and the run's name are told apart from the
     text: two runs that decide the same measure them otherwise."""
-    bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0})
+    bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0, "branches_wanted": 0})
     search = step == "search"
-    mine = [p.probe for p in briefing.probes if p.incumbent == briefing.champion.branch and p.score is not None]
+    mine = [p for p in briefing.probes if p.incumbent == briefing.champion.branch]
     return SeatBriefing(
         run=briefing.run,
         round=briefing.round,
@@ -60,13 +67,24 @@ def request(
         factors={f: o for f, o in factors(briefing).items() if row is None or row.owns(f)},
         at_once=briefing.changes if search else briefing.bundle,
         at_most=briefing.bundle,
-        departs=tuple(mine) if search else (),
+        departs=tuple(p.probe for p in mine if p.score is not None) if search else (),
+        trainings=tuple(map(_training, mine)),
+        trainings_left=briefing.probes_left if search else None,
+        champion_scores=tuple(map(_r, briefing.champion.scores)),
+        noise_sd=_r(noise_sd),
         candidates=tuple(thoughts)[:SHOWN],
         reopenable=briefing.reopenable,
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cost, 1),
         text=render(bare),
         role=row.role if row else "",
+    )
+
+
+def _training(p: ProbeRecord) -> SearchTraining:
+    score = None if p.score is None else _r(p.score)
+    return SearchTraining(
+        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs, by=p.by
     )
 
 
@@ -133,7 +151,10 @@ def _slot(s: Slot) -> str:
 
 def _legal(factor: str, briefing: Briefing) -> str:
     if factor == "rewards":
-        return f"object: component -> weight; components: {', '.join(sorted(briefing.components)) or '(none)'}"
+        return (
+            "object: component -> weight, all that is paid; one component added, removed, weighted otherwise or "
+            f"replaced; components: {', '.join(sorted(briefing.components)) or '(none)'}"
+        )
     if factor == "start":
         return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
     if factor == "written_reward":
@@ -141,7 +162,13 @@ def _legal(factor: str, briefing: Briefing) -> str:
     if factor == "hooks":
         return HOOKS
     if factor in COMPOSITES:
-        return f"object of all of {', '.join(COMPOSITES[factor])}"
+        told = f"object of all of {', '.join(COMPOSITES[factor])}; one factor"
+        same_samples = f", and the product of the three stays within {SAME_SAMPLES:.0%}"
+        return told + (same_samples if factor == "batch_shape" else "")
+    if factor == "phases":
+        told = "steps of all but the last part are given, and together fewer than the recipe's"
+        without = "" if "references" in briefing.offers else "; this environment has no references"
+        return f"{_field(factor)}; {told}{without}"
     return _field(factor)
 
 

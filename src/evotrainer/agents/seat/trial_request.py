@@ -85,7 +85,7 @@ def _try(options: Mapping[str, Any]) -> Tried:
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            reply = agent.carrier.ask(REQUEST, SeatTurn("doctor", Path(folder), 0, agent.options.timeout_s))
+            reply = agent.carrier.ask(REQUEST, SeatTurn("doctor", Path(folder), "doctor", agent.options.timeout_s))
         except CarrierError as e:
             raise CarrierError(struck(str(e), agent.secrets)) from None
     return Tried(

@@ -22,8 +22,8 @@ class SeatTurn:
     """A name of its own in this run, fit for a file: `r1-search4-0`."""
     folder: Path
     """RUN/seat: what passes between carriers and commands."""
-    occurrence: int
-    """How often the same request was made in this run before."""
+    key: str
+    """Id of the event that will hold the answer."""
     timeout_s: float
     """Seconds after which nobody waits any longer."""
     hidden: tuple[Path, ...] = ()
