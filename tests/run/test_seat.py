@@ -349,7 +349,7 @@ def test_a_request_tells_how_to_depart_and_what_trainings_scored() -> None:
     rows = [line for line in told.splitlines() if line.startswith("| p")]
     assert rows[0].startswith("| p49 | 0.490 | lr: 49 |") and len(rows) == SHOWN and "and 20 more" in told
     assert rows[-1].startswith("| p20 ")
-    assert "None yet." in render_request(request()) and "departs" not in render_request(request())
+    assert "None yet." in render_request(request()) and '"departs"' not in render_request(request())
 
 
 def test_a_forged_answer_is_found(task: Path, tmp_path: Path, quick: Paper) -> None:
