@@ -12,8 +12,8 @@ quickstart: $(VENV)/.installed
 	  $(BIN)/evotrainer resume $(OUT) --open; else \
 	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
 
-test: check  # four workers for two cores: many tests wait
-	$(BIN)/python -m pytest -n 4 --dist loadgroup
+test: check  # three workers for two cores: many tests wait, and each collects all
+	$(BIN)/python -m pytest -n 3 --dist loadgroup
 
 check: lint types
 

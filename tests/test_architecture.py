@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -167,6 +168,10 @@ HEAVY = {"torch", "trl", "transformers", "peft", "accelerate", "ray", "safetenso
 VERLS_OWN = ("extras.verl.plugins", "extras.verl.inside")
 """Run by verl's own Python, imported by nothing of ours."""
 
+# one worker reads the sources; names alone here, for every worker collects them
+pytestmark = pytest.mark.xdist_group("architecture")
+ROOMS = sorted({room(m) for m in modules()})
+
 
 def test_the_import_graph_is_really_read() -> None:
     graph = module_graph()
@@ -177,7 +182,7 @@ def test_the_import_graph_is_really_read() -> None:
     assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
-@pytest.mark.parametrize("who", sorted(room_graph()))
+@pytest.mark.parametrize("who", ROOMS)
 def test_every_room_has_a_row_and_imports_what_the_row_says(who: str) -> None:
     assert who in ALLOWED, f"{who} has no row in ALLOWED; write down what it may import"
     allowed = set(ALLOWED[who].split())
@@ -251,9 +256,14 @@ def test_extras_are_imported_when_they_are_asked_for() -> None:
         assert not early or m.startswith("extras"), f"{m} imports {early} at start"
 
 
-@pytest.mark.parametrize("module", modules())
-def test_only_trainers_import_heavy_libraries_and_never_at_start(module: str) -> None:
-    path = modules()[module]
+@pytest.mark.parametrize("who", ROOMS)
+def test_only_trainers_import_heavy_libraries_and_never_at_start(who: str) -> None:
+    for module, path in modules().items():
+        if room(module) == who:
+            check_heavy(module, path)
+
+
+def check_heavy(module: str, path: Path) -> None:
     heavy = {n for n in imports(path) if n.split(".")[0] in HEAVY}
     if module == "trainers" or module.startswith("trainers."):
         if module.count(".") < 2 or path.name == "__init__.py":
@@ -316,9 +326,14 @@ LONGER = "# longer than 60 lines: "
 """Stands right above a function that is longer, with the reason."""
 
 
-@pytest.mark.parametrize("module", modules())
-def test_no_file_class_or_function_is_longer_than_can_be_read_at_once(module: str) -> None:
-    path = modules()[module]
+@pytest.mark.parametrize("who", ROOMS)
+def test_no_file_class_or_function_is_longer_than_can_be_read_at_once(who: str) -> None:
+    for module, path in modules().items():
+        if room(module) == who:
+            check_length(module, path)
+
+
+def check_length(module: str, path: Path) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert len(lines) <= MOST["file"], f"{module}: {len(lines)} lines"
     for n in ast.walk(tree(path)):

@@ -123,6 +123,7 @@ def test_every_mode_that_works_is_priced_and_the_cheapest_is_named(
     assert code == 0 and "(as it is set)" in told
 
 
+@pytest.mark.slow
 @BOTH
 def test_modes_that_a_server_or_its_model_fails_are_told_and_passed_over(
     endpoint: Endpoint, protocol: str, tmp_path: Path

@@ -128,6 +128,7 @@ def wait_for(path: Path) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("victim", ["trial", "nursery"])
 def test_what_is_killed_is_started_again_and_ends_the_same(
     victim: str, make_spec: Make, executor: LocalExecutor, tmp_path: Path

@@ -79,6 +79,7 @@ def test_a_malformed_row_is_named_before_anything_is_spent(tmp_path: Path) -> No
         api.start(tmp_path / "task.toml", tmp_path / "r")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "file"), [("humaneval", "humaneval/HumanEval.jsonl.gz"), ("mbpp", "mbpp")])
 def test_public_data_sets_are_evaluated(name: str, file: str, tmp_path: Path) -> None:
     path = SHARED / file

@@ -201,6 +201,7 @@ def test_a_prompt_that_does_it_all_is_not_told_as_training(trained: api.Run) -> 
         assert {r.turns[0].text.startswith("look: ") for r in seen} == {worded}
 
 
+@pytest.mark.slow
 @LONG
 def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained: api.Run, tmp_path: Path) -> None:
     out = trained.export(tmp_path / "model")

@@ -211,6 +211,7 @@ def test_a_withdrawn_branch_speaks_against(go: Go, letters_paper: Paper) -> None
     assert all(check_skill(f) == ([], 0) for f in find_skills(run.folder))
 
 
+@pytest.mark.slow
 def test_with_and_without_is_one_command_and_goes_on(
     go: Go, task_file: Path, tmp_path: Path, letters_paper: Paper, capsys: pytest.CaptureFixture[str]
 ) -> None:

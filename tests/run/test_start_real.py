@@ -18,6 +18,7 @@ ASKED += ["run.looks=off", "budget.cpu_s=600", "budget.trial_cpu_s=60", "run.evo
 ASKED.append(f'run.agent_options={{interventions = [{{factor = "continuation", new = {ON}}}]}}')
 
 
+@pytest.mark.slow
 def test_it_trains_what_follows_and_ends_as_the_run_that_trains_everything(task_file: Path, tmp_path: Path) -> None:
     runs = [
         api.start(task_file, tmp_path / name / "small", [*ASKED, f"run.cache={cache}"])

@@ -137,6 +137,7 @@ def leaks(answers: list[tuple[str, str, str]], secrets: list[str]) -> list[tuple
     return [(when, call, f) for when, call, answer in answers for f in every if f in answer]
 
 
+@pytest.mark.slow
 def test_every_answer_while_a_real_run_goes_on_holds_nothing_of_gate_or_cert(
     task_file: Path, trained_base: Path, tmp_path: Path
 ) -> None:

@@ -34,6 +34,7 @@ def small(tmp_path: Path) -> TaskFile:
     return load_task(tmp_path / "letters" / "task.toml", SMALL)
 
 
+@pytest.mark.slow
 def test_the_executor_of_this_machine_conforms(small: TaskFile, tmp_path: Path) -> None:
     check_executor(make_executor, small, tmp_path / "run")
 

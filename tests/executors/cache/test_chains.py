@@ -107,6 +107,7 @@ def test_a_known_training_is_gone_on_from_and_ends_in_the_same_bits(real: Real, 
     assert again.cached and again.cached.cpu_s >= (taken.training_s or 0) - 0.01
 
 
+@pytest.mark.slow
 def test_what_was_trained_on_the_way_is_known_as_the_training_that_it_is(real: Real) -> None:
     (chained,) = real.go("r4", real.spec("r4", "b1", real.second, seed=2))
     assert chained.cached is None
@@ -117,6 +118,7 @@ def test_what_was_trained_on_the_way_is_known_as_the_training_that_it_is(real: R
     assert rollouts(real, "r5", "b0-s2") == rollouts(real, "alone", "b0-s2") and learnt(taken) == learnt(alone)
 
 
+@pytest.mark.slow
 def test_of_one_batch_those_wait_that_go_on_from_what_another_one_trains(real: Real) -> None:
     real.ran.clear()
     asked = [("b1", real.second), ("b2", real.other), ("b0", real.first)]
@@ -126,6 +128,7 @@ def test_of_one_batch_those_wait_that_go_on_from_what_another_one_trains(real: R
     assert done[0].start_sha256 == done[1].start_sha256 == done[2].policy_sha256
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("point", ["trial:step:2", "start:trained", "trial:step:4"])
 def test_a_killed_chain_ends_in_the_same_bits(
     point: str, real: Real, whole: TrialFinished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -140,6 +143,7 @@ def test_a_killed_chain_ends_in_the_same_bits(
     assert rollouts(real, run, "b1-s1") == rollouts(real, "whole", "b1-s1")
 
 
+@pytest.mark.slow
 def test_a_chain_that_was_killed_goes_on_from_what_the_cache_gave_it(
     real: Real, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -94,6 +94,7 @@ def spoiled(entry: Path) -> Iterator[tuple[str, bytes]]:
         yield f"bit {n} at {at}", good[:at] + bytes([good[at] ^ (1 << rng.randrange(8))]) + good[at + 1 :]
 
 
+@pytest.mark.slow
 def test_damage_is_a_miss_with_a_line_and_never_a_wrong_result(place: Place) -> None:
     place.go("r0", place.spec("r0"))
     (good,) = place.alone("r1", place.spec("r1"))

@@ -173,6 +173,7 @@ def test_a_trial_whose_node_is_lost_ends_elsewhere_with_the_same_weights(
     machines.add("127.0.0.4")
 
 
+@pytest.mark.slow
 def test_the_next_driver_finds_the_trial_of_a_killed_one_at_work(
     machines: Machines, make_spec: Make, reference: TrialFinished, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +255,7 @@ def test_a_trial_of_no_node_is_refused_before_it_waits(machines: Machines, make_
         second(tmp_path / "r", {"address": machines.address, "gpus": 2}, make_spec(SEED))
 
 
+@pytest.mark.slow
 def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base: Path, tmp_path: Path) -> None:
     """A trial that fails by its own fault is not tried again, and its failure reads as with the local executor."""
     broken = tmp_path / "task"

@@ -51,6 +51,7 @@ def test_a_policy_that_learnt_the_tasks_is_none() -> None:
     assert not any(looked(ability(s, -0.5), ability(s, -0.5) + 1.5, s) for s in range(40))
 
 
+@pytest.mark.slow
 def test_neither_is_one_that_did_not_change() -> None:
     assert sum(bool(looked(ability(s), ability(s), s)) for s in range(100)) <= 4, "one in a hundred, by its bound"
 

@@ -61,6 +61,7 @@ def test_one_repeat_is_told_to_have_no_interval(here: Path) -> None:
     assert "one repeat gives no interval" in done.stderr and "[" not in done.stdout.splitlines()[1]
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_the_same_command_goes_on(here: Path) -> None:
     told = [*GREEDY, "--repeats", "3"]
     args = [sys.executable, "-m", "evotrainer.cli", "compare", "task.toml", *told, "--out", "cut"]

@@ -29,6 +29,7 @@ from tests.studies.compare.worlds import WORLD, Counted, each, plan_of, play, ta
 CONTROLS = [a for a, kind in ARMS.items() if kind.control]
 
 
+@pytest.mark.slow
 def test_every_arm_has_the_same_number_of_trainings(tmp_path: Path) -> None:
     rows = play(tmp_path, list(ARMS), trainings=24)
     assert [r["arm"] for r in rows] == list(ARMS)

@@ -36,6 +36,7 @@ def trainings(n: int, noise: float, pair: float = 0.0) -> list[Scored]:
     return out
 
 
+@pytest.mark.slow
 def test_a_fit_finds_what_was_planted_and_states_its_error() -> None:
     made = fit(START, trainings(240, 0.02), "planted")
     found = {(e.factor, e.value): e.effect for e in made.effects if isinstance(e.value, str | float | int)}

@@ -159,6 +159,7 @@ def test_what_is_wrong_with_a_class_is_said_by_name(player: Path, tmp_path: Path
         environment(tmp_path, truth="nope")
 
 
+@pytest.mark.slow
 def test_a_users_class_goes_through_the_whole_loop(
     player: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

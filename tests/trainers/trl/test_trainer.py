@@ -106,6 +106,7 @@ def test_a_training_learns_and_its_curve_has_the_embedded_trainers_keys(base: Pa
     assert all(e["sampling/sampling_logp_difference/max"] < 1e-3 for e in result.curve)
 
 
+@pytest.mark.slow
 def test_a_recipe_that_goes_on_from_another_is_the_same_after_a_kill(base: Path, tmp_path: Path) -> None:
     asked = recipe().with_changes({"continuation": {"start": "champion", "steps": 3, "phases": []}, "kl_beta": 0.05})
 
@@ -376,6 +377,7 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
     assert again.resumed and trainer.policy_sha256(again.policy_dir) == sha, "the average of adapters is kept"
 
 
+@pytest.mark.slow
 def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:
     from evotrainer.trainers.merging import merge_adapter
     from evotrainer.trainers.trl import load_model
