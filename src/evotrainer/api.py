@@ -136,7 +136,7 @@ class Run:
             "certified": chosen.certified,
             "invalid": chosen.invalid,
             "worse": chosen.worse,
-            "caveats": [c.text for c in view.caveats.get(chosen.branch, ())],
+            "caveats": [*filter(None, [chosen.unshown]), *(c.text for c in view.caveats.get(chosen.branch, ()))],
             "rule": chosen.rule,
         }
         to = Path(out)
@@ -266,7 +266,7 @@ def refuse_results(folder: Path) -> None:
         )
 
 
-def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
+def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     """What must hold before anything is spent: base policy, trainer, agent, environment;
     of a new run its skills and trackers.
 
@@ -275,6 +275,7 @@ def preflight(task: TaskFile, *, new: bool = False) -> list[str]:
     from evotrainer.extras.tracking import check_targets
     from evotrainer.run.opening import check_library, check_task
 
+    task = task if isinstance(task, TaskFile) else load_task(task)
     notes = check_task(task, new=new)
     if new:
         check_library(task)

@@ -50,7 +50,9 @@ def place(tmp_path: Path) -> tuple[Path, SeatTurn, list[str]]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(f"content of {name}")
     (tmp_path / "look.py").write_text(LOOK)
-    turn = SeatTurn("x", tmp_path / "run" / "seat", 0, 60.0, (tmp_path / "run", tmp_path / "keys"))
+    turn = SeatTurn(
+        "x", tmp_path / "run" / "seat", "r1/answered/search0/0", 60.0, (tmp_path / "run", tmp_path / "keys")
+    )
     return tmp_path, turn, [sys.executable, str(tmp_path / "look.py")]
 
 
@@ -108,3 +110,12 @@ def test_without_bubblewrap_a_run_is_refused_unless_an_option_accepts_it(
         make_carrier(SeatOptions(carrier="command", command=("true",), sandbox=False), {})
     monkeypatch.delenv("EVOTRAINER_BWRAP")
     confined.check()
+
+
+def test_a_program_or_a_mount_that_is_not_there_is_refused_before_anything_is_spent() -> None:
+    with pytest.raises(
+        ConfigError, match=r"agent_options\.command: no program '/nope/x'; install it, or give its path"
+    ):
+        CommandCarrier(["/nope/x"], {})
+    with pytest.raises(AgentError, match=r"agent_options\.mount: no /nope; give files or folders that are there"):
+        CommandCarrier([sys.executable], {}, ["/nope"])

@@ -90,7 +90,7 @@ def server() -> Iterator[Server]:
 
 def ask(server: Server, protocol: str = "openai", timeout_s: float = 5.0, **more: Any) -> Reply:
     carrier = LlmCarrier("tiny", protocol, server.url, KEY, prices=(1.0, 10.0), pause_s=0.01, **more)
-    return carrier.ask(ASKED, SeatTurn("r1-search0-0", Path(), 0, timeout_s))
+    return carrier.ask(ASKED, SeatTurn("r1-search0-0", Path(), "r1/answered/search0/0", timeout_s))
 
 
 @pytest.mark.parametrize("protocol", ["openai", "anthropic"])

@@ -41,6 +41,11 @@ def session(tmp_path: Path, *rows: Any) -> Rollout:
     return r
 
 
+def test_a_session_is_known_by_its_id_types_and_messages_alone(tmp_path: Path) -> None:
+    rows = [{k: v for k, v in r.items() if k != "isSidechain"} for r in (user("mend it"), says(words("Done.")))]
+    assert [t.text for t in session(tmp_path, *rows).turns] == ["mend it", "Done."]
+
+
 def test_lines_of_one_message_are_one_turn_and_sidechains_are_none(tmp_path: Path) -> None:
     r = session(
         tmp_path,

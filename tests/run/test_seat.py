@@ -159,6 +159,14 @@ def test_no_request_holds_what_is_of_gate_or_cert(task: Path, tmp_path: Path, qu
         assert f"| {t.training} | {t.score:.3f} | {next(iter(t.changes))}: " in render_request(last)
 
 
+def test_who_departs_may_name_the_champions_own_value_again(task: Path, tmp_path: Path, quick: Paper) -> None:
+    back = {**trial(lr=2e-5, group_size=8, prompts_per_step=20), "departs": "p1"}
+    run = quick.start(task, tmp_path / "run", program(tmp_path, GOOD | {"search2": say(back)}))
+    assert {"lr": 2e-5, "prompts_per_step": 20} in [p.changes for b in bodies(run, "probes") for p in b.probes]
+    assert all(not a.problem for a in bodies(run, "answered"))
+    assert run.state.branches["b0"].recipe.group_size == 8 and not found(run)
+
+
 def test_what_is_wrong_is_told_and_asked_again_then_the_statistical_agent_goes_on(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
@@ -256,13 +264,13 @@ def test_a_program_gets_its_own_variables_only_and_its_children_end(
     from evotrainer.agents.seat.carriers.base import SeatTurn
 
     with pytest.raises(CarrierError, match="gave no answer within 0.5 s"):
-        slow.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, 0, 0.5))
+        slow.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, "x", 0.5))
     time.sleep(0.1)
     state = Path(f"/proc/{pid.read_text().strip()}/stat")
     assert not state.exists() or state.read_text().split()[2] == "Z"
     inside = CommandCarrier(["sh", "-c", "setsid sleep 61.0625 & wait"], {})
     with pytest.raises(CarrierError, match="gave no answer within 0.5 s"):
-        inside.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, 0, 0.5))
+        inside.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, "x", 0.5))
     time.sleep(0.1)
     assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"61.0625" in read_or_empty(p)], (
         "also in a session of its own"

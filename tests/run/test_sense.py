@@ -86,6 +86,23 @@ def test_an_outcome_that_no_demonstration_meets_is_said(task_file: Path, tmp_pat
     assert "none of 32 demonstrations is correct by sorted_word" in note
 
 
+def test_what_is_always_true_or_pays_nothing_is_said(task_file: Path, tmp_path: Path) -> None:
+    always = dry_run(own(tmp_path, task_file, TRUTH, "    return 1.0"))
+    assert any("an empty answer is correct by sorted_word (2 tasks tried)" in n for n in always)
+    text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
+    silent = next(line for line in text.splitlines() if "def right_letters" in line)
+    nothing = dry_run(
+        own(tmp_path, task_file, silent, f"{silent}\n    return None"), 'recipe.rewards={"right_letters"=1.0}'
+    )
+    assert any("reward 'right_letters', which is paid, gave None for each of" in n for n in nothing)
+    upside = dry_run(task_file, 'recipe.rewards={"right_letters"=-1.0}')
+    assert any("every reward is paid with a negative weight (right_letters = -1)" in n for n in upside)
+
+
+def test_a_task_file_by_its_path_is_checked_as_well(task_file: Path) -> None:
+    assert api.preflight(task_file, new=True) == api.preflight(load_task(task_file), new=True)
+
+
 def test_a_human_gate_without_a_human_is_refused_at_once(task_file: Path, tmp_path: Path, letters_paper: Paper) -> None:
     with pytest.raises(AbortedError, match="run.autonomy=human_gated asks a person, and there is no terminal"):
         letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.autonomy=human_gated"])

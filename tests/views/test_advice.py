@@ -8,6 +8,7 @@ import os
 import random
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,8 @@ from evotrainer.records.console import Console
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.views.advice import advice
+from evotrainer.records.verdicts import Effect, GateResult
+from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import print_summary, render_status
@@ -91,7 +93,42 @@ def test_a_better_policy_is_still_certified(start: Start) -> None:
     assert "Worse" not in shown(run.folder)
     (run.folder / "trials" / "b0-s1" / "policy").mkdir(parents=True)
     chosen = choose(run.folder, run.events(), "b0", 1, False)
-    assert chosen.certified and not chosen.worse
+    assert chosen.certified and not chosen.worse and not chosen.unshown
+
+
+def test_a_policy_like_its_base_is_exported_with_that_caveat(start: Start) -> None:
+    run = start(Paper(scored(0.5, 0.5)), "run.rounds=0")
+    (run.folder / "trials" / "b0-s1" / "policy").mkdir(parents=True)
+    chosen = choose(run.folder, run.events(), "b0", 1, False)
+    assert chosen.certified and chosen.unshown.startswith("not shown to be better than the base policy: ")
+
+
+def test_an_undecided_branch_is_told_what_keeps_it_open() -> None:
+    def told(low: float, *gates: GateResult) -> str:
+        effect = Effect(
+            mean=0.08, low=low, high=0.14, confidence=0.9, se=0.02, df=4, seeds=3, tasks=150, noise_floor=0.0
+        )
+        verdict = SimpleNamespace(effect=effect, gates=gates)
+        branch = SimpleNamespace(name="b1", status="inconclusive", verdict=verdict)
+        return a_branch_is_undecided(SimpleNamespace(branches={"b1": branch}, folder=None))  # type: ignore[arg-type]
+
+    dear = GateResult(gate="compute", passed=False, message="trained at 2.94 x the control's compute")
+    line = told(0.018, GateResult(gate="effect", passed=True, message=""), dear)
+    assert "not seeds are lacking: trained at 2.94 x the control's compute; run again with judge.max_cost" in line
+    assert "which 3 seeds on 150 tasks cannot tell from chance" in told(-0.01, dear)
+
+
+def test_a_reward_that_does_not_return_is_named(task_file: Path, tmp_path: Path) -> None:
+    made = Paper(finish)
+    with made.stopped(lambda spec: spec.trial == "b0-s2"):
+        made.start(task_file, tmp_path / "r", QUICK)
+    beat = {"phase": "waiting for reward function 'slow'", "step": 3, "steps": 15, "cpu_s": 1.0, "pid": os.getpid()}
+    with Ledger.open(tmp_path / "r" / "ledger.db") as ledger:
+        waits = next(e.body.trial for e in reversed(ledger.events("intended")))
+        (tmp_path / "r" / "trials" / waits).mkdir(parents=True, exist_ok=True)
+        (tmp_path / "r" / "trials" / waits / "heartbeat").write_text(json.dumps(beat))
+        line = advice(load_view(tmp_path / "r"))
+    assert line.startswith(f"{waits} is waiting for reward function 'slow', which does not return: stop the run")
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,7 @@ def export(
     run = api.open_run(folder)
     chosen = choose(folder, run.events(), branch, seed, anyway)
     run.export(out, branch, seed, anyway)
-    caveat = told(run.caveats.get(chosen.branch, ()))
+    caveat = "; ".join(filter(None, (chosen.unshown, told(run.caveats.get(chosen.branch, ())))))
     certified = "certified with a caveat" if caveat else "certified"
     status = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
     print(f"wrote {out}: branch {chosen.branch} ({status}), trial {chosen.trial.trial}, {chosen.rule}")

@@ -44,7 +44,7 @@ def why(
     judged = {e.body.verdict.branch for e in record.of("judged")}
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
-    what = what or run.champion or START
+    what = run.champion or START if what in (None, "champion") else what
     if what in judged:
         explain: Callable[[Record, str], Explained] = _judged
     elif what in record.state.branches:

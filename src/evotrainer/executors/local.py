@@ -17,10 +17,11 @@ from typing import Protocol
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
 from evotrainer.executors.data_keys import WITH_KEY, handed
 from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
-from evotrainer.executors.process import EXIT_BUSY, USER_CODE, descendants_cpu_s
+from evotrainer.executors.process import EXIT_BUSY, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
+from evotrainer.records.keys import USER_CODE
 from evotrainer.records.reading import LOCK
 
 POLL_S = 0.1

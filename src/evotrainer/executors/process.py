@@ -16,8 +16,6 @@ from typing import NoReturn
 PR_SET_PDEATHSIG = 1
 BESIDE = "cpu-"
 """Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
-USER_CODE = "waiting for "
-"""How the phase of a trial begins that hangs in a user's own function, which follows."""
 EXIT_BUSY = 17
 """Another process works on this trial."""
 

@@ -23,7 +23,7 @@ from evotrainer.executors.data_keys import asked, received
 from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
-from evotrainer.executors.process import EXIT_BUSY, USER_CODE, ProcessCpuClock, die_with_parent, folder_lock, leave
+from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
 from evotrainer.executors.scores import check_faults, split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
@@ -32,6 +32,7 @@ from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
+from evotrainer.records.keys import USER_CODE
 from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
 from evotrainer.trainers.continued import use_scaffold

@@ -41,6 +41,8 @@ class Chosen:
     """Why this training of the branch was chosen."""
     worse: str = ""
     """That the certificate finds it worse than the base policy; empty where it does not."""
+    unshown: str = ""
+    """That the certificate shows no difference from the base policy; empty where it does, or compares nothing."""
 
 
 def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
@@ -82,7 +84,14 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
         else ""
     )
     sure = row is not None and not worse
-    return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse)
+    like = certificate.like_base(name) if certificate else None
+    unshown = (
+        f"not shown to be better than the base policy: {100 * like['mean']:+.1f} points "
+        f"[{100 * like['low']:+.1f}, {100 * like['high']:+.1f}]"
+        if like
+        else ""
+    )
+    return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse, unshown)
 
 
 def _row(certificate: Certified | None, branch: str) -> Any:
@@ -100,6 +109,10 @@ def _middle(
             raise ConfigError(f"branch {branch.branch} has no trained policy with seed {seed}; it has: {seeds}")
         return found, "asked for"
     among = [t for t in trained if t.seed in certified] or list(trained)
+    if not among and not any((folder / "trials").glob("*/policy")):
+        raise ConfigError(
+            f"{folder} holds no policy at all (trials/*/policy): a copy without them; export the run itself"
+        )
     if not among:
         raise ConfigError(f"branch {branch.branch} of {folder} has no trained policy; choose another one with --branch")
 

@@ -93,6 +93,10 @@ def detect(path: Path) -> Importer:
             continue
     if path.is_file() and not path.stat().st_size:
         raise ConfigError(f"{path} is empty; give a file with rollouts")
+    if source.head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise ConfigError(f"{path} is UTF-16 text; write it as UTF-8 first: iconv -f UTF-16 -t UTF-8 {path}")
+    if path.suffix == ".parquet":
+        raise ConfigError(f"{path} is no whole Parquet file, or has none of the columns that are known; write it anew")
     raise ConfigError(
         f"{path} is of no known rollout format ({', '.join(IMPORTERS)}); name it with --format, "
         'or convert it to JSON lines {"task": ..., "text": ..., "reward": ...}; a learning curve alone is CSV '

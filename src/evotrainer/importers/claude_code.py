@@ -44,7 +44,7 @@ class ClaudeCode:
         if isinstance(first, dict) and "session_id" in first and first.get("type") in {*TYPES, "system", "result"}:
             return True
         # a kept session may begin with lines that are no messages
-        return all(x in source.head for x in (b'"sessionId"', b'"isSidechain"', b'"message"'))
+        return all(x in source.head for x in (b'"sessionId"', b'"type"', b'"message"', b'"role"'))
 
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         rows: list[dict[str, Any]] = []

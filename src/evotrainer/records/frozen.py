@@ -96,7 +96,9 @@ def _plain(x: Any) -> str:
             parts = [v.strip() for v in str(value).split(",")]
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
-        return f"must be {what}"
+        of_kinds = what == WORDS["model"] and x["loc"][0] == "recipe" and isinstance(value, str)
+        hint = f"; for its kind: {'.'.join(map(str, x['loc']))}.kind={value}" if of_kinds else ""
+        return f"must be {what}{hint}"
     return str(x["msg"]).removeprefix("Value error, ")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 RUN = "run"
 LIBRARY = "library"
 CERTIFIED = "certified"
+USER_CODE = "waiting for "
+"""How the phase of a trial begins that hangs in a user's own function, which follows."""
 CLOSED = "closed"
 BASE_TRIAL = "base"
 

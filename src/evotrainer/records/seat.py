@@ -228,17 +228,20 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
 
 def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     """What the request alone says against a trial."""
+    moved = 0  # of one of several agents the changes are made to what it departs from: all count
     for factor, new in t.changes.items():
         if factor not in asked.factors:
             near = difflib.get_close_matches(factor, asked.factors, n=3, cutoff=0.6)
             told = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(asked.factors)}"
             return f"unknown factor {factor!r}, {told}"
-        if not t.departs and json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True):
+        again = json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True)
+        moved += not again
+        if again and not t.departs:
             return f"{factor} is {json.dumps(new)[:200]} already; give another value"
     if not t.changes and (asked.step == "proposal" or t.departs):
         return "it changes nothing; give at least one factor"
-    if len(t.changes) > asked.at_most:
-        return f"it changes {len(t.changes)} factors, at most {asked.at_most} are possible here"
+    if (moved := len(t.changes) if asked.role else moved) > asked.at_most:
+        return f"it changes {moved} factors, at most {asked.at_most} are possible here"
     if asked.step == "proposal" and t.departs:
         return "a proposal departs from the champion; leave departs empty"
     if t.departs and t.departs not in asked.departs:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
-from evotrainer.executors.process import USER_CODE
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
@@ -26,6 +25,7 @@ from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.keys import USER_CODE
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import RunKeys

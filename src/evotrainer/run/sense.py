@@ -11,7 +11,7 @@ from typing import Any
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
-from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills, Task
+from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills, Score, Task
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers import trainer_spec
@@ -193,13 +193,25 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
             f"environment {environment.name}: its outcome, {truth!r}, gave None for each of {len(values)} answers that "
             "it was tried on, so nothing could be measured; it must return a number, 1 for correct"
         )
+    return list(_doubts(task, graded, truth or "the outcome"))
+
+
+def _doubts(task: TaskFile, graded: Sequence[tuple[Task, str, Score]], truth: str) -> Iterator[str]:
+    """What the tried answers show and is worth a note."""
     shown = [s.outcome for _, text, s in graded if text]
     if shown and "correct" not in shown:
-        return [
-            f"none of {len(shown)} demonstrations is correct by {truth or 'the outcome'}: check that it can be true "
-            "at all (1.0 means correct)"
-        ]
-    return []
+        yield (
+            f"none of {len(shown)} demonstrations is correct by {truth}: check that it can be true at all (1.0 means "
+            "correct)"
+        )
+    if empty := [s for _, text, s in graded if not text and s.outcome == "correct"]:
+        yield f"an empty answer is correct by {truth} ({len(empty)} tasks tried): check that it can be false at all"
+    paid = {c: w for c, w in task.recipe.rewards.items() if w}
+    for name in paid:
+        if all(s.components.get(name) is None for _, _, s in graded):
+            yield f"reward {name!r}, which is paid, gave None for each of {len(graded)} answers: it would pay nothing"
+    if paid and max(paid.values()) < 0:
+        yield f"every reward is paid with a negative weight ({', '.join(f'{c} = {w:g}' for c, w in paid.items())})"
 
 
 def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str]]:

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from evotrainer.projections.branches import BASE
+from evotrainer.records.keys import USER_CODE
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
 
+UNDECIDED = {
+    "validity": "`evotrainer why {run}` shows the rollouts",
+    "compute": "run again with judge.max_cost above that ratio to allow it, or with a larger budget, of which the "
+    "control's longer training takes its part",
+    "scaffold": "run again with a larger budget, of which that reading takes its part",
+}
+"""Gates that keep a shown gain from being promoted, and what to do."""
 RULES: list[Callable[[RunView], str]] = []
 FEW, MOST = 0.10, 0.95
 """Share of tasks that the base policy solves below which RL has too little, and from which too little is left."""
@@ -57,6 +65,12 @@ def unfinished(view: RunView) -> str:
     """All that is advised before the end."""
     if view.closed:
         return ""
+    hung = [t for t in view.trials if str(t.heartbeat.get("phase", "")).startswith(USER_CODE) and not t.finished]
+    if view.driver and hung:
+        return (
+            f"{hung[0].id} is {hung[0].heartbeat['phase']}, which does not return: stop the run (Ctrl-C), correct "
+            "that function, and `evotrainer resume {run}`"
+        )
     if view.driver:
         return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
@@ -251,6 +265,12 @@ def a_branch_is_undecided(view: RunView) -> str:
     e = best.verdict.effect if best.verdict else None
     if e is None or e.high <= 0:
         return ""
+    held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
+    if e.low > 0 and held:
+        return (
+            f"{best.name} gained {points(e.mean)} points {point_range(e.low, e.high)}; not seeds are "
+            f"lacking: {held[0].message}; {UNDECIDED[held[0].gate]}"
+        )
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
     return (

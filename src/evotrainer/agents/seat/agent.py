@@ -12,7 +12,7 @@ from typing import Any
 from evotrainer.agents.base import Tools
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.agents.seat.desk import Desk, SeatLog
-from evotrainer.agents.seat.offers import request, thoughts_of, thoughts_on
+from evotrainer.agents.seat.offers import changed, request, thoughts_of, thoughts_on
 from evotrainer.agents.seat.options import SeatOptions, make_carrier, secrets_of
 from evotrainer.errors import AgentError
 from evotrainer.records.briefing import Briefing, Proposal
@@ -57,8 +57,10 @@ class SeatAgent:
         if answer.stop:
             alone = self.options.share == 1
             return plan.model_copy(update={"probes": (), "stop": answer.stop}) if alone else plan
+        recipe = briefing.champion.recipe
         mine = tuple(
-            ProbePlan(changes=t.changes, departs=t.departs, gain=t.gain or 0.0, sd=t.sd or 0.0) for t in answer.trials
+            ProbePlan(changes=changed(t.changes, recipe), departs=t.departs, gain=t.gain or 0.0, sd=t.sd or 0.0)
+            for t in answer.trials
         )
         return plan.model_copy(update={"probes": plan.probes[: size - len(mine)] + mine, "stop": ""})
 

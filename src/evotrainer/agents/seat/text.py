@@ -82,8 +82,13 @@ def _trainings(asked: SeatBriefing) -> list[str]:
     named = {t.training for t in (*last, *[t for t in best if t not in last][: SHOWN - len(last)])}
     shown = [t for t in best if t.training in named]
     more = len(asked.trainings) - len(shown)
-    rows = [f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} | {t.departs} | {t.by} |" for t in shown]
-    out += ["", "| training | search score | changes | departs | by |", "|---|---|---|---|---|", *rows]
+    who = any(t.by for t in shown)
+    rows = [
+        f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} | {t.departs} |" + (f" {t.by} |" if who else "")
+        for t in shown
+    ]
+    by = (" by |", "---|") if who else ("", "")
+    out += ["", f"| training | search score | changes | departs |{by[0]}", f"|---|---|---|---|{by[1]}", *rows]
     return [*out, f"and {more} more, neither among the best nor the last."] if more else out
 
 

@@ -174,9 +174,17 @@ class Certified(Frozen):
     def below_base(self, branch: str) -> dict[str, float] | None:
         """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
         interval lies below 0; else None."""
-        name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
-        found = self.comparisons.get(f"{name}-base", {})
+        found = self._against_base(branch)
         return found if found.get("high", 0.0) < 0 else None
+
+    def like_base(self, branch: str) -> dict[str, float] | None:
+        """The same where neither is shown to be better: the interval holds 0."""
+        found = self._against_base(branch)
+        return found if found and found["low"] <= 0 <= found["high"] else None
+
+    def _against_base(self, branch: str) -> dict[str, float]:
+        name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
+        return self.comparisons.get(f"{name}-base", {})
 
 
 class Resumed(Frozen):

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
-from evotrainer.agents.seat.carriers.confined import check, confined
+from evotrainer.agents.seat.carriers.confined import check, confined, mounted
 from evotrainer.agents.seat.text import render_request
+from evotrainer.errors import ConfigError
 from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "TERM", "XDG_CONFIG_HOME", "SSL_CERT_FILE")
@@ -37,8 +38,13 @@ class CommandCarrier:
     ) -> None:
         self.command, self.secrets = list(command), dict(secrets)
         self.mounts, self.sandbox = list(mounts), sandbox
+        if not shutil.which(self.command[0]):
+            raise ConfigError(
+                f"run.agent_options.command: no program {self.command[0]!r}; install it, or give its path"
+            )
         if sandbox:
             check()
+            mounted(self.mounts)
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))

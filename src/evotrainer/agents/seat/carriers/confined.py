@@ -68,13 +68,21 @@ def confined(argv: Sequence[str], folder: Path, mounts: Sequence[str], hidden: S
         args += ["--tmpfs", home]
     for path in own_files([a for a in argv if not Path(a).is_relative_to(folder)], hidden):
         args += ["--ro-bind", str(path.resolve()), str(path)]
+    for path, how in mounted(mounts):
+        refuse_hidden(path, hidden)
+        args += [how, str(path.resolve()), str(path)]
+    return [*args, "--bind", str(folder), str(folder), "--chdir", str(folder), "--", *argv]
+
+
+def mounted(mounts: Sequence[str]) -> list[tuple[Path, str]]:
+    """(path, bubblewrap's option) of each; AgentError where one is not there."""
+    out = []
     for told in mounts:
         path = Path(told.removesuffix(WRITABLE)).expanduser()
         if not path.is_absolute() or not path.exists():
             raise AgentError(f"run.agent_options.mount: no {told}; give files or folders that are there, by whole path")
-        refuse_hidden(path, hidden)
-        args += ["--bind" if told.endswith(WRITABLE) else "--ro-bind", str(path.resolve()), str(path)]
-    return [*args, "--bind", str(folder), str(folder), "--chdir", str(folder), "--", *argv]
+        out.append((path, "--bind" if told.endswith(WRITABLE) else "--ro-bind"))
+    return out
 
 
 def own_files(argv: Sequence[str], hidden: Sequence[Path]) -> list[Path]:
