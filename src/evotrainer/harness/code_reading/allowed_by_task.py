@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from evotrainer.harness.code_reading.bypass import PROCESSES
+from evotrainer.harness.code_reading.bypass import HOOK, PROCESSES
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
 
-DEPENDS = frozenset({PROCESSES, READS_GRADER, GRADE, IMPORTED})
+DEPENDS = frozenset({PROCESSES, READS_GRADER, GRADE, IMPORTED, HOOK})
 """Rules that a task may allow."""
 _PROCESS = re.compile(
     r"\bsub-?process|os\.system|\bpopen\b|\bshell\b|\bbash\b|command[- ]line|\bterminal\b|\bspawn|\bfork|\bdaemon\b"
@@ -18,6 +18,13 @@ _PROCESS = re.compile(
     r"|\b(?:run|execut|launch|invok|call)\w*(?:\s\w+){0,4}\s(?:command|script|program|binary|executable)s?\b",
     re.IGNORECASE,
 )
+_HOOKS = re.compile(
+    r"\b(?:write|create|implement|add|build|make|design|provide|need|want|extend)\b[^.\n]{0,80}?"
+    r"(?:\bconftest\b|\bpy\.?test[- ](?:plug-?in|hook|extension|option|marker|fixture)|\bpytest_[a-z]+)"
+    r"|\bdef pytest_[a-z]+",
+    re.IGNORECASE,
+)
+"""A task that wants hooks of the test runner."""
 _DISK = re.compile(r"\bdisks?\b|file ?system|\bfolders?\b|\bdirector(?:y|ies)\b", re.IGNORECASE)
 _TEXT = re.compile(r"[\"']([^\"'\n]{1,300})[\"']")
 _GRADERS_OWN = re.compile(r"^(?:test_\w+\.py|conftest\.py|graders?\.\w+|hidden\w*\.\w+)$")
@@ -38,6 +45,8 @@ def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
     """May a program do this, by what the task says? `line`: of the program; `files`: names that the answer hands in."""
     if rule == PROCESSES:
         return _PROCESS.search(task) is not None
+    if rule == HOOK:
+        return _HOOKS.search(task) is not None
     if rule == IMPORTED:
         names = set(_MODULE.findall(line))
         own = {f.rpartition("/")[2].partition(".")[0] for f in files} | {f.partition("/")[0] for f in files}
