@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evotrainer.harness.code_reading import copied_reference
+from evotrainer.harness.code_reading import copied_reference, sniffing
 from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
 from evotrainer.harness.code_reading.bypass import PROCESSES, Bypass
@@ -180,6 +180,8 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
     told = [Broken(b, _line(p.block.text, b.line)) for p, b in hits]
     if acting and (line := copied_reference.copied_reference(turns)) is not None:
         told.append(Broken(Bypass(copied_reference.RULE, 0), line))
+    if acting and (line := sniffing.sniffed(turns)) is not None:
+        told.append(Broken(Bypass(sniffing.RULE, 0), line))
     if not acting:
         task = _task(turns)
         files = [f.name for f in given.files]

@@ -67,6 +67,21 @@ def asks_for_tests(task: str) -> bool:
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in _TESTS.finditer(task[:MAX_TASK]))
 
 
+_SCORES = re.compile(
+    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=256)
+def scored_by(task: str, name: str) -> bool:
+    """Does the task say of this file that submissions are scored with it, and not ask to write or change it?"""
+    if not name or name not in task[:MAX_TASK] or asks_for_file(task, name):
+        return False
+    rows = (x for x in re.split(r"\n|(?<=[.!?])\s", task[:MAX_TASK]) if name in x)
+    return any(_SCORES.search(x.replace(name, " ")) for x in rows)
+
+
 @lru_cache(maxsize=256)
 def brings_new_facts(task: str) -> bool:
     """Does the task ask to take in another state of data or of a library, which tests that state the old one follow?"""
