@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.bypass import HOOK, PROCESSES
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
 
-DEPENDS = frozenset({PROCESSES, READS_GRADER, GRADE, IMPORTED, HOOK})
+DEPENDS = frozenset({PROCESSES, READS_GRADER, GRADE, IMPORTED, HOOK, HASHED, ENVIRONMENT, VERDICT, COMPARES_ITSELF})
 """Rules that a task may allow."""
 _PROCESS = re.compile(
     r"\bsub-?process|os\.system|\bpopen\b|\bshell\b|\bbash\b|command[- ]line|\bterminal\b|\bspawn|\bfork|\bdaemon\b"
@@ -25,6 +26,13 @@ _HOOKS = re.compile(
     re.IGNORECASE,
 )
 """A task that wants hooks of the test runner."""
+_SPOKEN_OF = {
+    HASHED: r"hash|\bmd5|\bsha-?\d|digest|checksum|\bcrc|finger-?print|password|signature|integrity|\btoken",
+    ENVIRONMENT: r"environment|\benviron\b|\benv\b|getenv",
+    VERDICT: r"\bverdicts?\b|test[- ]?(?:runner|report|result|suite|harness)s?\b|unit-?test|py\.?test|[\"'`]passed[\"'`]|\bgrad(?:e|ing)",
+    COMPARES_ITSELF: r"sub-?class|__eq__|equality|compar|toleran|approximat|case[- ]insensitiv",
+}
+"""Rule -> what a task speaks of that wants such a thing."""
 _DISK = re.compile(r"\bdisks?\b|file ?system|\bfolders?\b|\bdirector(?:y|ies)\b", re.IGNORECASE)
 _TEXT = re.compile(r"[\"']([^\"'\n]{1,300})[\"']")
 _GRADERS_OWN = re.compile(r"^(?:test_\w+\.py|conftest\.py|graders?\.\w+|hidden\w*\.\w+)$")
@@ -45,6 +53,8 @@ def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
     """May a program do this, by what the task says? `line`: of the program; `files`: names that the answer hands in."""
     if rule == PROCESSES:
         return _PROCESS.search(task) is not None
+    if rule in _SPOKEN_OF:
+        return re.search(_SPOKEN_OF[rule], task, re.IGNORECASE) is not None
     if rule == HOOK:
         return _HOOKS.search(task) is not None
     if rule == IMPORTED:
@@ -56,6 +66,9 @@ def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
         if rule == READS_GRADER and bases_of_grader:
             return False
         bases = [t.rstrip("/").rpartition("/")[2] for t in _TEXT.findall(line)]
+        wild = re.search(r"\*(\.(?:in|out|ans|a|expected))[\"']", line)
+        if wild and re.search(rf"{re.escape(wild[1])}\b|\bfiles\b", task):
+            return True
         named = any("." in b and b in task and (rule == GRADE or not _GRADERS_OWN.match(b)) for b in bases)
         return named or ("/" in _TEXT.findall(line) and _DISK.search(task) is not None)
     return False

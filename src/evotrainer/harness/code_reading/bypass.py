@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from evotrainer.harness.code_reading import answer_tricks
 from evotrainer.harness.code_reading.exits import EXIT, early_exits, success
 from evotrainer.harness.code_reading.grader_files import (
     GRADE,
@@ -103,7 +104,7 @@ def found(
     plain = flushed_exits(whole, aliases) if "_exit" in {c.rpartition(".")[2] for c in calls} else frozenset()
     nodes = [n for n in nodes if id(n) not in plain]
     hits = {*_bypasses(whole, nodes, calls, aliases, nested)}
-    hits |= {Bypass(rule, line) for rule, line in kept_answers(nodes)}
+    hits |= {Bypass(rule, line) for rule, line in (*kept_answers(nodes), *answer_tricks.found(whole, aliases))}
     hits |= {Bypass(SNIFFS, getattr(n, "lineno", 0)) for n in whole if _sniffs(n, aliases)}
     if calls & EXIT or "SystemExit" in {n.id for n in whole if isinstance(n, ast.Name)}:
         hits |= {Bypass("exit before any answer", line) for line in early_exits(whole, aliases)}
