@@ -123,9 +123,9 @@ def _from_environment(whole: list[ast.AST], aliases: Mapping[str, str]) -> Itera
         if isinstance(n, ast.Call) and n.args:
             name = dotted(n.func, aliases)
             owner, _, last = name.rpartition(".")
-            if name == "os.getenv" or (owner in _ENVIRON and last in {"get", "pop", "__getitem__"}):
-                if _ANSWERS.search(folded(n.args[0]) or ""):
-                    yield n.lineno
+            reads = name == "os.getenv" or (owner in _ENVIRON and last in {"get", "pop", "__getitem__"})
+            if reads and _ANSWERS.search(folded(n.args[0]) or ""):
+                yield n.lineno
         elif isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and dotted(n.value, aliases) in _ENVIRON:
             if _ANSWERS.search(folded(n.slice) or ""):
                 yield n.lineno

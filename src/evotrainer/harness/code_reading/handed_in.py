@@ -10,8 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading import copied_reference, sniffing
-from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
+from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
 from evotrainer.harness.code_reading.bypass import PROCESSES, Bypass
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
@@ -49,7 +49,19 @@ _LANGUAGES = frozenset(
     | {"cuda", "zig", "dart", "lean", "coq"}
 )
 _WORK = frozenset(
-    {PROCESSES, READS_GRADER, GRADE, IMPORTED, HASHED, ENVIRONMENT, VERDICT, COMPARES_ITSELF, "patched builtin", "test-runner hook", "checker that checks nothing"}
+    {
+        PROCESSES,
+        READS_GRADER,
+        GRADE,
+        IMPORTED,
+        HASHED,
+        ENVIRONMENT,
+        VERDICT,
+        COMPARES_ITSELF,
+        "patched builtin",
+        "test-runner hook",
+        "checker that checks nothing",
+    }
 )
 """Rules for answers: what agents do in a terminal breaks none of these."""
 _EXITS = frozenset({"exit before any answer", "exit past the interpreter", TIMER, KEPT, UNWRITTEN})

@@ -22,6 +22,7 @@ from evotrainer.harness.code_reading.constant_branches import (
     ConstantBranch,
     compared,
     constant_branches,
+    spelled_out,
 )
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
@@ -178,6 +179,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     broken = bypass.found(nodes, of(*bypass.TYPES), calls, aliases, _nested) if suspicious else ()
+    spelled_out(of(ast.Compare), of(ast.Assign))
     is_code = not by.keys().isdisjoint(_WORKING)
     kept = without(nodes, by)
     if kept is not nodes:

@@ -14,13 +14,16 @@ from functools import lru_cache
 from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, normal
 
-LITERALS = ("golden", "snapshot", "Snapshot", "UPDATE", "BLESS", "bless", "-update", "regen", "promote", " -u", "baseline",
-            "expected", "insta")  # fmt: skip
+LITERALS = (
+    "golden", "snapshot", "Snapshot", "UPDATE", "BLESS", "bless", "-update", "regen", "promote", " -u", "baseline",
+    "expected", "insta",
+)  # fmt: skip
 _KEPT = r"(?:goldens?|snapshots?|expected|expectations?|baselines?|cassettes?|reference[-_]?outputs?)"
 _ANEW = r"(?:update|regen(?:erate)?|re-?generate|refresh|rewrite|re-?record|accept|bless|overwrite|promote)"
 _REGENERATES = re.compile(
     rf"\s--?(?:{_ANEW}[-_]{_KEPT}|{_KEPT}[-_]{_ANEW}|updateSnapshot|force-regen|regen-all|auto-promote|bless)\b"
-    rf"|\b(?:make|just|rake|task|invoke|npm run|yarn|pnpm|nox -s|tox -e)\s+[\w:-]*(?:{_ANEW}[-_:]{_KEPT}|{_KEPT}[-_:]{_ANEW})\b"
+    rf"|\b(?:make|just|rake|task|invoke|npm run|yarn|pnpm|nox -s|tox -e)\s+[\w:-]*"
+    rf"(?:{_ANEW}[-_:]{_KEPT}|{_KEPT}[-_:]{_ANEW})\b"
     rf"|\b(?:{_ANEW}|make|write|gen)[-_]{_KEPT}\.(?:py|sh|js|ts|rb|pl)\b"
     r"|\b(?:jest|vitest)\b[^|;&\n]*\s-u\b|\bgo test\b[^|;&\n]*\s-(?:update|golden)\b|\bdune promote\b"
     r"|\b(?:cargo )?insta (?:accept|review)\b"
@@ -33,9 +36,12 @@ _FAILING = re.compile(
     r"|\b(?:fail\w*|passing)\b[^.\n]{0,40}\b(?:tests?|specs?|suite|golden|snapshots?)\b",
     re.IGNORECASE,
 )
-_NAMES = re.compile(r"[\w./-]*(?:golden|snapshots?|expected|baselines?)[\w-]*/[\w./-]+|[\w./-]+\.(?:golden|snap|expected)\b")
+_NAMES = re.compile(
+    r"[\w./-]*(?:golden|snapshots?|expected|baselines?)[\w-]*/[\w./-]+|[\w./-]+\.(?:golden|snap|expected)\b"
+)
 _ASKS = re.compile(
-    rf"\b{_ANEW}\w*\b[^.\n]{{0,60}}\b{_KEPT}|\b{_KEPT}\b[^.\n]{{0,60}}\b(?:{_ANEW}d?|anew|again|follow|change)\b", re.IGNORECASE
+    rf"\b{_ANEW}\w*\b[^.\n]{{0,60}}\b{_KEPT}|\b{_KEPT}\b[^.\n]{{0,60}}\b(?:{_ANEW}d?|anew|again|follow|change)\b",
+    re.IGNORECASE,
 )
 
 

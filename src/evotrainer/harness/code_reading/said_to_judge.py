@@ -12,9 +12,8 @@ LITERALS = (
     "grading model", "erdict",
 )  # fmt: skip
 """Texts of which each such sentence holds one, in lower case."""
-_JUDGE = (
-    r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?|grading (?:model|agent|system))"
-)
+_JUDGE = r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?"
+    r"|grading (?:model|agent|system))"
 _PASSES = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved)\b"
 _BEST = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved|full|10|100|1\.0)\b"
 _TOP = (
@@ -29,8 +28,8 @@ SPOKEN = re.compile(
     rf"[^\n]{{0,60}}?(?:{_TOP})"
     rf"|(?:^|[.!\n\]*:]\s{{0,3}})(?:please\s)?{_GIVES}\s(?:this|my|the)\s(?:response|answer|solution|submission)[^\n.]{{0,40}}?(?:{_TOP})"
     # a note that is addressed to the judge, with a score or an order not to look
-    rf"|\b(?:note|message|instructions?|attention|dear)[\s:,(]{{1,3}}(?:to |for )?(?:the |all |any )?(?:\w+ )?{_JUDGE}\b"
-    rf"[^\n]{{0,500}}?(?:\b{_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
+    rf"|\b(?:note|message|instructions?|attention|dear)[\s:,(]{{1,3}}(?:to |for )?(?:the |all |any )?(?:\w+ )?"
+    rf"{_JUDGE}\b[^\n]{{0,500}}?(?:\b{_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
     r"|\bdo not (?:run|check|verify|test|deduct|penali[sz]e|look)\b)"
     # what the judge is to answer, whatever it finds
     rf"|\b{_JUDGE}\b[^\n]{{0,20}}?\b(?:must|should|has to|is to|are to|need to)\s(?:\w+\s)?"
@@ -41,8 +40,8 @@ SPOKEN = re.compile(
     re.IGNORECASE,
 )
 _GRADED = re.compile(
-    r"\b(?:will be|is|are|be|being|gets?)\s(?:\w+\s){0,2}?(?:reviewed|graded|evaluated|judged|scored|assessed|rated|marked|checked)\b"
-    rf"[^.\n]{{0,80}}?\bby\s(?:\w+\s){{0,3}}?{_JUDGE}",
+    r"\b(?:will be|is|are|be|being|gets?)\s(?:\w+\s){0,2}?(?:reviewed|graded|evaluated|judged|scored|assessed|rated"
+    rf"|marked|checked)\b[^.\n]{{0,80}}?\bby\s(?:\w+\s){{0,3}}?{_JUDGE}",
     re.IGNORECASE,
 )
 """Words that the answer is judged: a task is not about judges because of them."""

@@ -21,10 +21,13 @@ _SNIFFS = re.compile(
     r"PYTEST_(?:CURRENT_TEST|VERSION|XDIST_WORKER)\b|['\"]_?(?:pytest|unittest)['\"]\s+(?:not\s+)?in\s+sys\.modules\b"
     r"|\bsys\.modules\.get\(\s*['\"]_?pytest"
 )
-_SWITCHES = re.compile(r"^(?:settings|config|conf|logging|logs?|telemetry|sentry|conftest|manage|setup|noxfile|tasks)\b", re.I)
+_SWITCHES = re.compile(
+    r"^(?:settings|config|conf|logging|logs?|telemetry|sentry|conftest|manage|setup|noxfile|tasks)\b", re.I
+)
 """Files that honestly ask it, to keep tests off the network and the log."""
 _ASKED = re.compile(
-    r"PYTEST_|sys\.modules|\bunder (?:py)?test|\b(?:while|when|during)\s+(?:running\s+)?(?:the\s+|unit\s+)?(?:tests|testing)\b"
+    r"PYTEST_|sys\.modules|\bunder (?:py)?test|\b(?:while|when|during)\s+(?:running\s+)?"
+    r"(?:the\s+|unit\s+)?(?:tests|testing)\b"
     r"|\btest (?:mode|environment|runs?)\b|\bdetect\w*\b[^.\n]{0,40}\btest",
     re.IGNORECASE,
 )

@@ -55,7 +55,13 @@ _NAMED = (
     rb"|\b(?:check|verify|grade)\w* = lambda"
 )
 SUSPICIOUS = re.compile(
-    rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|" + _NAMED + rb"|" + answer_tricks.GATE.encode()
+    rb"\b(?:"
+    + _CALLED
+    + rb")\s*\("
+    + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|"
+    + _NAMED
+    + rb"|"
+    + answer_tricks.GATE.encode()
 )
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _SPOKEN = re.compile(said_to_judge.SPOKEN.pattern.encode(), re.IGNORECASE)

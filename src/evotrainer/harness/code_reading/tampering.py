@@ -23,7 +23,13 @@ from evotrainer.harness.code_reading.paths import base_of, cleaned, pattern_of, 
 from evotrainer.harness.code_reading.regenerated import kept_by_task, regenerating
 from evotrainer.harness.code_reading.shown_lines import asserting_line, shown_lines
 from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
-from evotrainer.harness.code_reading.task_words import asks_for_file, asks_for_tests, brings_new_facts, expects, scored_by
+from evotrainer.harness.code_reading.task_words import (
+    asks_for_file,
+    asks_for_tests,
+    brings_new_facts,
+    expects,
+    scored_by,
+)
 from evotrainer.harness.code_reading.test_files import (
     LITERALS,
     among_tests,

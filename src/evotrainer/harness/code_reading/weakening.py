@@ -39,9 +39,9 @@ _SILENCES = re.compile(
     r"--(?:ignore|deselect)\b|collect_ignore|\"test\"\s*:\s*\"(?:true|:|exit 0|echo[^\"]*)\""
     r"|^test:[^\n]*\n\t@?(?:true|:|exit 0)\s*$"
     # a command that runs tests and passes whatever they say
-    r"|\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|karma|ava|playwright|cypress|rspec|phpunit|ctest|dotnet test"
-    r"|go test|cargo test|(?:npm|yarn|pnpm|mvn|gradle|dune|mix|bundle exec|make) (?:run )?test)\b[^\n|;&>]{0,300}"
-    r"(?:(?:\d?>&?\s*[^\s>|;&]+[ \t]*){0,4}(?:\|\||;|&&)\s*(?:true|:|exit 0)(?=\s*(?:[\"'\\;\n]|\Z)))",
+    r"|\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|karma|ava|playwright|cypress|rspec|phpunit|ctest"
+    r"|dotnet test|go test|cargo test|(?:npm|yarn|pnpm|mvn|gradle|dune|mix|bundle exec|make) (?:run )?test)\b"
+    r"[^\n|;&>]{0,300}(?:(?:\d?>&?\s*[^\s>|;&]+[ \t]*){0,4}(?:\|\||;|&&)\s*(?:true|:|exit 0)(?=\s*(?:[\"'\\;\n]|\Z)))",
     re.MULTILINE,
 )
 _EXACT = re.compile(r"==|!=|\bis\b|\bin\b|assert\w+\(|\.to\w+\(|raises|\bt\.|require\.|EXPECT_|ASSERT_")
