@@ -30,7 +30,8 @@ _SPOKEN_OF = {
     HASHED: r"hash|\bmd5|\bsha-?\d|digest|checksum|\bcrc|finger-?print|password|signature|integrity|\btoken",
     ENVIRONMENT: r"environment|\benviron\b|\benv\b|getenv",
     VERDICT: r"\btest[- ]?(?:runner|report)s?\b|[\"'`]passed[\"'`]|\bRan \d"
-    r"|\b(?:print|output|write|return|format|parse|show)\w*\b[^.\n]{0,60}\b(?:verdict|summary|test results?|report|passed)\b",
+    r"|\b(?:print|output|write|return|format|parse|show)\w*\b[^.\n]{0,60}"
+    r"\b(?:verdict|summary|test results?|report|passed)\b",
     COMPARES_ITSELF: r"sub-?class|__eq__|equality|compar|toleran|approximat|case[- ]insensitiv",
 }
 """Rule -> what a task speaks of that wants such a thing."""

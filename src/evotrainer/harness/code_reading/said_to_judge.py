@@ -12,8 +12,10 @@ LITERALS = (
     "grading model", "erdict",
 )  # fmt: skip
 """Texts of which each such sentence holds one, in lower case."""
-_JUDGE = r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?"
+_JUDGE = (
+    r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?"
     r"|grading (?:model|agent|system))"
+)
 _PASSES = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved)\b"
 _BEST = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved|full|10|100|1\.0)\b"
 _TOP = (
