@@ -18,6 +18,7 @@ LITERALS = (
     "golden", "snapshot", "Snapshot", "UPDATE", "BLESS", "bless", "-update", "regen", "promote", " -u", "baseline",
     "expected", "insta",
 )  # fmt: skip
+GOLDEN = "golden files"
 _KEPT = r"(?:goldens?|snapshots?|expected|expectations?|baselines?|cassettes?|reference[-_]?outputs?)"
 _ANEW = r"(?:update|regen(?:erate)?|re-?generate|refresh|rewrite|re-?record|accept|bless|overwrite|promote)"
 _REGENERATES = re.compile(
@@ -59,11 +60,16 @@ def _commands(text: str) -> Iterator[str]:
             yield one.line if len(one.line) < 200 else m[0].strip()
 
 
+def is_kept(path: str) -> bool:
+    """May a path be of golden files or snapshots, as a command that puts files back names it?"""
+    return re.search(r"golden|snap|expect|baseline|tests?\b|specs?\b", path) is not None
+
+
 @lru_cache(maxsize=256)
 def kept_by_task(task: str) -> str:
-    """The golden file, or "golden files", that a task's words keep as they are; empty where it asks for new ones or
+    """The golden file, or GOLDEN, that a task's words keep as they are; empty where it asks for new ones or
     speaks of no failing test."""
     if _ASKS.search(task):
         return ""
     named = _NAMES.search(task)
-    return named[0] if named else "golden files" if _FAILING.search(task) else ""
+    return named[0] if named else GOLDEN if _FAILING.search(task) else ""

@@ -20,7 +20,7 @@ from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.ended_checkers import ended
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, pattern_of, same_file, within
-from evotrainer.harness.code_reading.regenerated import kept_by_task, regenerating
+from evotrainer.harness.code_reading.regenerated import GOLDEN, is_kept, kept_by_task, regenerating
 from evotrainer.harness.code_reading.shown_lines import asserting_line, shown_lines
 from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
 from evotrainer.harness.code_reading.task_words import (
@@ -225,8 +225,11 @@ class _Episode:
         return [x for x in inner if x.source[:1] != "\0"]
 
     def _restore(self, path: str) -> None:
-        for p in [p for p in self.left if path in (".", "*") or same_file(p, path) or within(p, path)]:
+        whole = path in (".", "*")
+        for p in [p for p in self.left if whole or same_file(p, path) or within(p, path)]:
             del self.left[p]
+        if is_kept(path):
+            self.left.pop(GOLDEN, None)
 
     def _new_folder(self, path: str, i: int) -> str | None:
         """The highest folder that `mkdir -p` makes on the way to this one; None where it was there."""

@@ -34,7 +34,10 @@ _GRADER = re.compile(
 _SCORER = re.compile(
     r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading)|judge|benchmark)\.(?:sh|py|js|pl)$"
 )
-_SETTINGS = re.compile(r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile)$")
+_SETTINGS = re.compile(
+    r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile|justfile"
+    r"|(?:ci|check|checks|tests?|run_?all)\.sh|\.github/workflows/[\w.-]+\.ya?ml|\.gitlab-ci\.yml)$"
+)
 _STARTS = re.compile(r"(?:^|/)\.(?:bashrc|profile|bash_profile|zshrc)$|^/etc/(?:environment|profile)$")
 _NAMED = re.compile(
     r"(?:^|/)(?:tests?\.py|test_[^/]+|[^/]+_(?:tests?|spec)\.\w+|[^/]+Tests?\.\w+|[^/]+\.(?:test|spec)\.\w+)$"
