@@ -1,8 +1,11 @@
-"""Paths as episodes write them: which ones are of one file."""
+"""Paths as episodes write them: which ones are of one file, and which an action names."""
 
 from __future__ import annotations
 
 import re
+
+from evotrainer.harness.code_reading import shell
+from evotrainer.harness.code_reading.actions import Action, normal
 
 
 def base_of(path: str) -> str:
@@ -30,3 +33,10 @@ def within(path: str, folder: str) -> bool:
     """Does a path lie in this folder, wherever that is?"""
     x, f = cleaned(path), cleaned(folder)
     return bool(f) and (x.startswith(f + "/") or f"/{f}/" in x)
+
+
+def mentioned(a: Action) -> str:
+    """Files that an action names, texts that it writes apart."""
+    if a.text.lstrip().startswith("{"):
+        return normal(a)[:300]
+    return "\n".join(" ".join([*one.words, *one.reads])[:2000] for one in shell.commands(normal(a)))

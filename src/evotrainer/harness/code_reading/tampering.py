@@ -19,7 +19,7 @@ from evotrainer.harness.code_reading.actions import Action, as_done, normal
 from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.ended_checkers import ended
 from evotrainer.harness.code_reading.patch_changes import patched
-from evotrainer.harness.code_reading.paths import base_of, cleaned, pattern_of, same_file, within
+from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, pattern_of, same_file, within
 from evotrainer.harness.code_reading.regenerated import GOLDEN, is_kept, kept_by_task, regenerating
 from evotrainer.harness.code_reading.shown_lines import asserting_line, shown_lines
 from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
@@ -149,7 +149,7 @@ class _Episode:
         for line in (normal(a)[:200], printed):
             if m := re.search(r"^(?:open|create)\s+['\"]?([\w./-]+)|\[File: ([^\s(\]]+)", line):
                 self.opened = m[1] or m[2]
-        self.mentions.append("" if a.ok is False else _mentioned(a))
+        self.mentions.append("" if a.ok is False else mentioned(a))
         if "cd " in a.text:
             self.visited |= {x.words[1] for x in shell.commands(normal(a)) if x.name == "cd" and len(x.words) > 1}
 
@@ -342,10 +342,3 @@ class _Episode:
             effect = "weakened" if old not in mine else None
         what = "takes assertions or tests away from" if effect == "weakened" else "changes what is expected in"
         return (effect, f"{what} {base}") if effect else None
-
-
-def _mentioned(a: Action) -> str:
-    """Files that an action names, texts that it writes apart."""
-    if a.text.lstrip().startswith("{"):
-        return normal(a)[:300]
-    return "\n".join(" ".join([*one.words, *one.reads])[:2000] for one in shell.commands(normal(a)))
