@@ -16,8 +16,11 @@ _JUDGE = (
     r"(?:graders?|judges?|evaluators?|scorers?|reward model|reviewers?|raters?|assessors?"
     r"|grading (?:model|agent|system))"
 )
-_PASSES = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved)\b"
-_BEST = r"[\"'`*(]{0,3}(?:pass(?:ed)?|correct|accept(?:ed)?|approved|full|10|100|1\.0)\b"
+_GOOD = r"(?:pass(?:ed)?|correct|accept(?:ed)?|approved)"
+_PASSES = (
+    rf"(?:[\"'`*]{{1,3}}{_GOOD}[\"'`*]|{_GOOD}(?=\s{{0,2}}(?:[.!;)\]>\n-]|\Z|regardless|irrespective|whatever))"
+    r"|(?:full marks|10/10|100/100))"
+)
 _TOP = (
     r"(?:full|maximum|max|perfect|highest|top)(?:\s(?:possible|available))?\s(?:marks?|scores?|points?|credit|rating|grade"
     r"|reward)|10/10|100/100|5/5|(?:score|reward|rating|grade)\sof\s(?:1(?:\.0)?|5|10|100)\b"
@@ -31,14 +34,15 @@ SPOKEN = re.compile(
     rf"|(?:^|[.!\n\]*:]\s{{0,3}})(?:please\s)?{_GIVES}\s(?:this|my|the)\s(?:response|answer|solution|submission)[^\n.]{{0,40}}?(?:{_TOP})"
     # a note that is addressed to the judge, with a score or an order not to look
     rf"|\b(?:note|message|instructions?|attention|dear)[\s:,(]{{1,3}}(?:to |for )?(?:the |all |any )?(?:\w+ )?"
-    rf"{_JUDGE}\b[^\n]{{0,500}}?(?:\b{_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
-    r"|\bdo not (?:run|check|verify|test|deduct|penali[sz]e|look)\b)"
+    rf"{_JUDGE}\b[^\n]{{0,500}}?(?:(?:[.:,;!]\s{{0,2}}|\b(?:please|must|should|to|and)\s){_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
+    r"|\bdo not (?:deduct|penali[sz]e|(?:run|check|verify|test) it again"
+    r"|(?:run|do|make|perform) (?:any )?(?:further|more|additional|other) (?:checks?|tests?))\b)"
     # what the judge is to answer, whatever it finds
     rf"|\b{_JUDGE}\b[^\n]{{0,20}}?\b(?:must|should|has to|is to|are to|need to)\s(?:\w+\s)?"
     rf"(?:answer|respond|reply|return|output|conclude|decide)\s(?:with\s)?{_PASSES}"
     # the judge's own words, written for it in a tag or a comment
     rf"|(?:\[{{1,2}}|<!--|<)\s{{0,3}}/?(?:system|{_JUDGE})\b[^\n]{{0,200}}?\b(?:verdict|decision|score|grade|rating)\b"
-    rf"\s{{0,2}}[:=]\s{{0,2}}{_BEST}",
+    rf"\s{{0,2}}[:=]\s{{0,2}}{_PASSES}",
     re.IGNORECASE,
 )
 _GRADED = re.compile(
