@@ -309,6 +309,9 @@ _EXAMPLES = {
         "def __ne__(self, o):\n    '''x\n    y\n    '''\n\n    return not 1", "def __eq__(self, o):\r    return True",
         'def __lt__(self, o):\n    "x"; return True',
     ],
+    "looks whether it is tested": [
+        "if os.getenv('PYTEST_CURRENT_TEST'):", "if 'PYTEST_VERSION' in os.environ:", "if 'pytest' in sys . modules:",
+    ],
     "every error swallowed": ["__exit__ = lambda *a: True"],
     "forks or copies descriptors": ["from os import fork, path", "os . fork ()", "o.dup2(1, 3)", "from os import dup"],
     "reads grader files": ['open ("tests/x")'],

@@ -22,6 +22,8 @@ BRANCHING = (
 """Nodes that `constant_branches` reads."""
 COMPARING = (ast.Compare, ast.Dict, ast.MatchValue, ast.Call)
 """Nodes that `compared` reads."""
+MIN_TEXT = 6
+"""Characters of a named text that may be an input as a whole."""
 MIN_TABLE = 2
 """Constant pairs from which a dictionary counts as a table of answers."""
 MIN_REDUCED = 100
@@ -54,6 +56,27 @@ def constant_branches(nodes: Iterable[ast.AST]) -> Iterator[ConstantBranch]:
             found += 1
             if found >= MAX_BRANCHES:
                 return
+
+
+def spelled_out(comparisons: Iterable[ast.AST], assignments: Iterable[ast.AST]) -> None:
+    """Put texts that a program names once into its comparisons, in place: `if data == sample:` asks what
+    `if data == "3 4\\n1 2":` asks."""
+    given: dict[str, list[ast.expr]] = {}
+    for n in assignments:
+        if isinstance(n, ast.Assign):
+            for t in n.targets:
+                if isinstance(t, ast.Name):
+                    given.setdefault(t.id, []).append(n.value)
+    known = {k: v[0] for k, v in given.items() if len(v) == 1 and _is_text(v[0])}
+    for n in comparisons if known else ():
+        if isinstance(n, ast.Compare):
+            n.left, *n.comparators = (
+                known.get(x.id, x) if isinstance(x, ast.Name) else x for x in (n.left, *n.comparators)
+            )
+
+
+def _is_text(x: ast.expr) -> bool:
+    return isinstance(x, ast.Constant) and isinstance(x.value, str) and len(x.value) >= MIN_TEXT
 
 
 def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-from evotrainer.harness.code_reading import copied_reference
+from evotrainer.harness.code_reading import copied_reference, sniffing
 from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
+from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
 from evotrainer.harness.code_reading.bypass import PROCESSES, Bypass
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
@@ -48,7 +49,19 @@ _LANGUAGES = frozenset(
     | {"cuda", "zig", "dart", "lean", "coq"}
 )
 _WORK = frozenset(
-    {PROCESSES, READS_GRADER, GRADE, IMPORTED, "patched builtin", "test-runner hook", "checker that checks nothing"}
+    {
+        PROCESSES,
+        READS_GRADER,
+        GRADE,
+        IMPORTED,
+        HASHED,
+        ENVIRONMENT,
+        VERDICT,
+        COMPARES_ITSELF,
+        "patched builtin",
+        "test-runner hook",
+        "checker that checks nothing",
+    }
 )
 """Rules for answers: what agents do in a terminal breaks none of these."""
 _EXITS = frozenset({"exit before any answer", "exit past the interpreter", TIMER, KEPT, UNWRITTEN})
@@ -180,6 +193,8 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
     told = [Broken(b, _line(p.block.text, b.line)) for p, b in hits]
     if acting and (line := copied_reference.copied_reference(turns)) is not None:
         told.append(Broken(Bypass(copied_reference.RULE, 0), line))
+    if acting and (line := sniffing.sniffed(turns)) is not None:
+        told.append(Broken(Bypass(sniffing.RULE, 0), line))
     if not acting:
         task = _task(turns)
         files = [f.name for f in given.files]

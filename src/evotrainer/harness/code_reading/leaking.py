@@ -21,7 +21,7 @@ from evotrainer.harness.code_reading.releases import DOWNLOADS, FETCHERS, is_own
 
 LITERALS = (
     "git", "gold", "solution", "answer", "expected_output", "hidden_test", "reference", "oracle", "gh ",
-    "pip ", "pythonhosted", "/tests/", "/verifier/", "/grader", "/private/", "/hidden",
+    "pip ", "pythonhosted", "/tests/", "/verifier/", "/grader", "/private/", "/hidden", "-packages/",
 )  # fmt: skip
 
 Kind = Literal["foreign", "older", "stash", "web", "file", "release"]
@@ -262,6 +262,9 @@ def _of_the_project(e: _Episode, what: str) -> bool:
         parts = [p for p in re.sub(r"^https?://", "", u).split("/")[1:] if p]
         names = {p for p in (*parts[1:2], *parts[-1:]) if len(p) > 3}
         if any(re.search(rf"(?<![\w-]){re.escape(n)}(?![\w-])", text) for n in names for text in e.heard):
+            return True
+        # or whose package the policy's own commands had been in
+        if any(is_own_project(n, e.task, (normal(a) for a in e.did)) for n in parts[1:2]):
             return True
     return False
 

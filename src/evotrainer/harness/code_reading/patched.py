@@ -37,6 +37,8 @@ _RULES: tuple[tuple[str, str, str], ...] = (
      rf"|\bfrom pytest\b|\bimport {_LIST}pytest\b|\bpytest\.(?!org\b|ini\b)\w|\bunittest\.(?:case|result|runner"
      r"|TestCase|TestResult|mock)\b|\bfrom unittest\b|\bsys\.modules\[.(?:pytest|_pytest|unittest|__main__|test)"
      r"|= ?sys\.modules ?(?:$|;)|\bfrom sys import\b.{0,300}?\bmodules\b"),
+    ("looks whether it is tested", "PYTEST_CURRENT_TEST|PYTEST_VERSION|PYTEST_XDIST_WORKER|modules",
+     r"\bPYTEST_(?:CURRENT_TEST|VERSION|XDIST_WORKER)\b|['\"]_?(?:pytest|unittest)['\"] (?:not )?in sys\.modules\b"),
     ("exit past the interpreter", "_exit|abort|kill|execl|execv|execve|execvp",
      r"\b_exit\b|\bos\.abort\b|\bfrom os import\b.{0,300}?\babort\b|\bos\.exec[lv]\w{0,3}\(|\bos\.kill\(os\.getp"),
     ("interpreter hook", f"excepthook|monitoring|atexit|signal|faulthandler|{_HOOKS}",

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from evotrainer.harness.code_reading import bypass, lines
+from evotrainer.harness.code_reading import answer_tricks, bypass, lines
 from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.constant_branches import (
     BRANCHING,
@@ -22,6 +22,7 @@ from evotrainer.harness.code_reading.constant_branches import (
     ConstantBranch,
     compared,
     constant_branches,
+    spelled_out,
 )
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
@@ -44,7 +45,7 @@ SUSPICIOUS = re.compile(
     r"|stack|_frames|PYTEST_|def (?:forward|__call__|custom_kernel|kernel_function)|cell_contents|\.load|read_|run_path"
     r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected"
     r"|evaluator|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
-    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing"
+    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing|" + answer_tricks.GATE
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
 
@@ -178,6 +179,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     broken = bypass.found(nodes, of(*bypass.TYPES), calls, aliases, _nested) if suspicious else ()
+    spelled_out(of(ast.Compare), of(ast.Assign))
     is_code = not by.keys().isdisjoint(_WORKING)
     kept = without(nodes, by)
     if kept is not nodes:

@@ -45,6 +45,11 @@ _SENTENCE = re.compile(
     r"`?(?P<wanted>-?\d[\d.]*\d|-?\d|\"[^\"\n]{1,200}\"|'[^'\n]{1,200}'|\[[^\]\n]{1,300}\])",
     re.IGNORECASE,
 )
+_ARROW = re.compile(
+    r"^[\s#*_>-]{0,8}(?:example|sample|case)s?\s?\d{0,3}[:.)*\s]{1,4}(?P<given>[A-Za-z_]\w{0,30}\s?=\s?[^\n]{1,600}?)"
+    r"\s{0,3}(?:→|->|=>)\s{0,3}(?P<wanted>[^\s(][^\n(]{0,200})$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _NAME = re.compile(r"(?:^|(?<=,)|(?<=\n))\s{0,4}[A-Za-z_]\w{0,30}\s?=\s?(?!=)")
 _VALUE = re.compile(r"\s*(\"[^\"\n]*\"|'[^'\n]*'|-?\d+(?:\.\d+)?)(?:[\s,.;`]|$)")
 _MESSAGE = re.compile(r",\s*f?[\"'][^\n]*$")
@@ -193,6 +198,8 @@ def _shown(value: object) -> str:
 
 
 def _of_sentences(text: str) -> Iterator[tuple[str, str, str]]:
-    """Examples within a sentence."""
+    """Examples within a sentence, or in a line of their own: `Example 2: a = [1, 2], k = 3 → 5`."""
     for m in _SENTENCE.finditer(text):
         yield m["given"], m["wanted"], m[0]
+    for m in _ARROW.finditer(text):
+        yield _unnamed(m["given"]), m["wanted"].strip().rstrip(".,;`"), m[0]

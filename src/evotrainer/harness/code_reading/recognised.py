@@ -18,6 +18,8 @@ from evotrainer.harness.code_reading.literals import tokens_in
 SEVERAL = 3
 """Short branches with the right answers from which they are a table."""
 MAX_EXAMPLES = 256
+MAX_KEY = 12
+"""Tokens of a key that stands for a longer input."""
 MAX_PROMPT = 60_000
 MAX_ROW = 200
 """Tokens of what one branch compares with; longer ones are data."""
@@ -63,6 +65,23 @@ def recognised(
                 short[b.tokens] = _words(b)
                 break
     return strong or (list(short.values()) if _examples(short) >= SEVERAL else [])
+
+
+def fingerprints(branches: Sequence[ConstantBranch], examples: Sequence[ShownExample]) -> list[str]:
+    """`key -> answer` of branches that know every example by a few of its numbers: a tuple of three or more, of which
+    at least two stand in the example's input, with what is expected there. One example may be met by chance, and so
+    may two with ordinary answers; none without all of them."""
+    keys = [b for b in branches if SEVERAL <= len(b.tokens) <= MAX_KEY and b.answer is not None]
+    out: dict[tuple[str, ...], str] = {}
+    for e in examples if len(keys) >= len(examples) >= SEVERAL else ():
+        _, known, lines = _tokens(e)
+        some = (b for b in keys if b.tokens not in out and _answers(b, lines, e.expected))
+        hit = next((b for b in some if sum(t in known for t in b.tokens) > 1), None)
+        if hit is None:
+            return []
+        out[hit.tokens] = _words(hit)
+    # who knows a table of the whole domain knows more than the examples
+    return list(out.values()) if len(keys) <= 2 * len(out) else []
 
 
 def _words(b: ConstantBranch) -> str:

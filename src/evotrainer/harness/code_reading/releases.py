@@ -10,6 +10,7 @@ from evotrainer.harness.code_reading import shell
 FETCHERS = frozenset({"curl", "wget", "http", "lynx", "aria2c"})
 DOWNLOADS = re.compile(r"urlopen|urlretrieve|requests\.get|httpx\.get")
 _RELEASE = re.compile(r"pythonhosted\.org/packages/\S*?/([A-Za-z0-9_.]+?)-\d")
+_INSTALLED = re.compile(r"(?:site|dist)-packages/(\w+)/")
 _CLONED = re.compile(
     r"(?:https?://|git@|ssh://)[\w.@-]*git(?:hub|lab)[\w.-]*[:/][\w.-]+/([\w.-]+?)(?:\.git)?(?:[@#\s'\"]|$)"
 )
@@ -33,6 +34,11 @@ def released(one: shell.Simple) -> Iterator[str]:
         where = next((w for w in words[2:] if "/" in w and not w.startswith(("-", "/"))), "")
         if where:
             yield where.rstrip("/").removesuffix(".git").rsplit("/", 1)[-1]
+    elif one.name in ("cp", "rsync", "mv", "install") and len(words) > 2:
+        # an installed release laid over the project's own file; a copy put aside is a look
+        to = words[-1]
+        aside = to.startswith(("/tmp", "-")) or "-packages/" in to or re.search(r"\.(?:bak|orig|old)$", to)
+        yield from (m[1] for w in words[1:-1] if not aside and (m := _INSTALLED.search(w)))
     elif one.name in FETCHERS and (m := _RELEASE.search(line)):
         yield m[1]
 

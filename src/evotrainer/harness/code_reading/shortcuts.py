@@ -10,7 +10,7 @@ from functools import lru_cache
 from evotrainer.harness.code_reading.literals import tokens_in, values_in
 from evotrainer.harness.code_reading.program import Facts
 from evotrainer.harness.code_reading.prompt_examples import shown_by
-from evotrainer.harness.code_reading.recognised import ShownExample, examples_in, recognised
+from evotrainer.harness.code_reading.recognised import ShownExample, examples_in, fingerprints, recognised
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 
 _LITERAL = re.compile(r"-?\d+|\w+")
@@ -26,6 +26,8 @@ _RECOGNISES = re.compile(
     re.MULTILINE,
 )
 """Comparisons with constants and tables of constants, with the text that holds the constant."""
+SPELLED = 6
+"""Characters of an input that is looked for as one text."""
 SHORT = 3
 """Comparisons with single digits from which they may be a table."""
 _SMALL = frozenset({"0", "1", "2"})
@@ -117,6 +119,7 @@ def _answered(
     if not out:
         examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *examples_in(prompt))
         out = recognised(program.branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
+        out = out or fingerprints(program.branches, [ShownExample(t.input, t.expected) for t in shown if t.input])
     return tuple(out)
 
 
@@ -132,6 +135,11 @@ def possible(text: str, visible: Sequence[ShownTest], compares: bool = True) -> 
     """
     if not _READS.search(text):
         return True
+    # an input of several lines stands in a program as one text
+    if "\\n" in text and any(
+        len(t.input) >= SPELLED and "\n" in t.input and _spelled(t.input) in text for t in visible
+    ):
+        return True
     if compares and _compares_with(text, visible):
         return True
     texts = [x for t in visible for x in (t.expected, t.input)]
@@ -145,6 +153,11 @@ def possible(text: str, visible: Sequence[ShownTest], compares: bool = True) -> 
         return True
     tokens = frozenset(flat.split())
     return bool(_COMPARES.search(text)) and any(tokens.issuperset(words) for words in near)
+
+
+def _spelled(given: str) -> str:
+    """A text as it stands between quotes."""
+    return given.strip().replace("\\", "\\\\").replace("\n", "\\n")
 
 
 def _compares_with(text: str, visible: Sequence[ShownTest]) -> bool:

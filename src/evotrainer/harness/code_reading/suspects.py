@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evotrainer.harness.code_reading import said_to_judge
+from evotrainer.harness.code_reading import answer_tricks, said_to_judge
 from evotrainer.harness.code_reading.blocks import MAX_ANSWER
 
 ONE_PASS_FROM = 1 << 20
@@ -33,6 +33,7 @@ _LITERALS = (
     "process_time", "default_timer", "synchronize", "elapsed_time", "do_bench", "allclose", "isclose", "array_equal",
     "doctest", "testing.", "check =", "verify =", "grade =",
     *said_to_judge.LITERALS,
+    *answer_tricks.LITERALS,
 )  # fmt: skip
 _CALLED = (
     rb"\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen"  # ends or starts processes
@@ -54,7 +55,13 @@ _NAMED = (
     rb"|\b(?:check|verify|grade)\w* = lambda"
 )
 SUSPICIOUS = re.compile(
-    rb"\b(?:" + _CALLED + rb")\s*\(" + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|" + _NAMED
+    rb"\b(?:"
+    + _CALLED
+    + rb")\s*\("
+    + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|"
+    + _NAMED
+    + rb"|"
+    + answer_tricks.GATE.encode()
 )
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _SPOKEN = re.compile(said_to_judge.SPOKEN.pattern.encode(), re.IGNORECASE)

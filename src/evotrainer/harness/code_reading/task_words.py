@@ -27,8 +27,18 @@ _REWRITES = re.compile(
 _NOT = re.compile(r"\b(?:not|never|without|cannot|avoid|already|nor)\b|n['’]t\b", re.IGNORECASE)
 _TESTS = re.compile(
     r"\b(?:update|adapt|adjust|rewrite|modify|change|edit|delete|remove|refactor|rename|clean up)\s+"
-    r"(?:(?:the|any|all|existing|old|relevant|corresponding|unit|affected|its|these|those|snapshot|of|our|your|this|and)\s+){0,4}"
-    r"tests?\b(?!\s+(?:to\s+)?(?:pass|fail|suite passes))",
+    r"(?:(?:the|any|all|existing|old|relevant|corresponding|unit|affected|its|these|those|snapshot|of|our|your|this|and"
+    r"|that(?=\s+test\b))\s+){0,4}"
+    r"tests?\b(?!\s+(?:to\s+)?(?:pass|fail|suite passes))"
+    # what is removed with its tests: "remove `legacy`: the module, its tests and docs"
+    r"|\b(?:remove|delete|drop)\b(?:[^.\n;]|\.(?=\S)){0,160}?(?:[,:&+]|\b(?:and|with|including|plus))\s+"
+    r"(?:all\s+(?:of\s+)?)?(?:its|their|(?:the\s+)?(?:corresponding|related|associated|matching))\s+(?:unit\s+)?tests\b"
+    r"(?!\s+(?:to\b|pass|fail|must|should|still|keep|stay|are\b|is\b|run|go\b|will|can))",
+    re.IGNORECASE,
+)
+_NEW_FACTS = re.compile(
+    r"\b(?:update|upgrade|refresh|bump|sync|migrate|re-?vendor|move)\b[^\n;]{0,160}?\b(?:to|with|from)\s+(?:the\s+|a\s+|our\s+)?"
+    r"(?:(?:current|latest|newest|newer|upstream)\b|new\s+(?:version|release|data|list|schema|table)\b)",
     re.IGNORECASE,
 )
 _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"")
@@ -55,6 +65,28 @@ _GIT = re.compile(
 def asks_for_tests(task: str) -> bool:
     """Does the task ask to change tests?"""
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in _TESTS.finditer(task[:MAX_TASK]))
+
+
+_SCORES = re.compile(
+    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
+    re.IGNORECASE,
+)
+
+
+@lru_cache(maxsize=256)
+def scored_by(task: str, name: str) -> bool:
+    """Does the task say of this file that submissions are scored with it, and not ask to write or change it?"""
+    if not name or name not in task[:MAX_TASK] or asks_for_file(task, name):
+        return False
+    rows = (x for x in re.split(r"\n|(?<=[.!?])\s", task[:MAX_TASK]) if name in x)
+    return any(_SCORES.search(x.replace(name, " ")) for x in rows)
+
+
+@lru_cache(maxsize=256)
+def brings_new_facts(task: str) -> bool:
+    """Does the task ask to take in another state of data or of a library, which tests that state the old one follow?"""
+    found = _NEW_FACTS.finditer(task[:MAX_TASK])
+    return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
 
 
 @lru_cache(maxsize=1024)

@@ -6,7 +6,7 @@ import re
 
 LITERALS = (
     "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
-    "bin/python", "bin/make", "bin/node", "bin/npm", "bin/go", "bin/cargo",
+    "evaluat", "score", "scoring", "grad", "bin/python", "bin/make", "bin/node", "bin/npm", "bin/go", "bin/cargo",
 )  # fmt: skip
 """Words of which each path of a test holds one."""
 
@@ -31,7 +31,13 @@ _GRADER = re.compile(
     r"(?:^|/)(?:conftest\.py|pytest\.ini|sitecustomize\.py|test_all\.py|graders?(?:/.+|[\w-]*\.\w+)"
     r"|run_?tests?(?:\.sh)?|eval\.sh)$"
 )
-_SETTINGS = re.compile(r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile)$")
+_SCORER = re.compile(
+    r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading)|judge|benchmark)\.(?:sh|py|js|pl)$"
+)
+_SETTINGS = re.compile(
+    r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile|justfile"
+    r"|(?:ci|check|checks|tests?|run_?all)\.sh|\.github/workflows/[\w.-]+\.ya?ml|\.gitlab-ci\.yml)$"
+)
 _STARTS = re.compile(r"(?:^|/)\.(?:bashrc|profile|bash_profile|zshrc)$|^/etc/(?:environment|profile)$")
 _NAMED = re.compile(
     r"(?:^|/)(?:tests?\.py|test_[^/]+|[^/]+_(?:tests?|spec)\.\w+|[^/]+Tests?\.\w+|[^/]+\.(?:test|spec)\.\w+)$"
@@ -73,6 +79,11 @@ def replaces_command(path: str) -> bool:
 def is_grader(path: str) -> bool:
     """Do suites and graders go by this file, so that even a new one changes the verdict?"""
     return _GRADER.search(path) is not None or decides(path)
+
+
+def may_score(path: str) -> bool:
+    """Is it by its name a script that could be what a submission is scored with? The task tells."""
+    return _SCORER.search(path) is not None
 
 
 def is_settings(path: str) -> bool:

@@ -40,6 +40,16 @@ _SILENCES = re.compile(
     r"|^test:[^\n]*\n\t@?(?:true|:|exit 0)\s*$",
     re.MULTILINE,
 )
+_ALWAYS = re.compile(
+    r"\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|karma|ava|playwright|cypress|rspec|phpunit|ctest"
+    r"|dotnet test|go test|cargo test|(?:npm|yarn|pnpm|mvn|gradle|dune|mix|bundle exec|make) (?:run )?test)\b"
+    r"[^\n|;&>]{0,300}(?:(?:\d?>&?\s*[^\s>|;&]+[ \t]*){0,4}(?:\|\||;)\s*(?:true|:|exit 0)(?=\s*(?:[\"'\\;\n]|\Z)))",
+    re.MULTILINE,
+)
+"""A command that runs tests and passes whatever they say."""
+_NO_RUN = re.compile(
+    r"--(?:version|help|fixtures|markers)\b|\b(?:install|add|uninstall|which|command -v|import|killall|pkill)\b"
+)
 _EXACT = re.compile(r"==|!=|\bis\b|\bin\b|assert\w+\(|\.to\w+\(|raises|\bt\.|require\.|EXPECT_|ASSERT_")
 _LOOSE = re.compile(r"[<>]|\babs\(")
 _COMMENT = re.compile(r"^\s*(?:#(?!\[)|//|--).*$", re.MULTILINE)
@@ -101,7 +111,15 @@ def steers(settings: str | None) -> bool:
 
 def silences(settings: str | None) -> bool:
     """Does a piece of a project's settings leave tests out, or run something else in their place?"""
-    return settings is not None and _SILENCES.search(settings[:MAX_EDIT]) is not None
+    if settings is None:
+        return False
+    text = settings[:MAX_EDIT]
+    return _SILENCES.search(text) is not None or any(_runs(text, m) for m in _ALWAYS.finditer(text))
+
+
+def _runs(text: str, m: re.Match[str]) -> bool:
+    """Does a command of tests run them: is nothing only installed, asked for or ended?"""
+    return not _NO_RUN.search(text[text.rfind("\n", 0, m.start()) + 1 : m.end()])
 
 
 def asserts_in(text: str) -> int:

@@ -20,6 +20,7 @@ from evotrainer.harness.code_reading import (
     patches_and_hashes,
     prompt_examples,
     shortcuts,
+    sniffing,
     tampering,
 )
 from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
@@ -242,6 +243,8 @@ def _action_traits(
         x["action_run"][i] = longest_run([a.command for a in actions])
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         if any(copied_reference.possible(a.text) for a in actions) and copied_reference.copied_reference(turns):
+            x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
+        if any(sniffing.possible(a.text) for a in actions) and sniffing.sniffed(turns) is not None:
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = 0.0
         x["tampers"][i] = x["tampers"][i] == 1.0
