@@ -1,8 +1,7 @@
 """The process of one trial: `python -m evotrainer.executors.worker TRIAL_DIR`.
 
-It dies with its parent, holds a lock on its folder, checkpoints, and writes `result.json` last. Started again after a
-kill it continues from its checkpoint to the same result; started again after it finished it does nothing.
-"""
+It dies with its parent, locks its folder, checkpoints, writes `result.json` last. Started again after a kill it goes
+on from its checkpoint to the same result, after its end it does nothing."""
 
 from __future__ import annotations
 
