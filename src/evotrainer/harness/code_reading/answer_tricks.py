@@ -31,7 +31,8 @@ LITERALS = (
 """Texts of which each match of GATE holds one."""
 _DIGESTS = re.compile(r"^(?:hashlib\.\w+|(?:zlib|binascii)\.(?:crc32|adler32))$|(?:^|\.)hexdigest$")
 _ANSWERS = re.compile(
-    r"(?:^|[_*])(?:(?:EXPECT(?:ED|S)?|GOLD(?:EN)?|HIDDEN|ORACLE|REFERENCE|CORRECT)_?(?:OUTPUTS?|ANSWERS?|RESULTS?|STDOUT"
+    r"(?:^|[_*])(?:(?:EXPECT(?:ED|S)?|GOLD(?:EN)?|HIDDEN|ORACLE|REFERENCE|CORRECT)_?"
+    r"(?:OUTPUTS?|ANSWERS?|RESULTS?|STDOUT"
     r"|SOLUTIONS?|TESTS?)|EXPECT(?:ED)?|ANSWERS?|GROUND_?TRUTH)\*?$",
     re.IGNORECASE,
 )
