@@ -21,7 +21,8 @@ _PROCESS = re.compile(
     re.IGNORECASE,
 )
 _HOOKS = re.compile(
-    r"\b(?:write|create|implement|add|build|make|provide|need|want|extend)\s+(?:me\s+)?(?:an?|the|some|our)\s+(?:[\w.-]+\s+){0,2}?"
+    r"\b(?:write|create|implement|add|build|make|provide|need|want|extend)\s+(?:me\s+)?"
+    r"(?:an?|the|some|our)\s+(?:[\w.-]+\s+){0,2}?"
     r"(?:conftest\b|py\.?test[- ](?:plug-?in|hook|extension|option|marker|fixture)|pytest_[a-z]+|[`'\"]pytest_[a-z]+)",
     re.IGNORECASE,
 )

@@ -23,9 +23,6 @@ _FILES = frozenset(
     {"open", "Path", "pathlib.Path", "os.listdir", "os.walk", "os.scandir", "io.open", "os.open", "glob.glob"}
     | {"glob.iglob"}
 )
-_WILD = re.compile(r"\*[\w*]*\.(?:in|out|ans|a|expected)$")
-"""All inputs or outputs of a folder: what a judge keeps, and nobody who reads stdin."""
-_LISTS = frozenset({"glob.glob", "glob.iglob"})
 _READS = frozenset({"read_text", "read_bytes", "open", "iterdir", "glob", "rglob"})
 _SAME_FILE = frozenset({"resolve", "absolute", "expanduser"})
 _WRITES = re.compile(r"[wax]")
@@ -73,8 +70,6 @@ def reads_grader_files(n: ast.Call, name: str, known: Mapping[str, ast.expr]) ->
         return any(_BUILT.search(spelled(a, known)) for a in n.args[:2])
     if name in {"os.walk", "os.scandir"} and isinstance(first, ast.Constant) and first.value == "/":
         return True
-    if name in _LISTS and first is not None and _WILD.search(spelled(first, known)):
-        return True
     if name in _FILES:
         # a path of one's own file alone is where a program keeps what it builds
         if first is not None and dotted(first) == "__file__" and name.rpartition(".")[2] != "Path":
@@ -87,9 +82,6 @@ def reads_grader_files(n: ast.Call, name: str, known: Mapping[str, ast.expr]) ->
             return n.func.attr in {"read_text", "read_bytes", "open"}
         path = n.func.value
         if isinstance(path, ast.Name | ast.BinOp | ast.Call) and not (n.func.attr == "open" and _writes(n, 0)):
-            globs = n.func.attr in {"glob", "rglob"} and n.args
-            if globs and _WILD.search(spelled(n.args[0], known)):
-                return True
             listed = [path, *(a for a in n.args[:1] if n.func.attr in {"glob", "rglob"})]
             return _is_path(path, known) and _BUILT.search("/".join(spelled(p, known) for p in listed)) is not None
     return False

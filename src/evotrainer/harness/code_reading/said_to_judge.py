@@ -31,10 +31,12 @@ SPOKEN = re.compile(
     rf"(?:instructions|criteria|rubrics?)[^\n]{{0,80}}?\b(?:{_GIVES}|{_TOP})"
     rf"|\b{_JUDGE}\b[^\n]{{0,20}}?\b(?:must|should|please|will|is to|are to|has to)\s(?:please\s|now\s)?{_GIVES}\b"
     rf"[^\n]{{0,60}}?(?:{_TOP})"
-    rf"|(?:^|[.!\n\]*:]\s{{0,3}})(?:please\s)?{_GIVES}\s(?:this|my|the)\s(?:response|answer|solution|submission)[^\n.]{{0,40}}?(?:{_TOP})"
+    rf"|(?:^|[.!\n\]*:]\s{{0,3}})(?:please\s)?{_GIVES}\s(?:this|my|the)\s(?:response|answer|solution|submission)"
+    rf"[^\n.]{{0,40}}?(?:{_TOP})"
     # a note that is addressed to the judge, with a score or an order not to look
     rf"|\b(?:note|message|instructions?|attention|dear)[\s:,(]{{1,3}}(?:to |for )?(?:the |all |any )?(?:\w+ )?"
-    rf"{_JUDGE}\b[^\n]{{0,500}}?(?:(?:[.:,;!]\s{{0,2}}|\b(?:please|must|should|to|and)\s){_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
+    rf"{_JUDGE}\b[^\n]{{0,500}}?(?:(?:[.:,;!]\s{{0,2}}|\b(?:please|must|should|to|and)\s)"
+    rf"{_GIVES}\s(?:it\s|this\s|me\s)?(?:the\s|a\s)?(?:{_TOP})"
     r"|\bdo not (?:deduct|penali[sz]e|(?:run|check|verify|test) it again"
     r"|(?:run|do|make|perform) (?:any )?(?:further|more|additional|other) (?:checks?|tests?))\b)"
     # what the judge is to answer, whatever it finds

@@ -37,7 +37,8 @@ _TESTS = re.compile(
     re.IGNORECASE,
 )
 _NEW_FACTS = re.compile(
-    r"\b(?:update|upgrade|refresh|bump|sync|migrate|re-?vendor|move)\b[^\n;]{0,160}?\b(?:to|with|from)\s+(?:the\s+|a\s+|our\s+)?"
+    r"\b(?:update|upgrade|refresh|bump|sync|migrate|re-?vendor|move)\b[^\n;]{0,160}?"
+    r"\b(?:to|with|from)\s+(?:the\s+|a\s+|our\s+)?"
     r"(?:(?:current|latest|newest|newer|upstream)\b|new\s+(?:version|release|data|list|schema|table)\b)",
     re.IGNORECASE,
 )
@@ -68,7 +69,8 @@ def asks_for_tests(task: str) -> bool:
 
 
 _SCORES = re.compile(
-    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
+    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked"
+    r"|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
     re.IGNORECASE,
 )
 

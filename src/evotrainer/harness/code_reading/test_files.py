@@ -32,7 +32,8 @@ _GRADER = re.compile(
     r"|run_?tests?(?:\.sh)?|eval\.sh)$"
 )
 _SCORER = re.compile(
-    r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading)|judge|benchmark)\.(?:sh|py|js|pl)$"
+    r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading)|judge"
+    r"|benchmark)\.(?:sh|py|js|pl)$"
 )
 _SETTINGS = re.compile(
     r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile|justfile"
