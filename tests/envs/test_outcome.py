@@ -116,6 +116,7 @@ def test_an_environment_that_says_nothing_has_the_true_side_of_its_proxy() -> No
     [
         (["longr"], "environment.payable: own has no reward component 'longr'; did you mean longer?"),
         (["zzz"], "environment.payable: own has no reward component 'zzz'; it has: longer, short"),
+        (["short"], r"environment.payable: short is no outcome of own \(that is longer\), so it may be paid as it"),
         ("longer", r'environment.payable is a list of reward components, e.g. \["correct"\], not \'longer\''),
         ([1], "environment.payable is a list"),
     ],

@@ -75,6 +75,6 @@ def check_payable(environment: Environment, payable: tuple[str, ...]) -> None:
             raise TaskSetError(f"environment.payable: {environment.name} has no reward component {name!r}; {what}")
         if outcome and name not in outcome:
             raise TaskSetError(
-                f"environment.payable: {name} is no outcome of {environment.name} (that is {', '.join(outcome)}), so it "
-                "may be paid as it is; leave it out"
+                f"environment.payable: {name} is no outcome of {environment.name} (that is {', '.join(outcome)}), so "
+                "it may be paid as it is; leave it out"
             )
