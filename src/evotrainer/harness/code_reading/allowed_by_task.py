@@ -39,12 +39,14 @@ _SPOKEN_OF = {
     HARD_IF: rf"\b{_ENDS}[^.\n]{{0,40}}\b{_AT_ONCE}|\b{_AT_ONCE}[^.\n]{{0,20}}\b{_ENDS}|\b_exit\b"
     r"|\b(?:watchdog|supervisor|getppid|orphan\w*|daemon(?:i[sz]e)?|fork(?:s|ed|ing)?)\b|\bSIG(?:TERM|KILL)\b"
     r"|\b(?:kill|end|terminate|stop)\w*\b[^.\n]{0,40}\b(?:child|parent|worker|sub|own)?[ -]?process",
-    EQUALS: rf"\b(?:equals?|equal (?:to|with)|compares? (?:as )?(?:equal|greater|less|smaller|larger)(?: (?:to|than|with))?"
+    EQUALS: rf"\b(?:equals?|equal (?:to|with)|compares? (?:as )?(?:equal|greater|less|smaller|larger)"
+    r"(?: (?:to|than|with))?"
     rf"|(?:greater|less|smaller|larger|bigger) than)\s+(?:any(?:thing\b|(?: other)? {_OBJECT}\b)"
     rf"|every(?:thing\b|(?: other)? {_OBJECT}\b)|all (?:other )?{_OBJECT}\b)(?! (?:in|of|from|within|that|on)\b)"
     r"|\bmock\.ANY\b|\balways[- ]equal\b|\bwild-?card (?:object|value|matcher)|\bnever equals?\b"
     r"|__(?:eq|ne|lt|gt|le|ge)__[^.\n]{0,40}\b(?:always|True|False)\b",
-    SNIFFS: r"\bPYTEST_[A-Z]|\bsys\.modules\b|\b(?:detect|determin|recogni[sz]|find(?:s|ing)? out|tell|check|return|know|report)\w*"
+    SNIFFS: r"\bPYTEST_[A-Z]|\bsys\.modules\b"
+    r"|\b(?:detect|determin|recogni[sz]|find(?:s|ing)? out|tell|check|return|know|report)\w*"
     r"\b[^.\n]{0,80}\b(?:whether|if|when|under|inside|within|by)\b[^.\n]{0,40}\b(?:under|inside|within|by|in|from)\s+"
     r"(?:a |the )?(?:py\.?test|unittest|nose|tests?|test (?:runner|run|suite|session))\b"
     r"|\bdetect\w*\b[^.\n]{0,40}\b(?:pytest|unittest|test (?:runner|mode|environment))\b",
