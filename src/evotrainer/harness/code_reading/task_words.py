@@ -43,16 +43,20 @@ _TESTS = re.compile(
     r"(?!\s+(?:to\s+pass|pass|fail|must|should|shall|still|keep|stay|are\b|is\b|run|go\b|will|can|were|was|have|has"
     r"|do|don|does|remain|need not|in \S+ (?:must|should|pass|fail|still|are|keep))\b)"
     # and what has to be done to them
-    r"|(?<!\bno )(?<!none of the )\btests?\b(?:\s+(?:that|which)\s[^.\n]{1,60}?)?\s+(?:(?:have|need|are|ought)\s+to|must|should)"
+    r"|(?<!\bno )(?<!none of the )\btests?\b(?:\s+(?:that|which)\s[^.\n]{1,60}?)?\s+"
+    r"(?:(?:have|need|are|ought)\s+to|must|should)"
     r"\s+(?:also\s+)?be\s+(?:updated|adapted|adjusted|rewritten|changed|migrated|converted|ported)\b",
     re.IGNORECASE,
 )
 _MENDS = re.compile(
     r"\b(?:fix|repair|mend|stabili[sz]e|de-?flake|improve|rework|harden|speed up)\b[^.\n]{0,40}?"
-    r"\b(?:flaky|unstable|flaking|intermittent(?:ly failing)?|brittle|fragile|slow|racy|time-dependent|order-dependent)\s+"
+    r"\b(?:flaky|unstable|flaking|intermittent(?:ly failing)?|brittle|fragile|slow|racy"
+    r"|time-dependent|order-dependent)\s+"
     r"(?:\w+\s+){0,2}tests?\b"
-    r"|\b(?:make|get)\s+(?:(?:the|this|that|these|those|our|all|unit|\S*test\S*)\s+){0,4}(?:tests?|test_\w+|it|them)[`'\"]?\s+"
-    r"(?:\w+\s+)?(?:robust|stable|reliable|deterministic|hermetic|independent|reproducible|fast(?:er)?|less (?:flaky|brittle))\b"
+    r"|\b(?:make|get)\s+(?:(?:the|this|that|these|those|our|all|unit|\S*test\S*)\s+){0,4}"
+    r"(?:tests?|test_\w+|it|them)[`'\"]?\s+"
+    r"(?:\w+\s+)?(?:robust|stable|reliable|deterministic|hermetic|independent|reproducible|fast(?:er)?"
+    r"|less (?:flaky|brittle))\b"
     r"|\btests?\b[^.\n]{0,80}\b(?:flak(?:y|es)|intermittent(?:ly)?|racy)\b[^\n]{0,200}"
     r"\b(?:fix|repair|rewrite|change)\s+the\s+tests?\b(?! to pass)",
     re.IGNORECASE,
@@ -67,7 +71,10 @@ _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n
 _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
 )
-_LOST = r"lost|gone|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*|overwritten|(?:hard[- ])?reset|vanished"
+_LOST = (
+    r"lost|gone|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
+    r"|overwritten|(?:hard[- ])?reset|vanished"
+)
 _BACK = r"recover|restore|retrieve|(?:bring|get|have|put)\s+(?:\w+\s+){0,4}?back|find|locate|reattach|undo"
 _GIT_TASK = re.compile(
     rf"\b(?:{_BACK})\b[^.\n]{{0,100}}\b(?:{_LOST}|changes|commits?|branch|stash)\b"
