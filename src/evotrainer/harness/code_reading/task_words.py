@@ -110,7 +110,9 @@ def mends_tests(task: str) -> bool:
 
 
 _SCORES = re.compile(
-    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
+    r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked|verif(?:y|ied|ies)|accept(?:s|ed)|checked|reports?)\b"
+    r"|\b(?:must|should|has to|needs? to)\s+(?:exit|return|pass|succeed)\b"
+    r"|\bexits?\s+(?:with\s+)?(?:code\s+|status\s+)?(?:0|zero)\b",
     re.IGNORECASE,
 )
 
@@ -129,6 +131,11 @@ def brings_new_facts(task: str) -> bool:
     """Does the task ask to take in another state of data or of a library, which tests that state the old one follow?"""
     found = _NEW_FACTS.finditer(task[:MAX_TASK])
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
+
+
+def adapts_tests(task: str) -> bool:
+    """Does the task want another way to the same assertions, or another state of the facts?"""
+    return mends_tests(task) or brings_new_facts(task)
 
 
 @lru_cache(maxsize=1024)
