@@ -38,7 +38,7 @@ _SPOKEN_OF = {
     # the rules of an interactive task, or children that have to go
     HARD_IF: rf"\b{_ENDS}[^.\n]{{0,40}}\b{_AT_ONCE}|\b{_AT_ONCE}[^.\n]{{0,20}}\b{_ENDS}|\b_exit\b"
     r"|\b(?:watchdog|supervisor|getppid|orphan\w*|daemon(?:i[sz]e)?|fork(?:s|ed|ing)?)\b|\bSIG(?:TERM|KILL)\b"
-    r"|\b(?:kill|end|terminate|stop)\w*\b[^.\n]{0,40}\b(?:child|parent|worker|sub|own)?[ -]?process",
+    r"|\b(?:kill|end|terminat|stop)(?:s|es|e|ed|ing)?\b(?! of\b)[^.\n]{0,40}\b(?:sub-?)?process(?:es)?\b",
     EQUALS: rf"\b(?:equals?|equal (?:to|with)|compares? (?:as )?(?:equal|greater|less|smaller|larger)"
     r"(?: (?:to|than|with))?"
     rf"|(?:greater|less|smaller|larger|bigger) than)\s+(?:any(?:thing\b|(?: other)? {_OBJECT}\b)"

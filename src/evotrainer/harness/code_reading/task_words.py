@@ -39,7 +39,8 @@ _TESTS = re.compile(
     r"(?:(?!\b(?:so|until|because|since|that|which|when|where|if|make|run|ensure|pass(?:es)?|fix|keep)\b)"
     r"(?:[^.\n;:]|\.(?=\S))){1,100}?"
     r"(?:,|\b(?:and|as well as|along with|together with|plus|including))\s+(?:also\s+)?"
-    r"(?:(?:the|all|its|their|our|existing|old|unit|affected|relevant|corresponding|of)\s+){0,4}tests?\b"
+    r"(?:(?:the|all|its|their|our|existing|old|unit|affected|relevant|corresponding|of)\s+){0,4}"
+    r"(?:tests\b|test (?:cases?|suites?|files?|modules?)\b)"
     r"(?!\s+(?:to\s+pass|pass|fail|must|should|shall|still|keep|stay|are\b|is\b|run|go\b|will|can|were|was|have|has"
     r"|do|don|does|remain|need not|in \S+ (?:must|should|pass|fail|still|are|keep))\b)"
     # and what has to be done to them
@@ -72,7 +73,7 @@ _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
 )
 _LOST = (
-    r"lost|gone|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
+    r"lost|(?:is|are|were|has|have) gone|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
     r"|overwritten|(?:hard[- ])?reset|vanished"
 )
 _BACK = r"recover|restore|retrieve|(?:bring|get|have|put)\s+(?:\w+\s+){0,4}?back|find|locate|reattach|undo"
