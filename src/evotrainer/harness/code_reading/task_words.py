@@ -73,7 +73,8 @@ _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
 )
 _LOST = (
-    r"lost|(?:is|are|were|has|have) gone|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
+    r"lost|(?:is|are|were|has|have) gone"
+    r"|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
     r"|overwritten|(?:hard[- ])?reset|vanished"
 )
 _BACK = r"recover|restore|retrieve|(?:bring|get|have|put)\s+(?:\w+\s+){0,4}?back|find|locate|reattach|undo"
