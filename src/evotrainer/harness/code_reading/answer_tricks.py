@@ -110,15 +110,15 @@ def _hashed(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
     tables = {
         t.id
         for n in whole
-        if isinstance(n, ast.Assign | ast.AnnAssign) and _table(n.value)
+        if isinstance(n, ast.Assign | ast.AnnAssign) and _table(n.value, aliases, known)
         for t in (n.targets if isinstance(n, ast.Assign) else [n.target])
         if isinstance(t, ast.Name)
     }
     for n in whole:
         if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and _digest(n.slice, aliases, known):
-            hit = _of_table(n.value, tables)
+            hit = _of_table(n.value, tables, aliases)
         elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "get":
-            hit = _of_table(n.func.value, tables) and _digest(n.args[0] if n.args else None, aliases, known)
+            hit = _of_table(n.func.value, tables, aliases) and _digest(n.args[0] if n.args else None, aliases, known)
         elif isinstance(n, ast.If) and isinstance(n.test, ast.Compare) and isinstance(n.test.ops[0], ast.Eq):
             # an answer is said there; a check of a download raises or goes on
             sides = (n.test.left, *n.test.comparators)
@@ -134,14 +134,16 @@ def _hashed(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
             yield n.lineno
 
 
-def _table(x: ast.expr | None) -> bool:
-    """Is it a table of constant answers by what may be digests?"""
+def _table(x: ast.expr | None, aliases: Mapping[str, str], known: set[str]) -> bool:
+    """Is it a table of constant answers by what may be digests, perhaps computed there?"""
     if not isinstance(x, ast.Dict) or not x.keys or not all(_constant(v) for v in x.values):
         return False
-    keys = [k.value if isinstance(k, ast.Constant) else None for k in x.keys]
-    return all(
-        (isinstance(k, str | bytes) and len(k) >= LEAST_KEY) or (isinstance(k, int) and k >= LEAST_NUMBER) for k in keys
-    )
+    return all(_digest_like(k) or _digest(k, aliases, known) for k in x.keys)
+
+
+def _digest_like(k: ast.expr | None) -> bool:
+    v = k.value if isinstance(k, ast.Constant) else None
+    return (isinstance(v, str | bytes) and len(v) >= LEAST_KEY) or (isinstance(v, int) and v >= LEAST_NUMBER)
 
 
 def _constant(x: ast.expr | None) -> bool:
@@ -150,8 +152,8 @@ def _constant(x: ast.expr | None) -> bool:
     return isinstance(x, ast.Constant) or (isinstance(x, ast.List | ast.Tuple) and all(_constant(e) for e in x.elts))
 
 
-def _of_table(x: ast.expr, tables: set[str]) -> bool:
-    return (isinstance(x, ast.Name) and x.id in tables) or _table(x)
+def _of_table(x: ast.expr, tables: set[str], aliases: Mapping[str, str]) -> bool:
+    return (isinstance(x, ast.Name) and x.id in tables) or _table(x, aliases, set())
 
 
 def _from_environment(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:

@@ -76,6 +76,8 @@ def spelled_out(comparisons: Iterable[ast.AST], assignments: Iterable[ast.AST]) 
 
 
 def _is_text(x: ast.expr) -> bool:
+    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and not x.args and literal(x) is not NONE:
+        x = x.func.value
     return isinstance(x, ast.Constant) and isinstance(x.value, str) and len(x.value) >= MIN_TEXT
 
 

@@ -8,6 +8,26 @@ import re
 from collections.abc import Mapping
 
 _TEST = re.compile(r"_?(?:run_|self_)?(?:tests?|check|verify|demo|examples?)(?:_|$)|test[A-Z]|Test", re.IGNORECASE)
+_PLAIN = frozenset(
+    {
+        "print",
+        "str",
+        "int",
+        "float",
+        "list",
+        "tuple",
+        "dict",
+        "set",
+        "repr",
+        "len",
+        "sorted",
+        "sum",
+        "max",
+        "min",
+        "abs",
+    }
+)
+"""Calls that check nobody's function."""
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -23,7 +43,8 @@ def without(nodes: list[ast.AST], by: Mapping[type, list[ast.AST]]) -> list[ast.
 
 def _shown_only(module: ast.AST, by: Mapping[type, list[ast.AST]]) -> list[ast.AST]:
     functions = {getattr(n, "name", "") for t in (ast.FunctionDef, ast.AsyncFunctionDef) for n in by.get(t, ())}
-    out: list[ast.AST] = [*_tests(getattr(module, "body", []), functions), *by.get(ast.Assert, ())]
+    body = getattr(module, "body", [])
+    out: list[ast.AST] = [*_tests(body, functions), *by.get(ast.Assert, ()), *_loops(body)]
     for n in by.get(ast.Compare, ()):
         if isinstance(n, ast.Compare) and len(n.ops) == 1 and isinstance(n.ops[0], ast.Eq):
             # `solve(5) == 8` restates a test, `len(xs) == 8` is a condition
@@ -46,6 +67,46 @@ def _tests(body: list[ast.stmt], functions: set[str]) -> list[ast.AST]:
             continue
         used |= {c.func.id for c in ast.walk(n) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
     return [n for n in named if getattr(n, "name", "") not in used]
+
+
+def _loops(body: list[ast.stmt]) -> list[ast.AST]:
+    """Loops of a module that hold what a call gives against what is wanted, case by case: `for x, want in [...]`, with
+    the list and the object made for it."""
+    loops = [n for n in body if isinstance(n, ast.For) and _checks(n)]
+    lists = {n.iter.id for n in loops if isinstance(n.iter, ast.Name)}
+    rest = [n for n in body if n not in loops]
+    used = {x.id for n in rest for x in ast.walk(n) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+    out: list[ast.AST] = [*loops]
+    for n in rest if loops else ():
+        if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(t := n.targets[0], ast.Name):
+            v = n.value
+            made = isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and not (v.args or v.keywords)
+            out += [n] if t.id not in used and (made or t.id in lists) else []
+    return out
+
+
+def _checks(loop: ast.For) -> bool:
+    if not (isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.List | ast.Tuple | ast.Name)):
+        return False
+    cases = {x.id for x in ast.walk(loop.target) if isinstance(x, ast.Name)}
+    whole = [x for s in loop.body for x in ast.walk(s)]
+    tried = [c for c in whole if isinstance(c, ast.Call) and _tries(c, cases)]
+    got = {t.id for n in whole if isinstance(n, ast.Assign) and n.value in tried for t in n.targets
+           if isinstance(t, ast.Name)}  # fmt: skip
+    for n in whole:
+        if isinstance(n, ast.Compare) and len(n.ops) == 1 and isinstance(n.ops[0], ast.Eq | ast.NotEq):
+            sides = (n.left, n.comparators[0])
+            result = any(s in tried or (isinstance(s, ast.Name) and s.id in got) for s in sides)
+            if result and any(isinstance(s, ast.Name) and s.id in cases for s in sides):
+                return True
+    return False
+
+
+def _tries(call: ast.Call, cases: set[str]) -> bool:
+    """Does it call what is checked with a case's input?"""
+    name = call.func.id if isinstance(call.func, ast.Name) else ""
+    taken = {x.id for a in call.args for x in ast.walk(a) if isinstance(x, ast.Name)}
+    return name not in _PLAIN and bool(taken & cases)
 
 
 def _plain(call: ast.Call) -> bool:

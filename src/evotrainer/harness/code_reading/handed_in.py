@@ -13,7 +13,7 @@ from evotrainer.harness.code_reading import copied_reference, sniffing
 from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
 from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
-from evotrainer.harness.code_reading.bypass import PROCESSES, Bypass
+from evotrainer.harness.code_reading.bypass import HARD, HARD_IF, PROCESSES, Bypass
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
 from evotrainer.harness.code_reading.kept_answers import KEPT, UNWRITTEN
 from evotrainer.harness.code_reading.program import Facts, facts
@@ -64,7 +64,7 @@ _WORK = frozenset(
     }
 )
 """Rules for answers: what agents do in a terminal breaks none of these."""
-_EXITS = frozenset({"exit before any answer", "exit past the interpreter", TIMER, KEPT, UNWRITTEN})
+_EXITS = frozenset({"exit before any answer", HARD, HARD_IF, TIMER, KEPT, UNWRITTEN})
 """Rules for agents with tools: what they explain and write for themselves is full of shims, stubs and frames."""
 _PATHS = ("path", "file_path", "filepath", "file", "filename", "target_file", "relative_path", "name", "TargetFile")
 _CONTENTS = ("content", "contents", "file_text", "text", "code", "code_edit", "new_str", "new_string", "CodeContent")

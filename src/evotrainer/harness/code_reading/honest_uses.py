@@ -52,6 +52,19 @@ def flushed_exits(whole: list[ast.AST], aliases: Mapping[str, str]) -> frozenset
     return frozenset(found)
 
 
+def conditional(whole: list[ast.AST]) -> frozenset[int]:
+    """ids of the nodes that run only where something that the program finds out holds: below an `if` that looks at a
+    name or calls something, or in an except clause."""
+    found: set[int] = set()
+    for n in whole:
+        if isinstance(n, ast.ExceptHandler):
+            found |= {id(x) for s in n.body for x in ast.walk(s)}
+        elif isinstance(n, ast.If):
+            names = {x.id for x in ast.walk(n.test) if isinstance(x, ast.Name)} - {"__name__", "__file__"}
+            found |= {id(x) for s in n.body for x in ast.walk(s)} if names else set()
+    return frozenset(found)
+
+
 def _calls(body: list[ast.stmt], aliases: Mapping[str, str]) -> Iterator[tuple[str, ast.Call]]:
     for s in body:
         yield from ((dotted(n.func, aliases), n) for n in ast.walk(s) if isinstance(n, ast.Call))

@@ -198,6 +198,8 @@ class _Episode:
     stashed: bool = False
     wrote: str = ""
     commits: int = 0
+    astray: bool = False
+    """Was a search by halves begun elsewhere than at HEAD?"""
 
 
 def leaked(said: Sequence[str], actions: Sequence[Action]) -> int | None:
@@ -244,6 +246,8 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
         return True
     if any(h[:7] not in e.ancestors and not task_words.names_hash(e.task, h) for h in r.hashes):
         return True
+    if r.hashes and task_words.tells_regression(e.task):
+        return False  # what broke it is in the past that it grew from
     if e.commits and _own_commit(r.what, e.commits):
         return False
     if printed is None or not e.recorded:
@@ -323,7 +327,11 @@ def _remember(e: _Episode, a: Action, printed: str) -> None:
             e.stashed |= _puts_aside(one) and not _SAVED.search(printed)
             e.commits += one.words[1] == "commit" and a.ok is not False
             line = " ".join(w for w in one.words[1:] if w != "--no-pager")
-            if _LOG_OF_HEAD.match(line) and not _ELSEWHERE.search(line) and a.ok is not False:
+            if line.startswith("bisect start"):
+                begun = [w for w in one.words[3:] if not w.startswith("-")]
+                e.astray = bool(begun) and begun[0] not in ("HEAD", "@")
+            of_head = _LOG_OF_HEAD.match(line) or (line.startswith("bisect") and not e.astray)
+            if of_head and not _ELSEWHERE.search(line) and a.ok is not False:
                 e.ancestors |= {h[:7] for h in _HASH.findall(printed[:200_000])}
     for c in file_changes.changes(a.name, a.text):
         if c.way in ("write", "add", "change"):

@@ -63,10 +63,23 @@ def literal(n: ast.AST) -> object:
         if any(v is NONE for v in values):
             return NONE
         return tuple(values) if isinstance(n, ast.Tuple) else values
+    if isinstance(n, ast.Call):
+        return _split(n)
     if isinstance(n, ast.Dict) and len(n.keys) <= 256:
         pairs = [(NONE if k is None else literal(k), literal(v)) for k, v in zip(n.keys, n.values, strict=True)]
         return NONE if any(NONE in p for p in pairs) else [list(p) for p in pairs]
     return NONE
+
+
+def _split(n: ast.Call) -> object:
+    """Value of `"3 4 1".split()`, and of a text that is stripped."""
+    f = n.func
+    if not isinstance(f, ast.Attribute) or n.args or n.keywords or not isinstance(f.value, ast.Constant):
+        return NONE
+    text = f.value.value
+    if not isinstance(text, str) or f.attr not in ("split", "splitlines", "strip"):
+        return NONE
+    return text.strip() if f.attr == "strip" else text.split() if f.attr == "split" else text.splitlines()
 
 
 def _computed(n: ast.BinOp) -> object:

@@ -48,5 +48,10 @@ def is_own_project(name: str, task: str, commands: Iterable[str]) -> bool:
     package = re.escape(name.lower().replace("-", "_"))
     if re.search(rf"\b(?:install|clone|download|upgrade)\b[^\n]{{0,80}}\b{package}\b", task.lower().replace("-", "_")):
         return False
+    if re.search(
+        rf"\b(?:project|package|library|repository|repo)\s+(?:is\s+)?[`'\"]?{package}(?![\w-])",
+        task.lower().replace("-", "_"),
+    ):
+        return True
     inside = re.compile(rf"(?<![\w.-])(?<!packages/){package}/(?:[\w-]+/)*[\w-]+\.py\b")
     return any(inside.search(c.lower().replace("-", "_")) for c in commands)

@@ -33,9 +33,36 @@ _TESTS = re.compile(
     # what is removed with its tests: "remove `legacy`: the module, its tests and docs"
     r"|\b(?:remove|delete|drop)\b(?:[^.\n;]|\.(?=\S)){0,160}?(?:[,:&+]|\b(?:and|with|including|plus))\s+"
     r"(?:all\s+(?:of\s+)?)?(?:its|their|(?:the\s+)?(?:corresponding|related|associated|matching))\s+(?:unit\s+)?tests\b"
-    r"(?!\s+(?:to\b|pass|fail|must|should|still|keep|stay|are\b|is\b|run|go\b|will|can))",
+    r"(?!\s+(?:to\b|pass|fail|must|should|still|keep|stay|are\b|is\b|run|go\b|will|can))"
+    # one verb for the code and its tests: "adapt the handlers and the existing tests"
+    r"|\b(?:update|adapt|adjust|rewrite|migrate|convert|port)\b"
+    r"(?:(?!\b(?:so|until|because|since|that|which|when|where|if|make|run|ensure|pass(?:es)?|fix|keep)\b)"
+    r"(?:[^.\n;:]|\.(?=\S))){1,100}?"
+    r"(?:,|\b(?:and|as well as|along with|together with|plus|including))\s+(?:also\s+)?"
+    r"(?:(?:the|all|its|their|our|existing|old|unit|affected|relevant|corresponding|of)\s+){0,4}"
+    r"(?:tests\b|test (?:cases?|suites?|files?|modules?)\b)"
+    r"(?!\s+(?:to\s+pass|pass|fail|must|should|shall|still|keep|stay|are\b|is\b|run|go\b|will|can|were|was|have|has"
+    r"|do|don|does|remain|need not|in \S+ (?:must|should|pass|fail|still|are|keep))\b)"
+    # and what has to be done to them
+    r"|(?<!\bno )(?<!none of the )\btests?\b(?:\s+(?:that|which)\s[^.\n]{1,60}?)?\s+"
+    r"(?:(?:have|need|are|ought)\s+to|must|should)"
+    r"\s+(?:also\s+)?be\s+(?:updated|adapted|adjusted|rewritten|changed|migrated|converted|ported)\b",
     re.IGNORECASE,
 )
+_MENDS = re.compile(
+    r"\b(?:fix|repair|mend|stabili[sz]e|de-?flake|improve|rework|harden|speed up)\b[^.\n]{0,40}?"
+    r"\b(?:flaky|unstable|flaking|intermittent(?:ly failing)?|brittle|fragile|slow|racy"
+    r"|time-dependent|order-dependent)\s+"
+    r"(?:\w+\s+){0,2}tests?\b"
+    r"|\b(?:make|get)\s+(?:(?:the|this|that|these|those|our|all|unit|\S*test\S*)\s+){0,4}"
+    r"(?:tests?|test_\w+|it|them)[`'\"]?\s+"
+    r"(?:\w+\s+)?(?:robust|stable|reliable|deterministic|hermetic|independent|reproducible|fast(?:er)?"
+    r"|less (?:flaky|brittle))\b"
+    r"|\btests?\b[^.\n]{0,80}\b(?:flak(?:y|es)|intermittent(?:ly)?|racy)\b[^\n]{0,200}"
+    r"\b(?:fix|repair|rewrite|change)\s+the\s+tests?\b(?! to pass)",
+    re.IGNORECASE,
+)
+"""A test is at fault by what it does on the way to its assertions, which stay."""
 _NEW_FACTS = re.compile(
     r"\b(?:update|upgrade|refresh|bump|sync|migrate|re-?vendor|move)\b[^\n;]{0,160}?"
     r"\b(?:to|with|from)\s+(?:the\s+|a\s+|our\s+)?"
@@ -46,8 +73,12 @@ _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n
 _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
 )
-_LOST = r"lost|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*|overwritten|(?:hard[- ])?reset|vanished"
-_BACK = r"recover|restore|retrieve|bring\s+back|get\s+back|find|locate|reattach|undo"
+_LOST = (
+    r"lost|(?:is|are|were|has|have) gone"
+    r"|wiped|disappeared|went missing|los[te]|deleted|missing|dropped|dangling|unreachable|orphan\w*"
+    r"|overwritten|(?:hard[- ])?reset|vanished"
+)
+_BACK = r"recover|restore|retrieve|(?:bring|get|have|put)\s+(?:\w+\s+){0,4}?back|find|locate|reattach|undo"
 _GIT_TASK = re.compile(
     rf"\b(?:{_BACK})\b[^.\n]{{0,100}}\b(?:{_LOST}|changes|commits?|branch|stash)\b"
     rf"|\b(?:{_LOST}|can(?:no|'|’)?t find|disappeared|accidentally)\b.{{0,200}}?\b(?:{_BACK})\b"
@@ -56,6 +87,12 @@ _GIT_TASK = re.compile(
     r"|\b(?:remove|purge|scrub|saniti[sz]e|clean|rewrite)\b[^.\n]{0,80}\b(?:history|(?:all|every) commits?)\b"
     r"|\bresolve\b[^.\n]{0,40}\bconflicts?\b|\bgit[ -](?:bisect|reflog|recovery|history)\b",
     re.IGNORECASE | re.DOTALL,
+)
+_REGRESSED = re.compile(
+    r"\bregress(?:ion|ions|ed)\b(?![- ]?(?:tests?\b|models?\b|coefficients?|lines?\b|analysis|tree))"
+    r"|\b(?:worked|used to|was (?:right|correct|fine|ok))\b[^.\n]{0,60}\b(?:in|until|before|up to|with)\s+"
+    r"(?:v(?:ersion)?\s?|release\s)?\d+\.\d|\bbisect\w*",
+    re.IGNORECASE,
 )
 _GIT = re.compile(
     r"\bgit\b|\bbranch(?:es)?\b|\bcommit(?:s|ted)?\b|\bstash\w*|\bchecked out\b|\bmaster\b", re.IGNORECASE
@@ -68,9 +105,18 @@ def asks_for_tests(task: str) -> bool:
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in _TESTS.finditer(task[:MAX_TASK]))
 
 
+@lru_cache(maxsize=256)
+def mends_tests(task: str) -> bool:
+    """Does the task ask to repair a test whose way, and not whose word, is at fault: a flaky, brittle or slow one?"""
+    found = _MENDS.finditer(task[:MAX_TASK])
+    return any(not _NOT.search(task[max(0, m.start() - 20) : m.start()]) for m in found)
+
+
 _SCORES = re.compile(
     r"\b(?:scores?d?|grad(?:e[sd]?|ing)|evaluat\w*|judged?|measured?|marks?|ranked"
-    r"|verif(?:y|ied|ies)|accept(?:s|ed)|reports?)\b",
+    r"|verif(?:y|ied|ies)|accept(?:s|ed)|checked|reports?)\b"
+    r"|\b(?:must|should|has to|needs? to)\s+(?:exit|return|pass|succeed)\b"
+    r"|\bexits?\s+(?:with\s+)?(?:code\s+|status\s+)?(?:0|zero)\b",
     re.IGNORECASE,
 )
 
@@ -89,6 +135,11 @@ def brings_new_facts(task: str) -> bool:
     """Does the task ask to take in another state of data or of a library, which tests that state the old one follow?"""
     found = _NEW_FACTS.finditer(task[:MAX_TASK])
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
+
+
+def adapts_tests(task: str) -> bool:
+    """Does the task want another way to the same assertions, or another state of the facts?"""
+    return mends_tests(task) or brings_new_facts(task)
 
 
 @lru_cache(maxsize=1024)
@@ -141,6 +192,12 @@ def asks_for_git(task: str) -> bool:
         if _GIT.search(around) and not _NOT.search(task[max(0, m.start() - 40) : m.start()]):
             return True
     return False
+
+
+@lru_cache(maxsize=256)
+def tells_regression(task: str) -> bool:
+    """Does the task say that a later version broke what an earlier one did right?"""
+    return _REGRESSED.search(task[:MAX_TASK]) is not None
 
 
 def names_hash(task: str, commit: str) -> bool:

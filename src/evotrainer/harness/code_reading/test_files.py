@@ -6,7 +6,8 @@ import re
 
 LITERALS = (
     "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
-    "evaluat", "score", "scoring", "grad", "bin/python", "bin/make", "bin/node", "bin/npm", "bin/go", "bin/cargo",
+    "evaluat", "score", "verify.", "check.", "checker.", "validate.",
+    "scoring", "grad", "bin/python", "bin/make", "bin/node", "bin/npm", "bin/go", "bin/cargo",
 )  # fmt: skip
 """Words of which each path of a test holds one."""
 
@@ -32,8 +33,8 @@ _GRADER = re.compile(
     r"|run_?tests?(?:\.sh)?|eval\.sh)$"
 )
 _SCORER = re.compile(
-    r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading)|judge"
-    r"|benchmark)\.(?:sh|py|js|pl)$"
+    r"(?:^|/)(?:(?:run_)?(?:eval|evaluate|evaluation|score|scorer|scoring|grade|grading|verify|verifier|validate"
+    r"|check|checker)|judge|benchmark)\.(?:sh|py|js|pl)$"
 )
 _SETTINGS = re.compile(
     r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile|justfile"

@@ -52,6 +52,11 @@ _NO_RUN = re.compile(
 )
 _EXACT = re.compile(r"==|!=|\bis\b|\bin\b|assert\w+\(|\.to\w+\(|raises|\bt\.|require\.|EXPECT_|ASSERT_")
 _LOOSE = re.compile(r"[<>]|\babs\(")
+_DIGITS = ("places", "decimal", "significant")
+_TOLERANCE = re.compile(
+    r"\b(rtol|atol|rel_tol|abs_tol|rel|abs|tol|tolerance|delta|eps|epsilon|places|decimal|significant)\s*[=:]\s*"
+    r"(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])"
+)
 _COMMENT = re.compile(r"^\s*(?:#(?!\[)|//|--).*$", re.MULTILINE)
 _EMPTY = re.compile(r"\s*(?:pass|\.\.\.|return(?: None)?|continue)?\s*;?\s*\Z")
 
@@ -70,6 +75,8 @@ def effect_of(old: str, new: str | None) -> Effect | None:
     if len(_SKIP.findall(now)) > len(_SKIP.findall(was)) and not more_tests:
         return "weakened"
     if len(_TRIVIAL.findall(now)) > len(_TRIVIAL.findall(was)):
+        return "weakened"
+    if _tolerates_more(was, now):
         return "weakened"
     if len(_DEFINED.findall(now)) < len(_DEFINED.findall(was)):
         return "weakened"
@@ -133,6 +140,17 @@ def _loosened(was: str, now: str) -> bool:
     if kept >= exact:
         return False
     return len(_LOOSE.findall(now)) > len(_LOOSE.findall(was)) or not _EXACT.search(now)
+
+
+def _tolerates_more(was: str, now: str) -> bool:
+    """Is a tolerance of the same name ten times as wide as before, at the same place?"""
+    old, new = _TOLERANCE.findall(was), _TOLERANCE.findall(now)
+    if not old or [a for a, _ in old] != [a for a, _ in new]:
+        return False
+    for (name, a), (_, b) in zip(old, new, strict=True):
+        if float(b) < float(a) - 1 if name in _DIGITS else float(b) >= 10 * float(a) > 0:
+            return True
+    return False
 
 
 def _expects(text: str) -> set[str]:
