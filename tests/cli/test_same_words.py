@@ -105,6 +105,14 @@ def test_why_tells_each_thing_once(finished: api.Run, capsys: pytest.CaptureFixt
         assert not [g for g in gates if f"; {g}" in reason]
 
 
+def test_why_of_the_champion_is_why_of_its_branch(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert finished.champion
+    why(finished.folder, finished.champion)
+    whole = said(capsys)
+    why(finished.folder, "champion")
+    assert said(capsys) == whole
+
+
 def test_what_is_absent_has_one_word() -> None:
     assert value(None) == in_words(None) == "not set"
     assert "not set" in in_words({"a": None}) and "None" not in in_words({"a": None})

@@ -94,7 +94,6 @@ def test_every_override_changes_the_hash(task_file: Path) -> None:
         ("recipe.group_filer.kind=none", r"recipe.group_filer: unknown name, did you mean group_filter"),
         ("policy.warm_start.shape.head=2", r"policy.warm_start.shape.head: unknown name, did you mean heads"),
         ("recipe.loss=gpro", "recipe.loss: must be grpo, .*, did you mean grpo"),
-        ("recipe.lr=1e9", "recipe.lr: must be at most 10"),
         ("run.sampler_dtype=fp16", "run.sampler_dtype: must be fp32, bf16 or auto, did you mean bf16"),
     ],
 )

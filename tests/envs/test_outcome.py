@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evotrainer.envs import open_environment, pay_terms
-from evotrainer.envs.outcome import outcome_components
+from evotrainer.envs.outcome import check_needed, outcome_components
 from evotrainer.envs.simple import TextEnv
 from evotrainer.errors import TaskSetError
 from tests.trainers.reverse_env import ReverseEnv
@@ -116,7 +116,6 @@ def test_an_environment_that_says_nothing_has_the_true_side_of_its_proxy() -> No
     [
         (["longr"], "environment.payable: own has no reward component 'longr'; did you mean longer?"),
         (["zzz"], "environment.payable: own has no reward component 'zzz'; it has: longer, short"),
-        (["short"], r"environment.payable: short is no outcome of own \(that is longer\), so it may be paid as it"),
         ("longer", r'environment.payable is a list of reward components, e.g. \["correct"\], not \'longer\''),
         ([1], "environment.payable is a list"),
     ],
@@ -125,3 +124,10 @@ def test_a_bad_payable_is_one_line_with_cause_and_remedy(own: Path, payable: Any
     with pytest.raises(TaskSetError, match=said) as e:
         open_environment({"name": f"python:{own}:make", "payable": payable})
     assert "\n" not in str(e.value)
+
+
+def test_what_is_no_outcome_needs_no_leave_and_a_run_that_gave_it_goes_on(own: Path) -> None:
+    env = open_environment({"name": f"python:{own}:make", "payable": ["short"]})
+    with pytest.raises(TaskSetError, match=r"payable: short is no outcome of own \(that is longer\), so"):
+        check_needed(env, {"payable": ["short"]})
+    check_needed(env, {"payable": ["longer"]})

@@ -99,3 +99,20 @@ def test_hostile_files_are_named_quickly(name: str, tmp_path: Path) -> None:
         path.write_bytes(data)
         check(IMPORTERS[name], path)
         assert [r for _, _, r in read([path])], what
+
+
+UTF16 = '{"task": "t", "text": "x", "reward": 1}\n'.encode("utf-16")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.jsonl", UTF16, "is UTF-16 text; write it as UTF-8 first"),
+        ("a.parquet", b"PAR1 and then nothing", "is no whole Parquet file, or has none of the columns that are known"),
+    ],
+    ids=["utf-16", "broken parquet"],
+)
+def test_a_file_that_nobody_can_read_is_told_why(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    ((_, form, skipped),) = read([tmp_path / name])
+    assert not form and isinstance(skipped, Skipped) and message in skipped.reason

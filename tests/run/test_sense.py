@@ -35,6 +35,8 @@ def test_a_sound_task_is_let_through_without_a_word_of_doubt(task_file: Path) ->
     ("override", "message"),
     [
         ("recipe.steps=100000000000000000000", r"recipe.steps=1\d+ is more than 1,000,000.*lower it"),
+        ("recipe.lr=1e9", r"recipe.lr=1e\+09 is more than 10, which no policy survives; lower it"),
+        ('recipe.phases=[{kind="own",steps=2,lr=50.0},{kind="rl"}]', "recipe.lr=50 is more than 10"),
         ("recipe.group_size=1000000", "recipe.group_size=1000000 is more than 10,000"),
         ("evaluation.gate_tasks=100000", r"gate_tasks=100000, but environment sort-letters has 150 gate tasks"),
         ("recipe.max_tokens=1000", r"max_tokens=1000 leaves no room for a prompt in .*shape.context=32"),

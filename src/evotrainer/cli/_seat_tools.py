@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.cli.propose import EVERY_S, answer, outcome, told
+from evotrainer.cli.propose import EVERY_S, answer, outcome, verdict_line
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, EvoTrainerError
 from evotrainer.records.output import visible
@@ -209,7 +209,7 @@ class SeatTools:
         what = (
             f"{iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}, since {iv.hypothesis}" if iv else "no change"
         )
-        return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {told(v) if v else 'none yet'}")
+        return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {verdict_line(v) if v else 'none yet'}")
 
     def _asked(self) -> SeatBriefing:
         """The request that waits, or the last one."""

@@ -65,16 +65,20 @@ def payable_components(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def check_payable(environment: Environment, payable: tuple[str, ...]) -> None:
-    """TaskSetError for a name that is no component of the environment, or none that is its outcome, and for an outcome
-    that is no component."""
-    outcome = outcome_components(environment)
+    """TaskSetError for a name that is no component of the environment, and for an outcome that is none."""
+    outcome_components(environment)
     for name in payable:
         if name not in environment.components:
             near = get_close_matches(name, environment.components, 1)
             what = f"did you mean {near[0]}?" if near else f"it has: {', '.join(environment.components)}"
             raise TaskSetError(f"environment.payable: {environment.name} has no reward component {name!r}; {what}")
-        if outcome and name not in outcome:
-            raise TaskSetError(
-                f"environment.payable: {name} is no outcome of {environment.name} (that is {', '.join(outcome)}), so "
-                "it may be paid as it is; leave it out"
-            )
+
+
+def check_needed(environment: Environment, config: Mapping[str, Any]) -> None:
+    """TaskSetError where `environment.payable` names what needs no leave, as it is no outcome; old runs go on."""
+    outcome = outcome_components(environment)
+    if outcome and (free := [c for c in payable_components(config) if c not in outcome]):
+        raise TaskSetError(
+            f"environment.payable: {free[0]} is no outcome of {environment.name} (that is {', '.join(outcome)}), so it "
+            "may be paid as it is; leave it out"
+        )

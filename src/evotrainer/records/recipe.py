@@ -74,7 +74,7 @@ class Recipe(Frozen):
     (metric `negative_share`), and a weight below 1 gives the balance back; above 1 it is the other emphasis of
     arXiv 2506.01347 (its W-REINFORCE weighs positive samples by a tenth)."""
     credit: Credit = Credit()
-    lr: float = Field(2e-4, gt=0, le=10)
+    lr: float = Field(2e-4, gt=0)
     schedule: Schedule = Schedule()
     weight_decay: float = Field(0.0, ge=0)
     grad_clip: float = Field(1.0, gt=0)

@@ -115,7 +115,7 @@ class Phase(Frozen):
     kind: Literal["rl", "references", "own"]
     steps: int | None = Field(None, ge=1)
     """Optimizer rounds; None, of the last part only: up to the recipe's `steps`."""
-    lr: float | None = Field(None, gt=0, le=10)
+    lr: float | None = Field(None, gt=0)
     """Peak rate; None: the recipe's `lr`. A supervised part warms up over its first tenth and falls as a cosine to 0,
     an RL part follows the recipe's `schedule`."""
     batch: int | None = Field(None, ge=1)

@@ -90,7 +90,7 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
     `children`: recipes of branches that are known already. `new`: what they pay is checked as well; a run that began
     goes on as it began. Returns whether TRL plays it by tool calls, and what is to be told before a new run.
     """
-    from evotrainer.envs import open_environment, pay_terms
+    from evotrainer.envs import check_needed, open_environment, pay_terms
     from evotrainer.trainers.curriculum import check_tag
 
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -103,6 +103,7 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
             for tagged in (r for r in recipe.chain if r.curriculum.tag):
                 check_tag(environment.tasks("train"), tagged.curriculum)
             if new:
+                check_needed(environment, task.environment)
                 terms = pay_terms(environment, task.environment)
                 check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
         judged = () if task.run.search_only else ("gate", "cert")

@@ -41,6 +41,7 @@ MOST: Mapping[str, int] = {
     "policy.warm_start.shape.context": 10_000_000,
 }
 """Sizes beyond which a value is a slip of the hand: nobody could train, hold or pay it."""
+MOST_LR = 10.0
 ROLLOUTS = 1_000_000_000
 """Most rollouts of one training."""
 PROBED = 32
@@ -58,6 +59,8 @@ def check_sizes(task: TaskFile) -> None:
         if value > most:
             raise ConfigError(f"{name}={value} is more than {most:,}, which no run would come to the end of; lower it")
     for r in task.recipe.chain:
+        if (lr := max(r.lr, *(p.lr or 0.0 for p in r.phases), 0.0)) > MOST_LR:
+            raise ConfigError(f"recipe.lr={lr:g} is more than {MOST_LR:g}, which no policy survives; lower it")
         n = r.steps * r.prompts_per_step * r.group_size
         if n > ROLLOUTS:
             raise ConfigError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -190,6 +191,13 @@ def test_what_is_not_certified_says_so(run: Path, tmp_path: Path, capsys: pytest
 def test_what_is_not_there_is_named(run: Path, tmp_path: Path, how: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         api.Run(run).export(tmp_path / "a", **how)
+
+
+def test_a_copy_of_a_run_without_its_policies_says_so(run: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("policy"))
+    with pytest.raises(ConfigError, match="holds no policy at all .*: a copy without them; export the run itself"):
+        api.Run(copy).export(tmp_path / "a", branch="b1")
 
 
 def test_a_changed_policy_and_a_full_folder_are_refused(run: Path, tmp_path: Path) -> None:

@@ -8,25 +8,9 @@ import re
 from collections.abc import Mapping
 
 _TEST = re.compile(r"_?(?:run_|self_)?(?:tests?|check|verify|demo|examples?)(?:_|$)|test[A-Z]|Test", re.IGNORECASE)
-_PLAIN = frozenset(
-    {
-        "print",
-        "str",
-        "int",
-        "float",
-        "list",
-        "tuple",
-        "dict",
-        "set",
-        "repr",
-        "len",
-        "sorted",
-        "sum",
-        "max",
-        "min",
-        "abs",
-    }
-)
+_PLAIN = frozenset({
+    "print", "str", "int", "float", "list", "tuple", "dict", "set", "repr", "len", "sorted", "sum", "max", "min", "abs",
+})  # fmt: skip
 """Calls that check nobody's function."""
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -73,11 +57,13 @@ def _loops(body: list[ast.stmt]) -> list[ast.AST]:
     """Loops of a module that hold what a call gives against what is wanted, case by case: `for x, want in [...]`, with
     the list and the object made for it."""
     loops = [n for n in body if isinstance(n, ast.For) and _checks(n)]
+    if not loops:
+        return []
     lists = {n.iter.id for n in loops if isinstance(n.iter, ast.Name)}
     rest = [n for n in body if n not in loops]
     used = {x.id for n in rest for x in ast.walk(n) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
     out: list[ast.AST] = [*loops]
-    for n in rest if loops else ():
+    for n in rest:
         if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(t := n.targets[0], ast.Name):
             v = n.value
             made = isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and not (v.args or v.keywords)
