@@ -143,8 +143,8 @@ ALLOWED = {
     "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
-    "studies.audit": "errors records projections importers views harness harness.columns harness.bottlenecks "
-    "harness.layers harness.looked harness.registry harness.render executors.process",
+    "studies.audit": "errors records config projections agents importers views harness harness.columns "
+    "harness.bottlenecks harness.layers harness.looked harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "

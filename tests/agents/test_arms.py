@@ -19,7 +19,7 @@ from evotrainer.projections.pooled import Prior, TrainingScore, fit
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
-from tests.agents.briefings import START, Desk, briefing, health
+from tests.agents.briefings import START, Desk, briefing, health, record
 
 HELPS = {"temperature": 0.08, "group_size": 0.06, "loss": -0.05}
 """Factor -> what any other value than the start's is worth."""
@@ -80,6 +80,26 @@ def test_a_change_with_a_good_prior_is_trained_before_the_search_may_end() -> No
     assert knowledge_gradients(s, near, 36).max() > 1.5 * knowledge_gradients(s, near, 1).max()
     s.model = fit(START, seen, {x: Prior(-0.06, 0.01) for x in gains}, gains)
     assert knowledge_gradients(s, near, 36).max() < 1e-4
+
+
+def test_what_was_judged_is_not_proposed_again() -> None:
+    """A run on repositories proposed its second, rejected bundle in ten further rounds."""
+    agent = PooledAgent(0)
+    done, _ = drive(agent, 24)
+    b = opened().model_copy(update={"probes": tuple(done), "bundle": 12})
+    seen: list[str] = []
+    for _ in range(40):
+        proposed = agent.propose(b, Desk())
+        if not proposed.interventions:
+            break
+        iv = proposed.interventions[0]
+        child = START.with_changes(iv.new if iv.factor == "bundle" else {iv.factor: iv.new})
+        assert child.hash not in seen
+        seen.append(child.hash)
+        judged = record(f"b{len(seen)}", child, intervention=iv, kind="reject", scores=(worth(child),) * 3)
+        b = b.model_copy(update={"branches": (*b.branches, judged), "round": b.round + 1})
+    assert 2 <= len(seen) < 40
+    assert "helps with a probability of 65%" in proposed.stop
 
 
 @pytest.mark.parametrize("name", CONTROLS)

@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
     p.add_argument("--source", default="", help="one source of manifest.toml")
     p.add_argument("--data", help=f"folder with the repositories (else ${DATA}, else .mirror beside the checkout)")
     p.add_argument("--quick", action="store_true", help="labelled rollouts only, at most 600 a source: after a change")
-    p.add_argument("--cache", type=Path, default=_cache(), help="folder that keeps what was read and said")
+    p.add_argument("--cache", type=Path, default=cache_folder(), help="folder that keeps what was read and said")
     p.add_argument("--out", type=Path, help="JSON: every false alarm and every miss with its quote")
     p.add_argument("--write", action="store_true", help="all splits into bench/detectors/real.md")
     args = p.parse_args(argv)
@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
     return code
 
 
-def _cache() -> Path:
+def cache_folder() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "evotrainer-corpus"
 
 

@@ -106,8 +106,9 @@ class PooledAgent:
             return Proposal(
                 agent=self.name,
                 interventions=(),
-                reasoning=self._reasoning(s, []),
-                stop=f"after {s.model.trainings} trainings nothing helps with a probability of {self.options.sure:.0%}",
+                reasoning=reasoning(s, []),
+                stop=f"after {s.model.trainings} trainings nothing{self._else(s)} helps with a probability of "
+                f"{self.options.sure:.0%}",
                 considered=self._considered(s, []),
             )
         offers = [best]  # its parts are measured by knock-outs
@@ -119,7 +120,7 @@ class PooledAgent:
                 self._intervention(s, b, Forecast(mean=m, sd=sd, promote=p))
                 for b, (m, sd), p in zip(offers, forecasts, chances, strict=True)
             ),
-            reasoning=self._reasoning(s, best),
+            reasoning=reasoning(s, best),
             considered=self._considered(s, best),
         )
 
@@ -210,10 +211,26 @@ class PooledAgent:
         return departs, near
 
     def _best(self, s: Search) -> list[Arm]:
-        """By posterior mean, of changes that were tried, each of which adds something with probability `sure`."""
+        """By posterior mean, of changes that were tried, each of which adds something with probability `sure`; where
+        that recipe has been judged, the best one change away from it that has not."""
+        best = self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
+        if not best or not judged_as(s, best):
+            return best
+        near = [b for b in s.next_to(tuple(best)) if all(map(s.tried, b)) and s.usable(b) and not judged_as(s, b)]
+        worth = [(s.gain(b)[0], b) for b in near if len(self._sure(s, b)) == len(b)]
+        gain, bundle = max(worth, key=lambda x: x[0], default=(0.0, ()))
+        return list(bundle) if gain > 0 else []
+
+    def _else(self, s: Search) -> str:
+        """Which branches stand for what was found, and were judged."""
+        best = self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
+        return f" but what was judged as {judged_as(s, best)}" if best else ""
+
+    def _sure(self, s: Search, bundle: Sequence[Arm]) -> list[Arm]:
+        """What is left of a bundle when the least certain change goes until each adds with probability `sure`."""
         from scipy.special import ndtr
 
-        best = list(s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
+        best = list(bundle)
         while best:
             rest = {a.candidate.name: [b for b in best if b is not a] for a in best}
             adds = {k: s.model.gain(s.of(best), s.of(r)) for k, r in rest.items()}
@@ -274,20 +291,28 @@ class PooledAgent:
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
 
-    def _reasoning(self, s: Search, best: Sequence[Arm]) -> str:
-        worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
-        lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
-        lines.append(
-            f"{s.model.trainings} trainings, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:"
-        )
-        for e in s.model.effects()[:8]:
-            what = f"{e.factor} = {short(e.value)}"
-            lines.append(f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {e.trainings} trainings")
-        if best:
-            mean, sd = s.gain(best)
-            names = ", ".join(a.candidate.name for a in best)
-            lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
-        return "\n".join(lines)
+
+def reasoning(s: Search, best: Sequence[Arm]) -> str:
+    """Diagnosis, the model's effects, and what is proposed, in lines."""
+    worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
+    lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
+    lines.append(
+        f"{s.model.trainings} trainings, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:"
+    )
+    for e in s.model.effects()[:8]:
+        what = f"{e.factor} = {short(e.value)}"
+        lines.append(f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {e.trainings} trainings")
+    if best:
+        mean, sd = s.gain(best)
+        names = ", ".join(a.candidate.name for a in best)
+        lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
+    return "\n".join(lines)
+
+
+def judged_as(s: Search, bundle: Sequence[Arm]) -> str:
+    """The branch that has the recipe of these changes already; empty: none."""
+    mine = recipe_of(s.briefing.champion.recipe, tuple(bundle)).hash
+    return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine), "")
 
 
 def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:

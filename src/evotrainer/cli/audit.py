@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from evotrainer.cli._common import FOUND, AsJson, Cache, Format, RolloutPaths, Workers, check_workers, progress
-from evotrainer.errors import ConfigError
+from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.studies.audit import RolloutAudit
+    from evotrainer.studies.audit.reader import Reader, ReadRollout
+    from evotrainer.studies.audit.trait_cache import Progress
 
 Proxy = Annotated[
     str | None,
@@ -34,6 +36,16 @@ Sql = Annotated[
     str | None, typer.Option(help="A SELECT over the tables rollouts, metrics, findings, instead of the report.")
 ]
 
+ReadBy = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--reader",
+        metavar="NAME=VALUE",
+        help="Let a language model read a sample, too: model=NAME or command=[...], endpoint=URL, rollouts=100, ...; "
+        "may be given again.",
+    ),
+]
+
 
 def audit(
     paths: RolloutPaths,
@@ -42,6 +54,7 @@ def audit(
     proxy: Proxy = None,
     fault: Fault = None,
     against: Against = None,
+    reader: ReadBy = None,
     full: Annotated[bool, typer.Option("--all", "--full", help="Show every metric of every subject.")] = False,
     as_json: AsJson = False,
     html: Annotated[Path | None, typer.Option(help="Write a report to this file.")] = None,
@@ -54,15 +67,16 @@ def audit(
     """Read anybody's rollouts and say what is wrong with them: no configuration, any common format.
 
     With --against: how they differ from others at the same tasks. With --fault: a column that makes faults. A CSV file
-    with step, reward and outcome is read as a learning curve.
+    with step, reward and outcome is read as a learning curve. With --reader: a language model also reads a sample of
+    the rollouts for hacks that no rule knows; their text is sent to it.
 
     Formats: EvoTrainer, plain JSONL, TRL, verl, verifiers, NeMo-Gym, Inspect, SWE-agent, mini-swe-agent, tau-bench,
     ATIF, Terminal-Bench, Claude Code, OpenHands.
 
     Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
     """
-    if against and (sql is not None or html is not None or fail_on is not None):
-        raise ConfigError("--against compares two sets of rollouts; give --sql, --html and --fail-on without it")
+    if against and (sql is not None or html is not None or fail_on is not None or reader):
+        raise ConfigError("--against compares two sets of rollouts; give --sql, --html, --fail-on, --reader without it")
     if fail_on not in (None, "critical", "warn"):
         raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
     from evotrainer.studies.audit import audit as read
@@ -70,11 +84,13 @@ def audit(
 
     check_workers(workers)
     folder = None if no_cache else cache or default_cache()
+    who = _reader(reader, folder) if reader else None
     with progress() as say:
         options: dict[str, Any] = {"format": format, "cache": folder, "workers": workers, "progress": say}
-        options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": bool(against)}
+        options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": bool(against or who)}
         done = read(paths, **options)
         other = read(against, **options) if against else None
+        done, judged = _read_by(who, done, say) if who else (done, [])
     if other is not None:
         _say_against(done, other, paths, against or [], as_json=as_json)
         return
@@ -83,11 +99,35 @@ def audit(
         from evotrainer.studies.audit.quoted import write_html
 
         print(f"report: {write_html(done, html)}", file=sys.stderr if as_json else sys.stdout)
+    if who is not None:
+        _say_reader(who, judged)
     if not done.rollouts and not any(s.format == "curve" for s in done.sources):
         raise ConfigError("no rollout could be read; what was skipped, and why, is above")
     failing = {"critical": ("critical",), "warn": ("critical", "warn")}.get(fail_on or "", ())
     if done.worst() in failing:
         raise typer.Exit(FOUND)
+
+
+def _reader(given: Sequence[str], folder: Path | None) -> Reader:
+    """Who reads, with his key; ConfigError before anything is read where he cannot be asked."""
+    from evotrainer.studies.audit.reader import Reader, reader_options
+
+    return Reader(reader_options(given), None if folder is None else folder / "reader")
+
+
+def _read_by(reader: Reader, done: RolloutAudit, say: Progress) -> tuple[RolloutAudit, list[ReadRollout]]:
+    from evotrainer.studies.audit.reader import read_with
+
+    return read_with(done, reader, say)
+
+
+def _say_reader(reader: Reader, read: Sequence[ReadRollout]) -> None:
+    """What it cost; AgentError where no rollout was read."""
+    from evotrainer.studies.audit.reader import spent_line
+
+    print(spent_line(reader), file=sys.stderr)
+    if read and not any(x.verdict for x in read):
+        raise AgentError(f"--reader: no rollout was read: {read[0].problem}")
 
 
 def _say_against(

@@ -11,6 +11,7 @@ import contextlib
 import difflib
 import hashlib
 import json
+from collections.abc import Container
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
@@ -207,7 +208,7 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
     """The proposal that a raw answer holds, or None and why not, in one line. `verify` calls it again."""
     if len(raw) > MOST:
         return None, f"the answer is longer than {MOST:,} characters; give only the JSON object"
-    objects = _objects(raw)
+    objects = objects_in(raw, SeatProposal.model_fields)
     if len(objects) > 1:
         return None, "the answer holds several different JSON objects that are answers; give one, and quote none"
     if not objects:
@@ -251,9 +252,9 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     return ""
 
 
-def _objects(raw: str) -> list[dict[str, Any]]:
-    """The objects in a text, alone, in code fences or among prose: each different one that reads as an answer, else the
-    first. An answer that quotes what a rollout dictates must not be taken for its own."""
+def objects_in(raw: str, fields: Container[str]) -> list[dict[str, Any]]:
+    """The JSON objects in a text, alone, in code fences or among prose: each different one that has one of the fields
+    of an answer, else the first. An answer that quotes what a rollout dictates must not be taken for its own."""
     decoder, at, first = json.JSONDecoder(parse_constant=_refuse), -1, raw.find("{")
     found: dict[int, dict[str, Any]] = {}
     for _ in range(STARTS):
@@ -264,7 +265,7 @@ def _objects(raw: str) -> list[dict[str, Any]]:
             at = end - 1
     answers: list[dict[str, Any]] = []
     for value in found.values():
-        if SeatProposal.model_fields.keys() & value.keys() and value not in answers:
+        if any(k in fields for k in value) and value not in answers:
             answers.append(value)
     return answers or [v for at, v in found.items() if at == first]
 

@@ -2,35 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal, Self
 
 from pydantic import Field, model_validator
 
 from evotrainer.agents.pooled import PooledOptions
 from evotrainer.agents.seat.carriers.base import Carrier
 from evotrainer.agents.seat.secrets import take
+from evotrainer.records.frozen import Frozen
+
+if TYPE_CHECKING:
+    from evotrainer.agents.seat.carriers.command import CommandCarrier
+    from evotrainer.agents.seat.carriers.llm import LlmCarrier
 
 NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
 """Carrier -> the option that it cannot do without."""
 
 
-class SeatOptions(PooledOptions):
-    """Those of the statistical agent, which fills the other places, and:"""
+class CarrierOptions(Frozen):
+    """How a model or a program is asked."""
 
-    carrier: Literal["llm", "command", "queue", "replay"]
-    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose`, the recorded
-    answers of a run."""
-    share: float = Field(0.3, ge=0, le=1)
-    """Share of the trainings that the seat names; the statistical agent names the others and learns from all."""
     retries: int = Field(3, ge=0, le=20)
     """How often a refused answer is asked for again, with the reason."""
-    requests: int = Field(200, ge=0)
-    """Answers in the whole run at most."""
     tokens: int | None = Field(None, ge=0)
     """Tokens, of requests and answers together, after which nobody is asked any more; None: no limit."""
     dollars: float | None = Field(None, ge=0)
-    wall_s: float | None = Field(None, ge=0)
-    """Seconds of waiting, all requests together."""
     timeout_s: float = Field(600.0, gt=0)
     """Seconds that one answer is waited for."""
     model: str = ""
@@ -58,14 +54,9 @@ class SeatOptions(PooledOptions):
     """Of carrier command: files and folders that the program sees beside the system, read-only, or `PATH:rw`."""
     sandbox: bool = True
     """Of carrier command: run it inside bubblewrap. False: it can read what you can read."""
-    run: str = ""
-    """Of carrier replay: the run whose answers are played."""
 
     @model_validator(mode="after")
-    def _complete(self) -> SeatOptions:
-        need = NEEDS[self.carrier]
-        if need and not getattr(self, need):
-            raise ValueError(f"carrier {self.carrier} needs run.agent_options.{need}")
+    def _spoken(self) -> Self:
         if self.output == "json" and self.protocol == "anthropic":
             raise ValueError("the Anthropic protocol has no JSON mode; set output to schema, tool or text")
         return self
@@ -75,20 +66,43 @@ class SeatOptions(PooledOptions):
         """`output`, or what stands for it."""
         return self.output or ("json" if self.json_mode and self.protocol == "openai" else "text")
 
+
+class SeatOptions(CarrierOptions, PooledOptions):
+    """Those of the statistical agent, which fills the other places, and:"""
+
+    carrier: Literal["llm", "command", "queue", "replay"]
+    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose`, the recorded
+    answers of a run."""
+    share: float = Field(0.3, ge=0, le=1)
+    """Share of the trainings that the seat names; the statistical agent names the others and learns from all."""
+    requests: int = Field(200, ge=0)
+    """Answers in the whole run at most."""
+    wall_s: float | None = Field(None, ge=0)
+    """Seconds of waiting, all requests together."""
+    run: str = ""
+    """Of carrier replay: the run whose answers are played."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> SeatOptions:
+        need = NEEDS[self.carrier]
+        if need and not getattr(self, need):
+            raise ValueError(f"carrier {self.carrier} needs run.agent_options.{need}")
+        return self
+
     @property
     def statistical(self) -> PooledOptions:
         """The part for the statistical agent."""
         return PooledOptions.model_validate({k: getattr(self, k) for k in PooledOptions.model_fields})
 
 
-def secrets_of(options: SeatOptions) -> dict[str, str]:
+def secrets_of(options: CarrierOptions) -> dict[str, str]:
     """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
     return take((*options.env, *([name] if (name := key_name(options)) else [])))
 
 
-def key_name(options: SeatOptions) -> str:
+def key_name(options: CarrierOptions) -> str:
     """Variable of the endpoint's key; empty: it needs none."""
-    if options.carrier != "llm" or (options.endpoint and not options.key_env):
+    if not options.model or getattr(options, "carrier", "llm") != "llm" or (options.endpoint and not options.key_env):
         return ""
     return options.key_env or {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[options.protocol]
 
@@ -96,21 +110,9 @@ def key_name(options: SeatOptions) -> str:
 def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
     """The carrier that the options name."""
     if options.carrier == "llm":
-        from evotrainer.agents.seat.carriers.llm import LlmCarrier
-
-        return LlmCarrier(
-            options.model,
-            options.protocol,
-            options.endpoint,
-            secrets.get(key_name(options), ""),
-            options.most_tokens,
-            options.output_mode,
-            (options.price_in, options.price_out),
-        )
+        return make_llm(options, secrets)
     if options.carrier == "command":
-        from evotrainer.agents.seat.carriers.command import CommandCarrier
-
-        return CommandCarrier(options.command, secrets, options.mount, options.sandbox)
+        return make_command(options, secrets)
     if options.carrier == "replay":
         from evotrainer.agents.seat.carriers.replay import ReplayCarrier
 
@@ -118,3 +120,25 @@ def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
     from evotrainer.agents.seat.carriers.queue import QueueCarrier
 
     return QueueCarrier()
+
+
+def make_llm(options: CarrierOptions, secrets: dict[str, str]) -> LlmCarrier:
+    """The model behind the endpoint."""
+    from evotrainer.agents.seat.carriers.llm import LlmCarrier
+
+    return LlmCarrier(
+        options.model,
+        options.protocol,
+        options.endpoint,
+        secrets.get(key_name(options), ""),
+        options.most_tokens,
+        options.output_mode,
+        (options.price_in, options.price_out),
+    )
+
+
+def make_command(options: CarrierOptions, secrets: dict[str, str]) -> CommandCarrier:
+    """The program."""
+    from evotrainer.agents.seat.carriers.command import CommandCarrier
+
+    return CommandCarrier(options.command, secrets, options.mount, options.sandbox)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
 from evotrainer.records.seat import SeatBriefing
@@ -28,6 +29,22 @@ class SeatTurn:
     """Seconds after which nobody waits any longer."""
     hidden: tuple[Path, ...] = ()
     """What no program that answers may see: the run, keys, files of tasks."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a model or a program is asked, whatever it is about."""
+
+    text: str
+    """Markdown."""
+    form: str
+    """The same for programs, as JSON."""
+    schema: Mapping[str, Any]
+    """JSON Schema of an answer."""
+    system: str
+    """Whom a model is told to be."""
+    about: str
+    """What an answer does, in one sentence: of the tool that is its form in output mode `tool`."""
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.confined import check, confined, mounted
-from evotrainer.agents.seat.text import render_request
+from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import ConfigError
-from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
+from evotrainer.records.seat import MOST, SeatBriefing
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "TERM", "XDG_CONFIG_HOME", "SSL_CERT_FILE")
 """Variables that a program keeps; others only where `env` names them."""
@@ -47,22 +47,25 @@ class CommandCarrier:
             mounted(self.mounts)
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
+        return self.put(question_of(request), turn.timeout_s, turn.hidden)
+
+    def put(self, question: Question, timeout_s: float, hidden: Sequence[Path] = ()) -> Reply:
+        """The answer to any question; CarrierError where none comes. `hidden`: what the program must not see."""
         folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
         try:
-            return self._ask(request, turn, folder)
+            return self._put(question, timeout_s, hidden, folder)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _ask(self, request: SeatBriefing, turn: SeatTurn, folder: Path) -> Reply:
-        text = render_request(request)
+    def _put(self, question: Question, timeout_s: float, hidden: Sequence[Path], folder: Path) -> Reply:
         files = {k: folder / v for k, v in FILES.items()}
-        files["briefing_file"].write_text(text, encoding="utf-8")
-        files["request_file"].write_text(request.model_dump_json(indent=1), encoding="utf-8")
-        files["schema_file"].write_text(json.dumps(SeatProposal.model_json_schema(), indent=1), encoding="utf-8")
+        files["briefing_file"].write_text(question.text, encoding="utf-8")
+        files["request_file"].write_text(question.form, encoding="utf-8")
+        files["schema_file"].write_text(json.dumps(question.schema, indent=1), encoding="utf-8")
         argv = [_filled(a, files) for a in self.command]
         if self.sandbox:
-            argv = confined(argv, folder, self.mounts, turn.hidden)
-        out = self._run(argv, text, folder, turn.timeout_s)
+            argv = confined(argv, folder, self.mounts, hidden)
+        out = self._run(argv, question.text, folder, timeout_s)
         answer = files["answer_file"]
         if answer.is_file() and not answer.is_symlink():
             with answer.open(encoding="utf-8", errors="replace") as f:

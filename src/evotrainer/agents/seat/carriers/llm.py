@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, asked_for, openai_words, streamed_words
-from evotrainer.agents.seat.text import render_request
+from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import MissingDependencyError
-from evotrainer.records.seat import MOST, SeatBriefing, SeatProposal
+from evotrainer.records.seat import MOST, SeatBriefing
 
 if TYPE_CHECKING:
     import httpx
@@ -24,11 +24,6 @@ TRIES = 4
 AGAIN = (408, 409, 425, 429, 500, 502, 503, 504, 529)
 LARGEST = 4_000_000
 """Bytes of an endpoint's answer that are read."""
-SYSTEM = (
-    "You are a researcher who improves the training of a language model by reinforcement learning. You read the "
-    "evidence and name trainings that would tell most or gain most. "
-    "Answer with one JSON object that fits the schema, no prose."
-)
 
 
 class BusyError(Exception):
@@ -56,10 +51,15 @@ class LlmCarrier:
         _httpx()
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
-        end = time.monotonic() + turn.timeout_s
-        prompt = render_request(request)
+        return self.put(question_of(request), turn.timeout_s)
+
+    def put(self, question: Question, timeout_s: float) -> Reply:
+        """The answer to any question; CarrierError where none comes within `timeout_s`."""
+        end = time.monotonic() + timeout_s
+        prompt = question.text
         if self.output in TOLD:
-            prompt += f"\n\n# Schema of an answer\n\n```json\n{_schema()}\n```\n"
+            schema = json.dumps(question.schema, separators=(",", ":"))
+            prompt += f"\n\n# Schema of an answer\n\n```json\n{schema}\n```\n"
         cause = ""
         for i in range(TRIES):
             pause = self.pause_s * 2 ** (i - 1) if i else 0.0
@@ -67,19 +67,19 @@ class LlmCarrier:
                 break
             time.sleep(pause)
             try:
-                return self._read(self._send(prompt, end))
+                return self._read(self._send(question, prompt, end))
             except BusyError as e:
                 cause = str(e)
-        raise CarrierError(f"{self._where} gave no answer within {turn.timeout_s:g} s and {TRIES} tries: {cause}")
+        raise CarrierError(f"{self._where} gave no answer within {timeout_s:g} s and {TRIES} tries: {cause}")
 
     @property
     def _where(self) -> str:
         return (self.endpoint or ENDPOINTS[self.protocol]).rstrip("/")
 
-    def _send(self, prompt: str, end: float) -> str:
+    def _send(self, question: Question, prompt: str, end: float) -> str:
         """The body of the endpoint's answer; BusyError where another try may help, CarrierError where none does."""
         httpx = _httpx()
-        url, headers, body = self._message(prompt)
+        url, headers, body = self._message(question, prompt)
         try:
             # redirects are not followed: a key goes where the task file says, and nowhere else
             with httpx.Client(timeout=max(0.05, end - time.monotonic()), trust_env=True) as client:
@@ -97,14 +97,20 @@ class LlmCarrier:
             raise CarrierError(f"{self._where} answered status {status}: {said}; check model, endpoint and key")
         return text
 
-    def _message(self, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
+    def _message(self, question: Question, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
         """(URL, headers, body) of a request."""
-        user, form = {"role": "user", "content": prompt}, asked_for(self.protocol, self.output)
+        user, form = {"role": "user", "content": prompt}, asked_for(self.protocol, self.output, question)
         if self.protocol == "anthropic":
-            told = {"model": self.model, "max_tokens": self.most_tokens, "system": SYSTEM, "messages": [user], **form}
+            told = {
+                "model": self.model,
+                "max_tokens": self.most_tokens,
+                "system": question.system,
+                "messages": [user],
+                **form,
+            }
             key = {"x-api-key": self.key} if self.key else {}
             return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, told
-        messages = [{"role": "system", "content": SYSTEM}, user]
+        messages = [{"role": "system", "content": question.system}, user]
         told = {"model": self.model, "messages": messages, "stream": False, **form}
         told["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
@@ -178,10 +184,6 @@ def _streamed(text: str) -> dict[str, Any]:
 
 def _n(count: Any) -> int:
     return count if isinstance(count, int) and count > 0 else 0
-
-
-def _schema() -> str:
-    return json.dumps(SeatProposal.model_json_schema(), separators=(",", ":"))
 
 
 def _httpx() -> Any:

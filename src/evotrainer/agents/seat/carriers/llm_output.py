@@ -11,23 +11,22 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evotrainer.records.seat import SeatProposal
+from evotrainer.agents.seat.carriers.base import Question
 
 OUTPUTS = {"openai": ("text", "json", "schema", "tool"), "anthropic": ("text", "schema", "tool")}
 """Protocol -> its output modes."""
 TOLD = ("text", "json")
 """Modes whose message holds the schema."""
-TOOL = "propose"
-ABOUT = "Name the trainings that should be made next."
+TOOL = "answer"
 
 
-def asked_for(protocol: str, output: str) -> dict[str, Any]:
+def asked_for(protocol: str, output: str, question: Question) -> dict[str, Any]:
     """What a request's body holds for an output mode, beside model and messages."""
-    schema = SeatProposal.model_json_schema()
+    schema = dict(question.schema)
     if output == "schema" and protocol == "anthropic":
         return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
     if output == "tool" and protocol == "anthropic":
-        tool = {"name": TOOL, "description": ABOUT, "input_schema": schema}
+        tool = {"name": TOOL, "description": question.about, "input_schema": schema}
         return {"tools": [tool], "tool_choice": {"type": "tool", "name": TOOL}}
     if output == "json":
         return {"response_format": {"type": "json_object"}}
@@ -35,7 +34,7 @@ def asked_for(protocol: str, output: str) -> dict[str, Any]:
         held = {"name": TOOL, "schema": schema, "strict": False}
         return {"response_format": {"type": "json_schema", "json_schema": held}}
     if output == "tool":
-        function = {"name": TOOL, "description": ABOUT, "parameters": schema}
+        function = {"name": TOOL, "description": question.about, "parameters": schema}
         choice = {"type": "function", "function": {"name": TOOL}}
         return {"tools": [{"type": "function", "function": function}], "tool_choice": choice}
     return {}
