@@ -49,6 +49,7 @@ def test_a_command_prints_the_keys_that_the_page_names(
         "forecasts": printed("forecasts", run),
         "verify": printed("verify", run),
         "audit": printed("audit", trial, "--no-cache"),
+        "cache": printed("cache", str(tmp_path / "cache")),
         "skills import": printed("skills", "import", run, "--library", str(tmp_path / "library")),
         "skills export": printed("skills", "export", run, "--out", str(tmp_path / "skills")),
         "skills validate": printed("skills", "validate", run),

@@ -94,3 +94,17 @@ def test_cert_is_weighed_by_its_rollouts() -> None:
     e = {"search_tasks": 100, "search_attempts": 4, "gate_tasks": 200, "cert_attempts": 9}
     assert cert_share({"evaluation": e}) == 4.0
     assert cert_share({}) == 1.0
+
+
+def test_no_more_is_planned_than_the_budget_pays_for() -> None:
+    """A run of twelve rounds and 63 trainings said `trial 46 of about 551`."""
+    run = {"rounds": 12, "probes": 36, "branches": 3, "seeds": [1, 2, 3], "certify_seeds": [9, 10, 11]}
+    done = [TrialState("base", done=True, cpu_s=3.0)]
+    done += [TrialState("branch", done=True, cpu_s=30.0, wall_s=20.0, steps=45)] * 44
+    now = TrialState("probe", running=True)
+    assert RunProgress({"run": run}, [*done, now]).total > 500
+    told = RunProgress({"run": run, "budget": {"trials": 63}}, [*done, now])
+    assert told.total == 1 + 63 + 4, "base, trainings, four evaluations on cert"
+    assert RunProgress({"run": run, "budget": {"cpu_s": 1353.0}}, [*done, now]).total == 46 + 3 + 4
+    spent = RunProgress({"run": run, "budget": {"trials": 45}}, [*done, now])
+    assert spent.total == 46 + 3 + 4, "fresh seeds stand in the plan: the run keeps their part"

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from evotrainer.cli._common import AsJson
 from evotrainer.records.output import print
+
+if TYPE_CHECKING:
+    from evotrainer.executors.cache.store import CacheSize
 
 
 def cache(
@@ -16,6 +22,7 @@ def cache(
     ] = None,
     *,
     clear: Annotated[bool, typer.Option("--clear", help="Delete every entry. Runs keep what they took.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Place and size of the cache of trainings that runs share; --clear empties it.
 
@@ -25,20 +32,30 @@ def cache(
     from evotrainer.executors.cache.store import clear as empty
 
     at = cache_folder(str(folder.expanduser().absolute()) if folder else "")
-    print(describe(at))
+    if not as_json:
+        print(describe(at))
     if clear and at is not None:
         empty(at)
+    if as_json:
+        sizes = asdict(size_of(at)) if at is not None else {}
+        print(json.dumps({"folder": None if at is None else str(at), "emptied": clear and at is not None, **sizes}))
+    elif clear and at is not None:
         print("emptied")
+
+
+def size_of(folder: Path) -> CacheSize:
+    """What it holds."""
+    from evotrainer.executors.cache.keys import code_id
+    from evotrainer.executors.cache.store import TrialCache
+
+    return TrialCache(folder, code_id(), 0).size()
 
 
 def describe(folder: Path | None) -> str:
     """Place and size in a line."""
-    from evotrainer.executors.cache.keys import code_id
-    from evotrainer.executors.cache.store import TrialCache
-
     if folder is None:
         return "cache of trainings: off ($EVOTRAINER_CACHE)"
-    size = TrialCache(folder, code_id(), 0).size()
+    size = size_of(folder)
     if not size.entries:
         return f"cache of trainings: {folder}, empty"
     other = f", of them {size.other} ({_gb(size.other_bytes)}) of other versions, which are not used"

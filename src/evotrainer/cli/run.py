@@ -67,7 +67,7 @@ def run(
         for note in api.preflight(resolved, new=True):
             print(f"evotrainer: note: {note}", file=sys.stderr)
         print(resolved.to_toml().rstrip())
-        print(f"# recipe {resolved.recipe.hash}, task file {resolved.hash}: nothing was run")
+        print(f"# ok: it can be run as it stands; nothing was run. Recipe {resolved.recipe.hash}, task {resolved.hash}")
         return
     if estimate or step_s is not None:
         _estimate(resolved, step_s)

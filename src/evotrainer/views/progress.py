@@ -102,7 +102,20 @@ class RunProgress:
         begun = Counter(t.kind for t in self.trials if t.done or t.running)
         known = Counter(t.kind for t in self.trials)
         plan = planned(self.task)
-        return {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
+        out = {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
+        # rounds are planned by the task file, and end where its budget does: fresh seeds keep their part of it
+        out["train"] = min(out["train"], max(known["train"] - begun["train"], self._payable() - out["confirm"]))
+        return out
+
+    def _payable(self) -> int:
+        """Trainings that the rest of the budget pays for."""
+        limits = self.task.get("budget") or {}
+        begun = sum(t.kind in ("train", "confirm") for t in self.trials if t.done or t.running)
+        most = [int(n) - begun] if (n := limits.get("trials")) else []
+        ended = [t.cpu_s for t in self.trials if t.done and not t.cached and t.kind == "train" and t.steps]
+        if (cpu := limits.get("cpu_s")) and ended:
+            most.append(int((cpu - sum(t.cpu_s for t in self.trials)) * len(ended) / max(1e-9, sum(ended))))
+        return max(0, min(most)) if most else 10**9
 
     @property
     def total(self) -> int:
