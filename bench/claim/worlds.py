@@ -5,6 +5,8 @@ wrong as often as right. A fifth of the factors helps by 1 to 10 points, a third
 nothing; the values of a factor do alike. additive: no more. pairwise: one pair of factors in five interacts, sd 2
 points. cliffs: six factors help, and two of them together collapse. nothing: no factor helps. alike: none makes any
 difference, so that every promotion is a false one. five: one factor is worth 5 points, the others make no difference.
+tuned: as the three domains turned out once a person had tuned the start: one factor is worth 12 points, two some 2, half of the
+others hurt, and trainings differ by 6 points.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe, diff
 
-KINDS = ("additive", "pairwise", "cliffs", "nothing", "alike", "five")
+KINDS = ("additive", "pairwise", "cliffs", "nothing", "alike", "five", "tuned")
 DESCRIPTORS = ("completions/mean_length", "entropy")
 CLIMBS = 4
 FIVE = 0.05
@@ -93,7 +95,7 @@ def world(kind: str, space: Space, rng: np.random.Generator, name: str) -> Surfa
         name=name,
         base=0.45,
         link="logit",
-        seed_sd=0.02,
+        seed_sd=0.06 if kind == "tuned" else 0.02,
         tasks=60,
         attempts=20,
         effects=tuple(effects),
@@ -109,6 +111,10 @@ def factor_effects(kind: str, n: int, rng: np.random.Generator) -> np.ndarray:
     order = rng.permutation(n)
     if kind in ("alike", "five"):
         return np.where(np.arange(n) == order[0], FIVE, 0.0) * (kind == "five")
+    if kind == "tuned":
+        out[order[:3]] = (0.12, 0.02, 0.02)
+        out[order[3 : 3 + n // 2]] = -rng.uniform(0.01, 0.10, n // 2)
+        return out
     help_, hurt = round(n / 5), round(n / 3)
     if kind == "cliffs":
         help_ = 6

@@ -42,6 +42,8 @@ class PooledOptions(Options):
 
     worth: float = Field(0.0005, ge=0)
     """Expected gain, score units, below which one more search training is not worth its cost."""
+    screen: int = Field(0, ge=0)
+    """Search trainings of a round that change one factor alone, each another one, before bundles are tried."""
     sure: float = Field(0.65, ge=0.5, lt=1)
     """Probability of helping from which a change joins the proposed bundle: its knock-out decides whether it stays."""
 
@@ -69,12 +71,14 @@ class PooledAgent:
     def _next(self, s: Search) -> SearchPlan:
         briefing = s.briefing
         departs, bundle = self._incumbent(s, s.model.mean)
+        best = self._best(s)
         told = {
             "effects": s.model.effects(),
             "noise_sd": round(s.model.noise_sd, 6),
             "trainings": s.model.trainings,
             "choice": self._choice(briefing, departs),
-            "proposes": max(1, len(self._best(s))),
+            "proposes": max(1, len(best)),
+            "expects": max(0.0, round(s.gain(best)[0], 6)),
         }
         if briefing.probes_left <= 0:
             return SearchPlan(stop="the round's search trainings are used up", **told)
@@ -82,7 +86,7 @@ class PooledAgent:
         if not near:
             return SearchPlan(stop="every change has been tried, does not apply, or is closed", **told)
         worth = float(knowledge_gradients(s, [bundle, *near], briefing.probes_left).max())
-        if worth < self.options.worth:
+        if worth < self.options.worth and not self._unscreened(s, set()):
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
@@ -202,6 +206,9 @@ class PooledAgent:
         """The best by one draw of all effects, at most `changes` from what is best by it of all that was trained; drawn
         again where its recipe was trained already."""
         departs, near = "", Bundle()
+        if alone := self._unscreened(s, known):
+            effects = s.model.draw(rng)
+            return "", max(alone, key=lambda b: s.worth(b, effects))
         for _ in range(REDRAWS):
             effects = s.model.draw(rng)
             departs, bundle = self._incumbent(s, effects)
@@ -210,10 +217,20 @@ class PooledAgent:
                 break
         return departs, near
 
+    def _unscreened(self, s: Search, known: set[str]) -> list[Bundle]:
+        """Single changes of factors that no search training of this champion changed alone, while screening lasts."""
+        mine = [p for p in s.briefing.probes if p.incumbent == s.briefing.champion.branch]
+        if len(mine) >= self.options.screen:
+            return []
+        done = {f for p in mine if len(p.changes) == 1 for f in p.changes}
+        near = [b for b in s.next_to(()) if b[0].candidate.factor not in done and s.usable(b)]
+        return [b for b in near if recipe_of(s.briefing.champion.recipe, b).hash not in known]
+
     def _best(self, s: Search) -> list[Arm]:
-        """By posterior mean, of changes that were tried, each of which adds something with probability `sure`; where
-        that recipe has been judged, the best one change away from it that has not."""
-        best = self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
+        """By posterior mean, of changes that were tried, each of which adds something with probability `sure`, as many
+        of them as the rest of the budget can prove; where that recipe has been judged, the best one change away from it
+        that has not."""
+        best = self._provable(s, self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True)))
         if not best or not judged_as(s, best):
             return best
         near = [b for b in s.next_to(tuple(best)) if all(map(s.tried, b)) and s.usable(b) and not judged_as(s, b)]
@@ -221,22 +238,39 @@ class PooledAgent:
         gain, bundle = max(worth, key=lambda x: x[0], default=(0.0, ()))
         return list(bundle) if gain > 0 else []
 
+    def _provable(self, s: Search, best: list[Arm]) -> list[Arm]:
+        """Of a bundle and what is left of it as its least certain changes go one by one: that of the largest gain times
+        the probability that the rest of the budget proves such a gain. Knock-outs take the seeds of the proof."""
+        from scipy.special import ndtr
+
+        offers = list(s.briefing.provable)
+        nested = [best] if best else []
+        while len(nested) and len(nested[-1]) > 1:
+            nested.append(self._sure(s, nested[-1], at_most=len(nested[-1]) - 1))
+        proved = []
+        for b in nested:
+            if b and len(b) <= len(offers):
+                gain, asked = s.gain(b)[0], offers[len(b) - 1]
+                proved.append((gain * float(ndtr((gain - asked.gain) / asked.se)), b))
+        return max(proved, key=lambda x: x[0])[1] if proved else best
+
     def _else(self, s: Search) -> str:
         """Which branches stand for what was found, and were judged."""
         best = self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
         return f" but what was judged as {judged_as(s, best)}" if best else ""
 
-    def _sure(self, s: Search, bundle: Sequence[Arm]) -> list[Arm]:
-        """What is left of a bundle when the least certain change goes until each adds with probability `sure`."""
+    def _sure(self, s: Search, bundle: Sequence[Arm], at_most: int | None = None) -> list[Arm]:
+        """What is left of a bundle when the least certain change goes until each adds with probability `sure`, and
+        until there are no more than `at_most`."""
         from scipy.special import ndtr
 
-        best = list(bundle)
+        best, most = list(bundle), len(bundle) if at_most is None else at_most
         while best:
             rest = {a.candidate.name: [b for b in best if b is not a] for a in best}
             adds = {k: s.model.gain(s.of(best), s.of(r)) for k, r in rest.items()}
             chance = {k: float(ndtr(mean / max(sd, 1e-9))) for k, (mean, sd) in adds.items()}
             least = min(chance, key=lambda k: (chance[k], k))
-            if chance[least] >= self.options.sure and s.usable(best):
+            if len(best) <= most and chance[least] >= self.options.sure and s.usable(best):
                 break
             best = rest[least]
         return best

@@ -132,6 +132,9 @@ class Briefing(Frozen):
     cases: tuple[Case, ...] = ()
     """What this run tried so far, and the outcome."""
     promotion_threshold: PromotionThreshold | None = None
+    provable: tuple[PromotionThreshold, ...] = ()
+    """The same of a change of 1, 2, ... factors with all the seeds that the rest of the budget pays next to its proof
+    and certification: more factors have more knock-outs and fewer seeds. Empty: not known."""
     probes: tuple[ProbeRecord, ...] = ()
     """Search trainings of the run so far."""
     probes_left: int = 0

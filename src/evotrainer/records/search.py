@@ -109,3 +109,5 @@ class SearchPlan(Frozen):
     """What it would settle on by its search alone; None: it does not say."""
     proposes: int = 0
     """Changes of the bundle that it would propose by now, whose proof the run keeps back; 0: it does not say."""
+    expects: float = 0.0
+    """Gain that it expects of that bundle, score units: the smaller, the more seeds its proof will want."""

@@ -12,10 +12,9 @@ from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.executors import preflight_executor
-from evotrainer.judge import next_looks
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.records import keys
-from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
+from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
@@ -24,14 +23,20 @@ from evotrainer.records.one_factor import check_bundle, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.scaffold import slots_of
 from evotrainer.rules.bundles import largest_bundle
-from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import check_train_tag
-from evotrainer.run.reserves import certification_trials, dearest_proof, knockout_trials, over_budget
+from evotrainer.run.reserves import (
+    certification_trials,
+    dearest_proof,
+    knockout_trials,
+    over_budget,
+    provable,
+    threshold,
+)
 from evotrainer.trainers import check_recipes
 
 if TYPE_CHECKING:
@@ -116,7 +121,8 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         feedback=state.feedback,
         skills=skills.advice(ctx, health),
         cases=tuple(cases(events, health)),
-        promotion_threshold=promotion_threshold(ctx),
+        promotion_threshold=threshold(ctx, len(ctx.task.run.seeds)),
+        provable=provable(ctx),
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
         changes=ctx.task.run.changes,
@@ -140,23 +146,6 @@ def opened_now(ctx: RunContext) -> Now:
         harness=ctx.harness.version,
         seeds=len(ctx.task.run.seeds),
     )
-
-
-def promotion_threshold(ctx: RunContext) -> PromotionThreshold | None:
-    """Observed gain that the judge would promote at the next interim analysis, and its expected standard error."""
-    from evotrainer.judge.stats import t_quantile
-
-    noise, judge = ctx.state.noise, ctx.task.judge
-    if noise is None or not noise.numbers.get("df"):
-        return None
-    known = [v.effect for v in ctx.state.verdicts if v.effect is not None and v.effect.se > 0]
-    # between seeds as measured so far; between tasks as past comparisons had it on top
-    trial = 2 * noise.numbers["v_trial"] / len(ctx.task.run.seeds)
-    task = max(0.0, sum(e.se**2 for e in known) / len(known) - trial) if known else 0.0
-    se = (trial + task) ** 0.5
-    look = next_looks(ctx.state.verdicts, alpha(ctx.task, ctx.state), ctx.task.run.branches)[0]
-    level = t_quantile(1 - look.alpha, noise.numbers["df"])
-    return PromotionThreshold(gain=max(judge.min_effect, level * se), se=se)
 
 
 class AgentTools:

@@ -24,7 +24,7 @@ from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
-from evotrainer.run.reserves import certification_trials, dearest_proof, over_budget
+from evotrainer.run.reserves import certification_trials, dearest_proof, knockout_trials, over_budget, topup_trials
 
 
 def search(ctx: RunContext, n: int, health: HealthReport) -> None:
@@ -75,7 +75,7 @@ def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
     out: list[ProbeSpec] = []
     for plan in asked.probes:
         recipe = recipe_of(ctx, plan)
-        if too_dear(ctx, len(out) + 1, asked.proposes):
+        if too_dear(ctx, len(out) + 1, asked.proposes, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
         of_several: dict[str, Any] = (
@@ -137,13 +137,15 @@ def seed_of(ctx: RunContext, number: int) -> int:
     return next(s for i, s in enumerate(free) if i == number)
 
 
-def too_dear(ctx: RunContext, more: int, proposes: int) -> str:
+def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
     """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
-    one factor more or any fewer; empty where it does. In a run that proves nothing all of it is for the search."""
+    one factor more or any fewer, with the seeds that what it expects of it will want; empty where it does. In a run
+    that proves nothing all of it is for the search."""
     if ctx.task.run.search_only and ctx.state.rules >= SINCE:
         return over_budget(ctx, more, more)
     factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
-    proof = len(ctx.task.run.seeds) + dearest_proof(ctx, factors) + certification_trials(ctx)
+    knockouts = max(dearest_proof(ctx, factors), knockout_trials(ctx, max(1, proposes)) + topup_trials(ctx, expects))
+    proof = len(ctx.task.run.seeds) + knockouts + certification_trials(ctx)
     return over_budget(ctx, more + proof, more + proof)
 
 
