@@ -5,8 +5,8 @@ wrong as often as right. A fifth of the factors helps by 1 to 10 points, a third
 nothing; the values of a factor do alike. additive: no more. pairwise: one pair of factors in five interacts, sd 2
 points. cliffs: six factors help, and two of them together collapse. nothing: no factor helps. alike: none makes any
 difference, so that every promotion is a false one. five: one factor is worth 5 points, the others make no difference.
-tuned: as the three domains turned out once a person had tuned the start: one factor is worth 12 points, two some 2, half of the
-others hurt, and trainings differ by 6 points.
+tuned: as the three domains turned out where a person had tuned the start: one factor is worth 12 points at most, two
+some 2, half of the others hurt, and trainings differ by 6 points.
 """
 
 from __future__ import annotations

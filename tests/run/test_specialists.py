@@ -164,7 +164,7 @@ def test_without_a_search_the_branches_are_the_members_in_turn(task: Path, tmp_p
 
 
 def test_labels_are_shown_in_status_cases_lineage_and_report(task: Path, tmp_path: Path, quick: Paper) -> None:
-    run = quick.start(task, tmp_path / "run", ["run.agent_options.sure=0.9"])
+    run = quick.start(task, tmp_path / "run", ["run.agent_options.sure=0.9", "run.agent_options.screen=0"])
     found = counts(rows(run))
     assert found["train_budget_overrun"] == sum(
         t.label == "train_budget_overrun" for t in rows(run) if t.kind == "search"

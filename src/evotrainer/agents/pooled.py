@@ -19,6 +19,7 @@ from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import informed
 from evotrainer.agents.bundles import Arm, Bundle, Search, arms_for, knowledge_gradients, recipe_of
 from evotrainer.agents.changes import repeated
+from evotrainer.agents.choice import best_bundle, judged_already, reasoning
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
@@ -26,7 +27,7 @@ from evotrainer.agents.pool import affordable, candidate_pool, situation
 from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe, short
+from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
 ARMS = 64
@@ -42,7 +43,7 @@ class PooledOptions(Options):
 
     worth: float = Field(0.0005, ge=0)
     """Expected gain, score units, below which one more search training is not worth its cost."""
-    screen: int = Field(0, ge=0)
+    screen: int = Field(14, ge=0)
     """Search trainings of a round that change one factor alone, each another one, before bundles are tried."""
     sure: float = Field(0.65, ge=0.5, lt=1)
     """Probability of helping from which a change joins the proposed bundle: its knock-out decides whether it stays."""
@@ -111,7 +112,7 @@ class PooledAgent:
                 agent=self.name,
                 interventions=(),
                 reasoning=reasoning(s, []),
-                stop=f"after {s.model.trainings} trainings nothing{self._else(s)} helps with a probability of "
+                stop=f"after {s.model.trainings} trainings nothing{self._judged(s)} helps with a probability of "
                 f"{self.options.sure:.0%}",
                 considered=self._considered(s, []),
             )
@@ -227,53 +228,11 @@ class PooledAgent:
         return [b for b in near if recipe_of(s.briefing.champion.recipe, b).hash not in known]
 
     def _best(self, s: Search) -> list[Arm]:
-        """By posterior mean, of changes that were tried, each of which adds something with probability `sure`, as many
-        of them as the rest of the budget can prove; where that recipe has been judged, the best one change away from it
-        that has not."""
-        best = self._provable(s, self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True)))
-        if not best or not judged_as(s, best):
-            return best
-        near = [b for b in s.next_to(tuple(best)) if all(map(s.tried, b)) and s.usable(b) and not judged_as(s, b)]
-        worth = [(s.gain(b)[0], b) for b in near if len(self._sure(s, b)) == len(b)]
-        gain, bundle = max(worth, key=lambda x: x[0], default=(0.0, ()))
-        return list(bundle) if gain > 0 else []
+        return best_bundle(s, self._incumbent(s, s.model.mean)[1], self.options.sure)
 
-    def _provable(self, s: Search, best: list[Arm]) -> list[Arm]:
-        """Of a bundle and what is left of it as its least certain changes go one by one: that of the largest gain times
-        the probability that the rest of the budget proves such a gain. Knock-outs take the seeds of the proof."""
-        from scipy.special import ndtr
-
-        offers = list(s.briefing.provable)
-        nested = [best] if best else []
-        while len(nested) and len(nested[-1]) > 1:
-            nested.append(self._sure(s, nested[-1], at_most=len(nested[-1]) - 1))
-        proved = []
-        for b in nested:
-            if b and len(b) <= len(offers):
-                gain, asked = s.gain(b)[0], offers[len(b) - 1]
-                proved.append((gain * float(ndtr((gain - asked.gain) / asked.se)), b))
-        return max(proved, key=lambda x: x[0])[1] if proved else best
-
-    def _else(self, s: Search) -> str:
-        """Which branches stand for what was found, and were judged."""
-        best = self._sure(s, s.climb(s.model.mean, self._incumbent(s, s.model.mean)[1], tried=True))
-        return f" but what was judged as {judged_as(s, best)}" if best else ""
-
-    def _sure(self, s: Search, bundle: Sequence[Arm], at_most: int | None = None) -> list[Arm]:
-        """What is left of a bundle when the least certain change goes until each adds with probability `sure`, and
-        until there are no more than `at_most`."""
-        from scipy.special import ndtr
-
-        best, most = list(bundle), len(bundle) if at_most is None else at_most
-        while best:
-            rest = {a.candidate.name: [b for b in best if b is not a] for a in best}
-            adds = {k: s.model.gain(s.of(best), s.of(r)) for k, r in rest.items()}
-            chance = {k: float(ndtr(mean / max(sd, 1e-9))) for k, (mean, sd) in adds.items()}
-            least = min(chance, key=lambda k: (chance[k], k))
-            if len(best) <= most and chance[least] >= self.options.sure and s.usable(best):
-                break
-            best = rest[least]
-        return best
+    def _judged(self, s: Search) -> str:
+        """Which branch stands for what was found, and was judged."""
+        return judged_already(s, self._incumbent(s, s.model.mean)[1], self.options.sure)
 
     # -- what is said ------------------------------------------------------------------------------------------------
 
@@ -324,29 +283,6 @@ class PooledAgent:
                 )
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
-
-
-def reasoning(s: Search, best: Sequence[Arm]) -> str:
-    """Diagnosis, the model's effects, and what is proposed, in lines."""
-    worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
-    lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
-    lines.append(
-        f"{s.model.trainings} trainings, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:"
-    )
-    for e in s.model.effects()[:8]:
-        what = f"{e.factor} = {short(e.value)}"
-        lines.append(f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {e.trainings} trainings")
-    if best:
-        mean, sd = s.gain(best)
-        names = ", ".join(a.candidate.name for a in best)
-        lines.append(f"Proposed: {names}; expected {100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion.")
-    return "\n".join(lines)
-
-
-def judged_as(s: Search, bundle: Sequence[Arm]) -> str:
-    """The branch that has the recipe of these changes already; empty: none."""
-    mine = recipe_of(s.briefing.champion.recipe, tuple(bundle)).hash
-    return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine), "")
 
 
 def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:

@@ -46,7 +46,7 @@ def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
         first = len(ctx.task.run.seeds)
         spare = trainings_left(ctx) - first - knockout_trials(ctx, k) - certification_trials(ctx)
-        if spare < 0 or (found := threshold(ctx, min(ctx.task.judge.max_seeds, first + int(spare // 2)))) is None:
+        if spare < 0 or (found := threshold(ctx, int(min(ctx.task.judge.max_seeds, first + spare / 2)))) is None:
             break
         out.append(found)
     return tuple(out)
