@@ -16,7 +16,7 @@ from evotrainer.agents.bundles import knowledge_gradients
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.errors import ConfigError
 from evotrainer.projections.pooled import Prior, TrainingScore, fit
-from evotrainer.records.briefing import Briefing
+from evotrainer.records.briefing import Briefing, PromotionThreshold
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
 from tests.agents.briefings import START, Desk, briefing, health, record
@@ -80,6 +80,24 @@ def test_a_change_with_a_good_prior_is_trained_before_the_search_may_end() -> No
     assert knowledge_gradients(s, near, 36).max() > 1.5 * knowledge_gradients(s, near, 1).max()
     s.model = fit(START, seen, {x: Prior(-0.06, 0.01) for x in gains}, gains)
     assert knowledge_gradients(s, near, 36).max() < 1e-4
+
+
+def test_single_changes_are_screened_before_bundles() -> None:
+    done, _ = drive(PooledAgent(0), 24, workers=3)
+    first = [p.changes for p in done[:14]]
+    assert all(len(c) == 1 for c in first) and len({f for c in first for f in c}) == 14
+    assert any(len(p.changes) > 1 for p in done[14:])
+
+
+def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> None:
+    agent = PooledAgent(0)
+    done, _ = drive(agent, 40)
+    b = opened().model_copy(update={"probes": tuple(done), "bundle": 12})
+    (whole,) = agent.propose(b, Desk()).interventions
+    assert whole.factor == "bundle" and "temperature" in whole.new
+    proof = [PromotionThreshold(gain=g, se=0.01) for g in (0.03, 0.5, 0.5, 0.5)]
+    (alone,) = agent.propose(b.model_copy(update={"provable": tuple(proof)}), Desk()).interventions
+    assert alone.factor in whole.new
 
 
 def test_what_was_judged_is_not_proposed_again() -> None:

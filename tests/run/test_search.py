@@ -331,6 +331,39 @@ def test_the_budget_keeps_the_proof_back(task: Path, tmp_path: Path, quick: Pape
     assert run.closed is not None
 
 
+class Expecting:
+    """Trains its recipe for as long as the budget lets it, expecting some gain."""
+
+    name = "expecting"
+
+    def __init__(self, gain: float) -> None:
+        self.gain, self.provable = gain, ()
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        return SearchPlan(probes=(ProbePlan(changes={"lr": 2e-5}),), proposes=1, expects=self.gain)
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        self.provable = briefing.provable
+        return Proposal(agent=self.name, interventions=(), stop="only asked")
+
+
+def test_a_small_gain_keeps_more_seeds_back_and_more_factors_prove_less(task: Path, tmp_path: Path) -> None:
+    def noisy(spec: TrialSpec) -> TrialFinished:
+        p = 0.5 + 0.1 * {1: -1, 2: 0, 3: 1}.get(spec.seed, 0)
+        return draw_result(spec, p, lambda plan: f"{spec.recipe.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs)
+
+    made = {}
+    for gain in (0.16, 0.6):
+        agent = Expecting(gain)
+        more = ["run.rounds=1", "run.probes=60", "budget.trials=60", "judge.max_seeds=12"]
+        run = Paper(noisy).start(task, tmp_path / str(gain), more, agent=agent)
+        made[gain] = len(bodies(run, "searched")[0].probes)
+        asked = [x.gain for x in agent.provable]
+        assert asked == sorted(asked) and asked[0] < asked[-1], "knock-outs take the seeds of the proof"
+    # 16 points at 12 of noise want ten seeds a side, 14 trainings more; the knock-outs of two factors are kept anyway
+    assert 0 < made[0.16] < made[0.6]
+
+
 SIX = {**IDLE, "clip": {"low": 0.1, "high": 0.2}, "temperature": 0.9, "steps": 7}
 """A bundle of six factors: its proof takes more trainings than one of seven."""
 
