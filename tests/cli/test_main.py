@@ -100,6 +100,13 @@ def test_dry_run_prints_the_resolved_task_and_runs_nothing(tmp_path: Path) -> No
     assert not list(tmp_path.iterdir())
 
 
+def test_init_refuses_a_name_that_no_task_can_have(tmp_path: Path) -> None:
+    done = evotrainer("init", str(tmp_path / "mine"), "--name", "a/b")
+    assert done.returncode == 2 and "--name 'a/b'" in done.stderr and not (tmp_path / "mine").exists()
+    spaced = evotrainer("init", str(tmp_path / "my task"))
+    assert f"evotrainer run '{tmp_path / 'my task' / 'task.toml'}'" in spaced.stdout.replace("\n", "")
+
+
 def test_init_refuses_a_folder_in_use(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("x")

@@ -118,7 +118,10 @@ class PooledAgent:
             )
         offers = [best]  # its parts are measured by knock-outs
         forecasts = [s.gain(b) for b in offers]
-        chances = promotion_chances(forecasts, briefing.promotion_threshold, briefing.branches_wanted)
+        proof = (
+            briefing.provable[len(best) - 1] if len(best) <= len(briefing.provable) else briefing.promotion_threshold
+        )
+        chances = promotion_chances(forecasts, proof, briefing.branches_wanted)
         return Proposal(
             agent=self.name,
             interventions=tuple(

@@ -45,7 +45,7 @@ def lint(recipe: Recipe) -> list[LintIssue]:
             "resampling replaces filtered groups, but group_filter is none; choose a filter",
         )
     if recipe.lr > 1e-3:
-        add("warning", "lr", "lr above 1e-3 collapsed policies at this scale (FEASIBILITY.md section 5)")
+        add("warning", "lr", "lr above 1e-3 collapsed the small policies of the embedded trainer where it was tried")
     if recipe.temperature < 0.3:
         add("warning", "temperature", "nearly greedy sampling leaves groups without spread")
     if recipe.deploy_temperature is not None and recipe.deploy_temperature < 0.1:

@@ -171,6 +171,7 @@ class _Fold:
             body.recipe_hash,
             body.intervention,
             matches=body.matches,
+            reduces=body.reduces,
             trials=old.trials if old else [],
             readings=old.readings if old else [],
         )

@@ -79,6 +79,8 @@ class BranchView:
     intervention: Intervention | None = None
     matches: str = ""
     """The branch whose control at equal compute it is."""
+    reduces: str = ""
+    """The bundle that it is a part of."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -137,7 +139,7 @@ class BranchView:
     @property
     def status(self) -> str:
         """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed, control (at equal
-        compute) or open (no verdict yet)."""
+        compute), knockout (part of a bundle, trained to measure a factor) or open (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -148,6 +150,8 @@ class BranchView:
             return self.verdict.kind
         if self.matches:
             return "control"
+        if self.reduces:
+            return "knockout"
         return "start" if self.intervention is None else "open"
 
     @property
