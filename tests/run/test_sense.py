@@ -71,6 +71,8 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
         (TRUTH, "    raise SystemExit(5)", r"reward function 'sorted_word' of .* on task .* called sys.exit\(5\)"),
         (TRUTH, "    return task.data['anser']", "failed on task .*: KeyError: 'anser'; correct the function"),
         ("import random\n", "import random\nimport sys\n\nsys.exit(5)\n", r"calls sys.exit\(5\) on import"),
+        (TRUTH, "    import os; os._exit(0)", r"reward function 'sorted_word' of .* called os._exit\(0\)"),
+        ("import random\n", "import random\nimport os\n\nos._exit(0)\n", r"calls os._exit\(0\) on import"),
     ],
 )
 def test_what_an_own_environment_gets_wrong_is_found(

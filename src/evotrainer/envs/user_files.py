@@ -62,16 +62,41 @@ class CallWatch:
 WATCH = CallWatch()
 
 
+class HardExit(SystemExit):
+    """A user's code called `os._exit`, which would end this process without a word."""
+
+
+@contextlib.contextmanager
+def no_hard_exit() -> Iterator[None]:
+    """`os._exit` in this process raises HardExit; in a process that the code forked it does what it always does."""
+    real, pid = os._exit, os.getpid()
+
+    def stopped(status: int) -> None:
+        if os.getpid() != pid:
+            real(status)
+        raise HardExit(status)
+
+    os._exit = stopped  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        os._exit = real
+
+
+def named_exit(e: SystemExit) -> str:
+    return f"os._exit({e.code!r})" if isinstance(e, HardExit) else f"sys.exit({e.code!r})"
+
+
 def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
     """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
     ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
-    with WATCH.calling(what + where):
+    with WATCH.calling(what + where), no_hard_exit():
         try:
             return f(*args)
         except EvoTrainerError:
             raise
         except SystemExit as e:
-            raise TaskSetError(f"{what}{where} called sys.exit({e.code!r}); it must return, or raise an error") from e
+            raise TaskSetError(f"{what}{where} called {named_exit(e)}; it must return, or raise an error") from e
         except Exception as e:
             raise TaskSetError(f"{what} failed{where}: {type(e).__name__}: {e}; correct the function") from e
 
@@ -84,12 +109,12 @@ def load_module(path: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise TaskSetError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
-    with WATCH.calling(f"the import of {path}"):
+    with WATCH.calling(f"the import of {path}"), no_hard_exit():
         try:
             spec.loader.exec_module(module)
         except SystemExit as e:
             raise TaskSetError(
-                f"{path} calls sys.exit({e.code!r}) on import; leave that to `if __name__ == '__main__'`"
+                f"{path} calls {named_exit(e)} on import; leave that to `if __name__ == '__main__'`"
             ) from e
         except Exception as e:
             raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e

@@ -117,10 +117,8 @@ def _excess(f: Finding) -> float:
 def _explain(d: BottleneckDraft) -> str:
     """Kind, claims, remarks, and where remedies lie."""
     kind = _kind(d.name)
-    text = f"{kind.about}: " + "; ".join(f.claim for f in d.findings)
-    for r in d.remarks:
-        text += f". {r[0].upper()}{r[1:]}"
-    return text
+    said = [kind.about + "".join(f"{': ' if i == 0 else '; '}{f.claim}" for i, f in enumerate(d.findings))]
+    return ". ".join([*said, *(f"{r[0].upper()}{r[1:]}" for r in d.remarks)])
 
 
 @rule

@@ -270,9 +270,11 @@ def escalate(ctx: RunContext, n: int) -> None:
 
 
 def evaluate_again(ctx: RunContext, n: int) -> str:
-    """Evaluate the champion's first trial on search once more: the evaluation must say the same."""
+    """Evaluate the champion's first trial on search once more, once: the evaluation must say the same."""
     b = ctx.branches[ctx.incumbent]
     t = b.complete[0]
+    if before := [m for m in range(1, n) if keys.recheck(t.trial, m) in ctx.state.trials]:
+        return f"evaluation of {t.trial} was repeated in round {before[0]} already"
     spec = trial_specs.evaluation(
         ctx, keys.recheck(t.trial, n), b, t.seed, t.policy_path, trial_specs.plans(ctx, "search"), "audit"
     )

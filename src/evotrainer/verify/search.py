@@ -82,10 +82,18 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
     mine = [p.probe for p in state.probes.values() if p.round == body.round]
     yield from named("searched", event, "probes", body.probes, mine)
     if body.trainings:
-        groups = [b.record().scores for b in state.branches.values()]
-        again = round(noise_of([g for g in groups if len(g) > 1]), 6)
-        alone = {p.recipe.hash for p in state.probes.values()}
-        if len(alone) == len(state.probes) and again != body.noise_sd:
+        by_recipe: dict[str, list[float]] = {}
+        for b in state.branches.values():
+            by_recipe.setdefault(b.recipe.hash, []).extend(b.record().scores)
+        probes = [p.record() for p in state.probes.values()]
+        for p in probes:
+            if p.score is not None and not p.invalid:
+                by_recipe.setdefault(p.recipe.hash, []).append(p.score)
+        again = round(noise_of(by_recipe.values()), 6)
+        # a failed or questioned training counts as a loss whose size the agent chooses: its recipe tells no noise
+        lost = [p.recipe.hash for p in probes if p.score is None or p.invalid]
+        known = len(set(lost)) == len(lost) and not any(by_recipe.get(h) for h in lost)
+        if known and again != body.noise_sd:
             yield Problem("searched", f"{event.id}: noise {body.noise_sd} in the ledger, {again} recomputed")
 
 

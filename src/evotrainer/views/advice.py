@@ -251,7 +251,7 @@ def a_champion_is_there(view: RunView) -> str:
         return ""
     more = max(view.rounds, default=0) + 2
     return (
-        f"`evotrainer export {{run}} --out FOLDER` writes {view.champion} as a Hugging Face folder; "
+        f"`evotrainer export {{run}} FOLDER` writes {view.champion} as a Hugging Face folder; "
         f"`evotrainer resume {{run}} run.rounds={more}` searches on"
     )
 

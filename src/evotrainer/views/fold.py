@@ -102,6 +102,8 @@ class _Fold:
                 self._round(body.round).judged.append(body.verdict)
             case ev.ToppedUp():
                 self._branch(body.branch).topups.append(body)
+            case ev.KnockedOut():
+                self._branch(body.branch).taken_out |= not body.kept
             case ev.Reestimated():
                 self._branch(body.branch).fresh = body
             case ev.Promoted():

@@ -81,6 +81,8 @@ class BranchView:
     """The branch whose control at equal compute it is."""
     reduces: str = ""
     """The bundle that it is a part of."""
+    taken_out: bool = False
+    """Its verdict said promote, and a change of it lost nothing when it was knocked out: what is left was judged."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -139,7 +141,8 @@ class BranchView:
     @property
     def status(self) -> str:
         """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed, control (at equal
-        compute), knockout (part of a bundle, trained to measure a factor) or open (no verdict yet)."""
+        compute), knockout (part of a bundle, trained to measure a factor), parted (a bundle of which only a
+        part was judged on) or open (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -147,7 +150,7 @@ class BranchView:
         if self.withheld:
             return "withheld"
         if self.verdict:
-            return self.verdict.kind
+            return "parted" if self.taken_out and self.verdict.kind == "promote" else self.verdict.kind
         if self.matches:
             return "control"
         if self.reduces:
@@ -257,7 +260,7 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = ("promote", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
+        order = ("promote", "parted", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 

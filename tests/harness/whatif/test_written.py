@@ -83,7 +83,7 @@ def test_a_good_component_passes_all_checks_and_is_supported(runner: RewardRunne
         # remembers between calls, by a module that all share
         ("keyword.kwlist.append('x')\n    return float(len(keyword.kwlist) % 2)", "nondeterministic"),
         ("math.n = 1\n    return 1.0 / len(rollout['tests'])", "signature"),
-        ("return sum(1 for i in range(1000000)) and 0.5 + len(rollout['tests']) / 100", "too_slow"),
+        ("return sum(1 for i in range(5000000)) and 0.5 + len(rollout['tests']) / 100", "too_slow"),
     ],
 )
 def test_what_ends_a_component_has_a_label(body: str, label: str, runner: RewardRunner) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
+from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -21,6 +22,12 @@ _COSTLY = re.compile(r"\*\*|\^|!|\\binom|\\sum|\\prod|\\int|\\lim|factorial|[({\
 _OPERATORS = re.compile(r"[-+*/()\\{}]")
 MANY = 24
 """Operators and brackets in an answer; more is no answer."""
+
+
+def check_library() -> None:
+    """TaskSetError where math-verify is not installed; imports nothing."""
+    if find_spec("math_verify") is None:
+        raise TaskSetError("grading GSM8K needs math-verify; pip install 'evotrainer[math]'")
 
 
 @cache

@@ -11,7 +11,7 @@ from pydantic import Field
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.data.rows import Row, check_shares, field, load_rows, read_jsonl, split_of
-from evotrainer.envs.maths.equality import same_number
+from evotrainer.envs.maths.equality import check_library, same_number
 from evotrainer.envs.maths.expressions import evaluate
 from evotrainer.envs.maths.holdout import prompt
 from evotrainer.envs.maths.rewards import MARK
@@ -76,6 +76,7 @@ class Gsm8kSource(RowSource):
 
     def __init__(self, config: Gsm8kConfig) -> None:
         self.config = config
+        check_library()
         super().__init__("gsm8k", [t for rows in self._rows() for t in rows], config.marks, config.unmarked)
         self._refuse_overlap()
 

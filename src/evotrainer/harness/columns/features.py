@@ -139,12 +139,12 @@ def components_of(feature: str, known: Collection[str]) -> tuple[str, str]:
     return next((p for p in pairs if p[0] in known and p[1] in known), pairs[0])
 
 
-def restates(views: Sequence[FeatureView], component: str) -> bool:
-    """Is a reward component the outcome under another name? It explains no score."""
+def restates(views: Sequence[FeatureView], component: str, share: float = RESTATES) -> bool:
+    """Is a reward component the outcome under another name, on this share of rollouts or more? It explains no score."""
     x = np.concatenate([v.batch.component(component) for v in views])
     known = np.isfinite(x)
     same = (x >= 0.5) == np.concatenate([v.solved for v in views])
-    return bool(known.any()) and float(same[known].mean()) >= RESTATES
+    return bool(known.any()) and float(same[known].mean()) >= share
 
 
 def seen_after(turns: Sequence[Turn]) -> list[str]:

@@ -38,10 +38,13 @@ class CommandCarrier:
     ) -> None:
         self.command, self.secrets = list(command), dict(secrets)
         self.mounts, self.sandbox = list(mounts), sandbox
-        if not shutil.which(self.command[0]):
+        program = shutil.which(self.command[0])
+        if not program:
             raise ConfigError(
                 f"run.agent_options.command: no program {self.command[0]!r}; install it, or give its path"
             )
+        if os.sep in self.command[0]:  # it runs in a folder of its own, where ./agent.sh is nothing
+            self.command[0] = os.path.abspath(program)
         if sandbox:
             check()
             mounted(self.mounts)
