@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -288,10 +289,18 @@ class LocalExecutor:
         with contextlib.suppress(OSError):
             lines = (r.folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
             if lines:
-                return lines[-1][:500]
+                return last_error(lines)[:500]
         if r.process.poll() == StoreError.exit_code:
             return "it could not write, not even why: the disk was full"
         return f"exit code {r.process.poll()} without a word; see {r.folder / 'log.txt'}"
+
+
+def last_error(lines: Sequence[str]) -> str:
+    """The error that a log ends with: its last line, or where that belongs to a message of several, all of them."""
+    at = next((i for i in range(len(lines) - 1, -1, -1) if re.match(r"[\w.]+(Error|Exception|Exit)\b", lines[i])), None)
+    if at is None or at == len(lines) - 1 or len(lines) - at > 8:
+        return lines[-1]
+    return "; ".join(s for x in lines[at:] if (s := x.strip()) and not s.startswith("For further information"))
 
 
 def disk_full(folder: Path) -> str:

@@ -48,7 +48,17 @@ class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
     kind: Literal[
-        "unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings", "scaffold"
+        "unaudited",
+        "goes_with",
+        "decides",
+        "gap",
+        "beyond",
+        "sharpening",
+        "compute",
+        "look",
+        "settings",
+        "scaffold",
+        "unproven",
     ]
     text: str
 
@@ -89,7 +99,24 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
     out = [*_scaffold(tree, cert, row), *out]
-    return (*out, *_sharpened(cert, row.name), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
+    # what greedy decoding does not share comes first: it says what the headline figure is worth
+    out = [*_sharpened(cert, row.name), *out, *_unproven(tree, path)]
+    return (*out, *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
+
+
+def _unproven(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
+    """Changes of a bundle that stayed though fresh seeds alone do not show that they matter."""
+    on = {b.branch for b in path} | {b.reduces for b in path}
+    found = [k for k in tree.knockouts if k.branch in on and k.kept and k.effect.low <= 0]
+    if not found:
+        return []
+    e = max(found, key=lambda k: k.effect.high - k.effect.low).effect
+    names = ", ".join(sorted(k.factor for k in found))
+    text = (
+        f"of changes made together {names} stayed though their knock-outs alone do not show that they matter "
+        f"(e.g. {100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}] points)"
+    )
+    return [Caveat(kind="unproven", text=text)]
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------

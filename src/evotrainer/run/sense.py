@@ -59,8 +59,9 @@ def check_sizes(task: TaskFile) -> None:
             value = getattr(value, part)
         if value > most:
             raise ConfigError(f"{name}={value} is more than {most:,}, which no run would come to the end of; lower it")
-    if wrong := [s for s in (*task.run.seeds, *task.run.certify_seeds) if s < 0]:
-        raise ConfigError(f"run.seeds, run.certify_seeds: {wrong[0]} is below 0, which no random generator takes")
+    if wrong := [s for s in (*task.run.seeds, *task.run.certify_seeds) if not 0 <= s < 2**31]:
+        what = "below 0" if wrong[0] < 0 else "2^31 or more"
+        raise ConfigError(f"run.seeds, run.certify_seeds: {wrong[0]} is {what}, which no random generator takes")
     for r in task.recipe.chain:
         if (lr := max(r.lr, *(p.lr or 0.0 for p in r.phases), 0.0)) > MOST_LR:
             raise ConfigError(f"recipe.lr={lr:g} is more than {MOST_LR:g}, which no policy survives; lower it")

@@ -120,7 +120,8 @@ def _measured(task: TaskFile) -> StepCost:
 
     plain = task.model_dump(mode="json")
     plain["recipe"] |= {"steps": min(STEPS, task.recipe.steps), "phases": []}
-    plain["evaluation"] |= {"search_tasks": min(TASKS, task.evaluation.search_tasks or TASKS)}
+    there = task.evaluation.search_tasks or _tasks_there(task).get("search", TASKS)
+    plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
     plain["tracking"] = {"to": []}
     short = resolve(plain)

@@ -86,7 +86,7 @@ def test_bad_input_of_against(tmp_path: Path, say: Say) -> None:
     assert code == ConfigError.exit_code and "\n" not in out
     assert "no task is in both: A has 3 (t0, t1, t2) and B has 4" in out and "give both sides the same ones" in out
     assert "there is no" in say(a, "--against", tmp_path / "none.jsonl")[1]
-    assert "give --sql, --html and --fail-on without it" in say(a, "--against", a, "--fail-on", "warn")[1]
+    assert "give --sql, --html, --fail-on, --reader without it" in say(a, "--against", a, "--fail-on", "warn")[1]
     code, out = say(a, "--against", a)
     assert code == 0 and "A minus B" in out
 

@@ -80,6 +80,8 @@ class Desk:
             hidden=self.log.hidden,
         )
         began = time.monotonic()
+        if self.carrier.name == "queue":
+            self.log.note(f"seat: {turn.name} waits for an answer: `evotrainer seat {self.log.folder.parent}` shows it")
         try:
             reply = self.carrier.ask(asked.request, turn)
         except CarrierError as e:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from evotrainer.studies.audit.engine import RolloutAudit
     from evotrainer.studies.audit.trait_cache import Progress
 
+REFUSED = 8
+"""Rollouts without a valid answer, and none with one, after which nobody is asked any more."""
 SHOWN = 5
 """Quotes of one kind."""
 
@@ -102,6 +104,8 @@ class Reader:
     dollars: float = 0.0
     asked: int = 0
     """Questions that were put; the others were answered before."""
+    valid: int = 0
+    refused: int = 0
     stopped: str = ""
     """Why nobody is asked any more."""
     secrets: dict[str, str] = field(default_factory=dict)
@@ -138,11 +142,16 @@ class Reader:
                 break
             verdict, problem = read_verdict(reply.raw, rollout)
             if verdict is not None:
-                if path is not None:
-                    with self._lock:  # equal rollouts have one file
+                with self._lock:  # equal rollouts have one file
+                    self.valid += 1
+                    if path is not None:
                         replace_synced(path, verdict.model_dump_json().encode())
                 return ReadRollout(rollout, verdict)
             put = refused(question, problem)
+        with self._lock:
+            self.refused += 1
+            if not self.valid and self.refused >= REFUSED:
+                self.stopped = self.stopped or f"none of {self.refused} answers was valid: {problem}"
         return ReadRollout(rollout, None, problem or self.stopped)
 
     def _put(self, question: Question) -> tuple[Reply | None, str]:
