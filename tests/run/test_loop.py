@@ -68,12 +68,13 @@ def test_after_three_failures_the_champion_is_evaluated_again(
         (was,) = (s for s in b0.scores if s.split == "search")
         return t.model_copy(update={"scores": (was.model_copy(update={"score": was.score + moved}),)})
 
-    useless = [f'{{factor="temperature",new={x}}}' for x in (0.9, 0.8, 0.7, 0.6)]
-    options = [f"run.agent_options.interventions=[{','.join(useless)}]", "run.rounds=4", "judge.audit=never"]
+    useless = [f'{{factor="temperature",new={x}}}' for x in (0.9, 0.8, 0.7, 0.6, 0.5)]
+    options = [f"run.agent_options.interventions=[{','.join(useless)}]", "run.rounds=5", "judge.audit=never"]
     run = Paper(result).start(task, tmp_path / "run", options)
     assert run.champion == "b0"
-    first, second = bodies(run, "escalated")
+    first, second, third = bodies(run, "escalated")
     assert (first.round, second.round) == (3, 4)
+    assert "evaluation of b0-s1 was repeated in round 4 already" in third.actions, "once is enough"
     assert not [a for a in first.actions if "repeated" in a]
     (again,) = [a for a in second.actions if "repeated" in a]
     assert again.startswith("evaluation of b0-s1 repeated: ") and again.endswith(told)

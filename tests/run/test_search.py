@@ -19,6 +19,7 @@ from evotrainer.cli.why import why
 from evotrainer.errors import AgentError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import BUNDLE
@@ -26,6 +27,7 @@ from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.run import loop
 from evotrainer.verify import Record, checks
+from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 
@@ -125,6 +127,9 @@ def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_
     run = quick.start(task, tmp_path / "run", ["run.probes=4"], agent=Scripted(IDLE))
     kept = {k.factor: k.kept for k in bodies(run, "knockout")}
     assert kept == {"group_size": False, "lr": True, "prompts_per_step": True}
+    view = load_view(run.folder)
+    assert view.branches["b1"].status == "parted", "its own verdict said promote, and only a part of it was judged on"
+    assert {b.status for b in view.branches.values() if b.reduces and not b.verdict} == {"knockout"}
     champion = run.state.branches[run.champion or ""]
     assert champion.reduces == "b1" and champion.recipe.group_size == 8 and champion.recipe.lr == 2e-5
     assert champion.verdict is not None and champion.verdict.kind == "promote"
@@ -322,6 +327,41 @@ def verified(run: api.Run) -> list[str]:
     record, table = Record(run.folder, run.events()), checks()
     ours = ("probes", "searched", "knockout", "branch", "judged", "promoted", "certified")
     return [p.message for e in record.events if e.kind in ours for p in table[e.kind](record, e)]
+
+
+class AsProbed:
+    """Trains one change on one seed, then proposes that very recipe, and searches again."""
+
+    name = "as-probed"
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        if len(briefing.probes) >= briefing.round:
+            return SearchPlan(stop="tried", noise_sd=noise_now(briefing), trainings=1)
+        return SearchPlan(probes=(ProbePlan(changes={"lr": 2e-5} if briefing.round == 1 else {"group_size": 12}),))
+
+    def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
+        if briefing.round > 1:
+            return Proposal(agent=self.name, interventions=(), stop="done")
+        return Proposal(agent=self.name, interventions=(plain(1e-5, "lr", 2e-5, "it helped", "b0", "scripted"),))
+
+
+def noise_now(briefing: Briefing) -> float:
+    """As the statistical agent's model has it: pooled within recipes, whoever trained them."""
+    scores: dict[str, list[float]] = {}
+    for b in briefing.branches:
+        scores.setdefault(b.recipe.hash, []).extend(b.scores)
+    for p in briefing.probes:
+        if p.score is not None:
+            scores.setdefault(p.recipe.hash, []).append(p.score)
+    return round(noise_of(scores.values()), 6)
+
+
+def test_a_search_training_with_a_branchs_recipe_verifies(task: Path, tmp_path: Path, quick: Paper) -> None:
+    """`verify` pooled the noise by branch, the search by recipe: honest runs failed."""
+    run = quick.start(task, tmp_path / "run", ["run.branches=1"], agent=AsProbed())
+    probed = {p.recipe_hash for b in bodies(run, "probes") for p in b.probes}
+    assert probed & {b.recipe.hash for b in run.state.branches.values()} and len(bodies(run, "searched")) == 2
+    assert not verified(run)
 
 
 def test_the_budget_keeps_the_proof_back(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -6,6 +6,7 @@ import io
 import json
 import os
 import random
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +24,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect, GateResult
+from evotrainer.views import advice as advice_module
 from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
@@ -31,6 +33,7 @@ from evotrainer.views.report import write_report
 from evotrainer.views.summary import headline
 from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish
 from tests.paper import Paper
+from tests.test_docs import commands
 
 Start = Callable[..., api.Run]
 
@@ -229,3 +232,12 @@ def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Pa
         assert (found["state"], found["driver"]) == ("running", os.getpid())
         json.dumps(found)
     assert status_json(api.open_run(tmp_path / "r"))["driver"] is None
+
+
+def test_every_command_that_is_advised_exists_with_its_options() -> None:
+    """A finished run once said `evotrainer export RUN --out FOLDER`, which no export takes."""
+    text = Path(advice_module.__file__).read_text(encoding="utf-8")
+    advised = re.findall(r"`evotrainer ([a-z-]+)([^`]*)`", text)
+    assert len(advised) > 10 and {name for name, _ in advised} <= commands().keys()
+    wrong = [(n, o) for n, rest in advised for o in re.findall(r"(?<!\S)--[a-z-]+", rest) if o not in commands()[n]]
+    assert not wrong

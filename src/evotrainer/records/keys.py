@@ -60,9 +60,12 @@ def remainder(trial: str) -> str:
     return f"{trial}-rest"
 
 
+RECHECK = "-recheck"
+
+
 def recheck(trial: str, n: int) -> str:
     """Trial that evaluates another one's policy a second time, in round n."""
-    return f"{trial}-recheck{n}"
+    return f"{trial}{RECHECK}{n}"
 
 
 def under(trial: str, knobs: str) -> str:

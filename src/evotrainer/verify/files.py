@@ -14,6 +14,7 @@ from types import MappingProxyType
 from pydantic_core import from_json, to_json
 
 from evotrainer.errors import StoreError
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished, TrialIntended
@@ -166,9 +167,13 @@ def sealed(tail: Path) -> bool:
 def stores(folder: Path, trials: Mapping[str, TrialIntended | TrialFinished], checked: Counter[str]) -> Iterator[str]:
     """Every frame, page and checksum of every rollout store, and ids across all of them; stores of no known trial."""
     seen: dict[str, Path] = {}
+    repeated: set[tuple[str, str]] = set()
     for kind in STORES:
         for store in sorted(p for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)):
-            problems, rows = check_folder(store, seen)
+            # earlier versions evaluated one policy again and again after failures, under the same ids each time
+            trial, again, _ = store.name.rpartition(keys.RECHECK)
+            problems, rows = check_folder(store, {} if again and (kind, trial) in repeated else seen)
+            repeated |= {(kind, trial)} if again else set()
             checked["rollouts"] += rows
             yield from problems
             if store.name not in trials:
