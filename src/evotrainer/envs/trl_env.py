@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
@@ -20,7 +21,7 @@ from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, with_prompt
-from evotrainer.envs.user_files import WATCH, load_module
+from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
@@ -126,6 +127,22 @@ class TrlEnv:
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         raise TaskSetError(f'environment {self.name} is scored by TRL only; set trainer.name = "trl"')
 
+    def try_rewards(self) -> list[str]:
+        """The reward functions called as TRL calls them, on the first train rows with an empty completion each.
+
+        TaskSetError where they cannot take what TRL hands them, or give no number for each row; a note where they raise
+        another error, which an answer that is not empty may not cause.
+        """
+        rows = [t.data for t in self._tasks["train"][:2]]
+        if not rows or self._factory is not None:
+            return []
+        empty = [[{"role": "assistant", "content": ""}] if self.conversational else "" for _ in rows]
+        named = {k: [r.get(k) for r in rows] for k in rows[0] if k not in ("prompt", "completion", "completion_ids")}
+        state = SimpleNamespace(global_step=0, max_steps=1, epoch=0.0, log_history=[])
+        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": empty}
+        given = {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state}
+        return [x for k, f in self.reward_functions.items() if (x := tried(k, f, given, len(rows)))]
+
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
         return ()
 
@@ -173,11 +190,11 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        with WATCH.calling(what):
+        with WATCH.calling(what), no_hard_exit():
             try:
                 values = f(*args, **kwargs)
             except SystemExit as e:
-                raise TaskSetError(f"{what} called sys.exit({e.code!r}); it must return, or raise an error") from e
+                raise TaskSetError(f"{what} called {named_exit(e)}; it must return, or raise an error") from e
         for n, v in enumerate(values):
             if v is not None and not math.isfinite(v):
                 prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
@@ -188,6 +205,33 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
         return values
 
     return wrapped
+
+
+def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) -> str:
+    """What a reward function makes of a batch of `n`: a note, or empty; TaskSetError as `TrlEnv.try_rewards`."""
+    if inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None)):  # noqa: B004
+        return ""
+    try:
+        inspect.signature(f).bind(**given)
+    except TypeError as e:
+        raise TaskSetError(
+            f"reward function {name!r} cannot be called as TRL calls it: {e}; it is handed {', '.join(given)} by name: "
+            "name what it needs of them, and let **kwargs take the rest"
+        ) from None
+    try:
+        values = list(f(**given))
+    except TaskSetError:
+        raise
+    except Exception as e:
+        return (
+            f"reward function {name!r} raised {type(e).__name__}: {e} when it was tried on {n} train rows with empty "
+            "completions; TRL stops where it does so in training"
+        )
+    if len(values) != n:
+        raise TaskSetError(
+            f"reward function {name!r} gave {len(values)} values for {n} completions; it gives one for each"
+        )
+    return ""
 
 
 def _doc(f: Any, name: str) -> str:
