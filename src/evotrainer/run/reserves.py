@@ -11,6 +11,7 @@ from evotrainer.judge.stats import t_quantile
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
 from evotrainer.rules.bundles import SINCE, knockout_seeds, largest_bundle
+from evotrainer.rules.equal_compute import limit
 from evotrainer.rules.error_budget import alpha
 
 if TYPE_CHECKING:
@@ -40,12 +41,17 @@ def topup_trials(ctx: RunContext, gain: float) -> int:
     return 2 * (next(wanted, first) - first)
 
 
+def control_trials(ctx: RunContext) -> int:
+    """What to keep for a control at equal compute, in trainings: what a change costs is known when it was trained."""
+    return len(ctx.task.run.seeds) if limit(ctx.task, ctx.state) is not None else 0
+
+
 def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What gain the rest of the budget can prove of a change of 1, 2, ... factors: `Briefing.provable`."""
     out = []
     for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
         first = len(ctx.task.run.seeds)
-        spare = trainings_left(ctx) - first - knockout_trials(ctx, k) - certification_trials(ctx)
+        spare = trainings_left(ctx) - first - knockout_trials(ctx, k) - control_trials(ctx) - certification_trials(ctx)
         if spare < 0 or (found := threshold(ctx, int(min(ctx.task.judge.max_seeds, first + spare / 2)))) is None:
             break
         out.append(found)

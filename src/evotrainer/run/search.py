@@ -24,7 +24,14 @@ from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
-from evotrainer.run.reserves import certification_trials, dearest_proof, knockout_trials, over_budget, topup_trials
+from evotrainer.run.reserves import (
+    certification_trials,
+    control_trials,
+    dearest_proof,
+    knockout_trials,
+    over_budget,
+    topup_trials,
+)
 
 
 def search(ctx: RunContext, n: int, health: HealthReport) -> None:
@@ -145,7 +152,7 @@ def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
         return over_budget(ctx, more, more)
     factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
     knockouts = max(dearest_proof(ctx, factors), knockout_trials(ctx, max(1, proposes)) + topup_trials(ctx, expects))
-    proof = len(ctx.task.run.seeds) + knockouts + certification_trials(ctx)
+    proof = len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
     return over_budget(ctx, more + proof, more + proof)
 
 
