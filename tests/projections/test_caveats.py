@@ -9,6 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
-from evotrainer.projections.caveats import RISE, Caveat, caveats, told
+from evotrainer.projections.caveats import RISE, Caveat, _unproven, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified
 from evotrainer.records.interventions import Forecast
@@ -365,3 +366,20 @@ def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_no
     goes_with, decides = unexplained(run)["b1"]
     assert goes_with.kind == "goes_with" and goes_with.text.endswith("of what was gained comes with `words >= 2`")
     assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"
+
+
+def test_a_change_that_stayed_though_its_knock_out_shows_nothing_is_named() -> None:
+    def knocked(factor: str, low: float, branch: str = "b1", kept: bool = True) -> SimpleNamespace:
+        effect = SimpleNamespace(mean=low + 0.05, low=low, high=low + 0.1)
+        return SimpleNamespace(factor=factor, branch=branch, kept=kept, effect=effect)
+
+    out = [
+        knocked("lr", 0.01),
+        knocked("loss", -0.04),
+        knocked("steps", -0.06, kept=False),
+        knocked("clip", -0.1, "b9"),
+    ]
+    path = [SimpleNamespace(branch="b0", reduces=""), SimpleNamespace(branch="b1", reduces="")]
+    (told,) = _unproven(SimpleNamespace(knockouts=out), path)  # type: ignore[arg-type]
+    assert told.kind == "unproven" and "loss stayed" in told.text and "+1.0 [-4.0, +6.0] points" in told.text
+    assert _unproven(SimpleNamespace(knockouts=out[:1]), path) == []  # type: ignore[arg-type]

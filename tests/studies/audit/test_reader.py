@@ -115,6 +115,13 @@ def test_the_budget_ends_the_reading_and_says_so(tmp_path: Path, server: Server)
     assert "no valid answer on 4" in done.stdout
 
 
+def test_who_never_gives_a_valid_answer_is_not_asked_for_ever(tmp_path: Path, server: Server) -> None:
+    server.script = ["I would rather not say."]
+    done = evotrainer("audit", str(file_of(tmp_path, 40)), "--no-cache", *words(server))
+    assert done.returncode == 8 and len(server.seen) == 16, "eight rollouts, each asked about twice"
+    assert "none of 8 answers was valid: the answer holds no JSON object" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
