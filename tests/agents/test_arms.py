@@ -260,3 +260,11 @@ def test_a_failed_training_is_never_chosen() -> None:
     for name in CONTROLS:
         plan = make_agent(name).search(b.model_copy(update={"probes": (failed,), "probes_left": 1}), Desk())
         assert plan.choice == SearchChoice(changes={}, score=0.5)
+
+
+def test_a_run_without_any_noise_proposes_all_the_same() -> None:
+    agent = PooledAgent(0)
+    done, _ = drive(agent, 20)
+    b = opened().model_copy(update={"probes": tuple(done), "bundle": 12})
+    none = tuple(PromotionThreshold(gain=0.01, se=0.0) for _ in range(12))
+    assert agent.propose(b.model_copy(update={"provable": none}), Desk()).interventions

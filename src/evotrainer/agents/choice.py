@@ -34,7 +34,7 @@ def _provable(s: Search, best: list[Arm], sure: float) -> list[Arm]:
     for b in nested:
         if b and len(b) <= len(offers):
             gain, asked = s.gain(b)[0], offers[len(b) - 1]
-            proved.append((gain * float(ndtr((gain - asked.gain) / asked.se)), b))
+            proved.append((gain * float(ndtr((gain - asked.gain) / max(asked.se, 1e-9))), b))
     return max(proved, key=lambda x: x[0])[1] if proved else best
 
 
