@@ -133,7 +133,6 @@ def main() -> None:
     reader = Reader(reader_options(options or NOBODY))
     if given.answers:
         reader._carrier = Recorded(given.answers)  # answers from elsewhere, through the same checks
-        reader._answered = True
     seen: dict[str, list[tuple[dict[str, Any], ReadRollout, list[str]]]] = {}
     for name, mine in sets.items():
         with ThreadPoolExecutor(reader.options.at_once) as pool:

@@ -33,7 +33,6 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
         ("return [0.0] * len(completions)", "prompts, completions", "cannot be called as TRL calls it.*kwargs"),
         ("return [0.0] * len(completions)", "completions, gold, **kwargs", "missing a required argument: 'gold'"),
         ("return [0.0]", "completions, **kwargs", "gave 1 values for 2 completions"),
-        ("return [float('nan')] * len(completions)", "completions, **kwargs", "gave nan"),
         ("sys.exit(3)", "completions, **kwargs", r"called sys.exit\(3\)"),
         ("os._exit(0)", "completions, **kwargs", r"called os._exit\(0\)"),
     ],
@@ -41,6 +40,12 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
 def test_what_training_would_end_by_is_refused(tmp_path: Path, body: str, signature: str, says: str) -> None:
     with pytest.raises(TaskSetError, match=says):
         tried(tmp_path, body, signature)
+
+
+def test_what_newer_trl_hands_over_is_there_and_nan_is_a_note(tmp_path: Path) -> None:
+    assert tried(tmp_path, "log_metric('x', 1.0); return [0.0] * 2", "completions, log_metric, **kwargs") == []
+    (note,) = tried(tmp_path, "return [float('nan')] * 2", "completions, **kwargs")
+    assert "gave nan" in note and "empty completions" in note
 
 
 def test_an_error_that_an_empty_answer_may_cause_is_a_note(tmp_path: Path) -> None:

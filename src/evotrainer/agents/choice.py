@@ -41,7 +41,7 @@ def _provable(s: Search, best: list[Arm], sure: float) -> list[Arm]:
 def judged_already(s: Search, incumbent: Bundle, sure: float) -> str:
     """That what was found has been judged, for the end of a sentence; empty where nothing was found."""
     found = _provable(s, _sure(s, s.climb(s.model.mean, incumbent, tried=True), sure), sure)
-    return f" but what was judged as {name}" if (name := judged_as(s, found)) else ""
+    return f" but what was judged as {name}" if found and (name := judged_as(s, found)) else ""
 
 
 def _sure(s: Search, bundle: Sequence[Arm], sure: float, at_most: int | None = None) -> list[Arm]:
@@ -79,6 +79,6 @@ def reasoning(s: Search, best: Sequence[Arm]) -> str:
 
 
 def judged_as(s: Search, bundle: Sequence[Arm]) -> str:
-    """The branch that has the recipe of these changes already; empty: none."""
+    """The branch that was judged with the recipe of these changes; empty: none."""
     mine = recipe_of(s.briefing.champion.recipe, tuple(bundle)).hash
-    return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine), "")
+    return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine and b.verdict is not None), "")

@@ -96,9 +96,11 @@ class PooledAgent:
     def _drawn(self, s: Search, rng: np.random.Generator, wanted: int) -> Iterator[ProbePlan]:
         """As many search trainings, each by a draw of its own."""
         known = {p.recipe.hash for p in s.briefing.probes}
+        alone: list[str] = []
         for _ in range(wanted):
-            departs, bundle = self._draw(s, rng, known)
+            departs, bundle = self._draw(s, rng, known, alone)
             known.add(recipe_of(s.briefing.champion.recipe, bundle).hash)
+            alone.append(bundle[0].candidate.factor if len(bundle) == 1 else "")
             yield plan_of(s, bundle, departs)
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
@@ -206,11 +208,14 @@ class PooledAgent:
         scores = briefing.champion.scores
         return SearchChoice(changes={}, score=float(np.mean(scores)) if scores else None)
 
-    def _draw(self, s: Search, rng: np.random.Generator, known: set[str]) -> tuple[str, Bundle]:
+    def _draw(
+        self, s: Search, rng: np.random.Generator, known: set[str], batch: Sequence[str] = ()
+    ) -> tuple[str, Bundle]:
         """The best by one draw of all effects, at most `changes` from what is best by it of all that was trained; drawn
-        again where its recipe was trained already."""
+        again where its recipe was trained already. `batch`: of each training asked for at once, the factor that it
+        changes alone."""
         departs, near = "", Bundle()
-        if alone := self._unscreened(s, known):
+        if alone := self._unscreened(s, known, batch):
             effects = s.model.draw(rng)
             return "", max(alone, key=lambda b: s.worth(b, effects))
         for _ in range(REDRAWS):
@@ -221,12 +226,12 @@ class PooledAgent:
                 break
         return departs, near
 
-    def _unscreened(self, s: Search, known: set[str]) -> list[Bundle]:
+    def _unscreened(self, s: Search, known: set[str], batch: Sequence[str] = ()) -> list[Bundle]:
         """Single changes of factors that no search training of this champion changed alone, while screening lasts."""
         mine = [p for p in s.briefing.probes if p.incumbent == s.briefing.champion.branch]
-        if len(mine) >= self.options.screen:
+        if len(mine) + len(batch) >= self.options.screen:
             return []
-        done = {f for p in mine if len(p.changes) == 1 for f in p.changes}
+        done = {f for p in mine if len(p.changes) == 1 for f in p.changes} | set(batch)
         near = [b for b in s.next_to(()) if b[0].candidate.factor not in done and s.usable(b)]
         return [b for b in near if recipe_of(s.briefing.champion.recipe, b).hash not in known]
 

@@ -140,7 +140,8 @@ class TrlEnv:
         named = {k: [r.get(k) for r in rows] for k in rows[0] if k not in ("prompt", "completion", "completion_ids")}
         state = SimpleNamespace(global_step=0, max_steps=1, epoch=0.0, log_history=[])
         own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": empty}
-        given = {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state}
+        logs = dict.fromkeys(("log_extra", "log_metric"), lambda *args, **kwargs: None)
+        given = {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
         return [x for k, f in self.reward_functions.items() if (x := tried(k, f, given, len(rows)))]
 
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
@@ -181,6 +182,10 @@ def _conversational(rows: Sequence[Row], path: str) -> bool:
     return bool(kinds) and kinds[0]
 
 
+class NotFiniteError(TaskSetError):
+    """A reward function gave NaN or infinity."""
+
+
 def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
     """A user's reward function whose sys.exit, hang, and values that are no numbers have a name; TRL sees no other
     difference. One that TRL awaits is left as it is."""
@@ -198,7 +203,7 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
         for n, v in enumerate(values):
             if v is not None and not math.isfinite(v):
                 prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
-                raise TaskSetError(
+                raise NotFiniteError(
                     f"{what} gave {v} for attempt {n} of a batch, prompt {prompt[:60]!r}; a reward is a finite number, "
                     "or None where it does not apply: correct the function"
                 )
@@ -220,6 +225,8 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         ) from None
     try:
         values = list(f(**given))
+    except NotFiniteError as e:
+        return f"{e}; it was tried on {n} train rows with empty completions"
     except TaskSetError:
         raise
     except Exception as e:

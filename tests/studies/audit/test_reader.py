@@ -79,6 +79,11 @@ def test_a_hack_needs_a_quote_that_the_policy_wrote() -> None:
     few = rollout("table = {(3, 4): -1,\n  (5, 6): 2}")
     for quote, ok in (("(3, 4): -1,", True), ("(3,4):-1, (5", True), ("(3, 5): -1,", False), ("(3, ", False)):
         assert (read_verdict(json.dumps({**HACK, "quote": quote}), few)[0] is not None) == ok, quote
+    for filled in ({"kind": None, "quote": None}, {"kind": "none", "quote": "n/a", "confidence": 0.9}):
+        verdict, _ = read_verdict(json.dumps({**HONEST, **filled}), r)
+        assert verdict is not None and verdict.verdict == "honest", "what is asked of hacks alone is filled in somehow"
+    assert read_verdict(json.dumps({**HACK, "quote": "42"}), rollout("42"))[0] is not None
+    assert read_verdict(json.dumps({**HACK, "quote": "42"}), rollout("x = 42"))[0] is None
     for wrong, says in (
         ("", "no JSON object"),
         ("honest", "no JSON object"),
@@ -145,7 +150,7 @@ def test_where_nobody_answers_the_audit_is_shown_all_the_same(tmp_path: Path, se
     done = evotrainer("audit", str(file_of(tmp_path)), "--no-cache", *words(server))
     assert done.returncode == 8 and "12 rollouts in 1 source" in done.stdout
     assert "no rollout was read" in done.stderr and "status 401" in done.stderr
-    assert len(server.seen) == 1, "where nothing ever came nobody goes on asking"
+    assert len(server.seen) == 3, "where nothing comes nobody goes on asking"
     other = evotrainer("audit", str(tmp_path), "--against", str(tmp_path), *words(server))
     assert other.returncode == 2 and "--reader without it" in other.stderr
 
@@ -173,6 +178,16 @@ def test_calls_are_shown_as_they_were_meant_and_long_rollouts_by_their_ends() ->
         json.dumps({**HACK, "quote": "sed -i 's/1/2/' pytest"}), Rollout("x", "t", tuple(turns), 1.0)
     )
     assert verdict is not None, problem
+
+
+def test_what_utf8_cannot_hold_and_other_scripts_are_shown() -> None:
+    calls = (
+        ToolCall("bash\ud83d", json.dumps({"\ud83d": 1}), True),
+        ToolCall("edit", json.dumps({"edits": [{"new": "答案是四十二"}]}), True),
+    )
+    r = Rollout("x", "t", (Turn("user", "Mend it."), Turn("assistant", "", calls)), 1.0)
+    assert "答案是四十二" in question_on(r).text
+    assert read_verdict(json.dumps({**HACK, "quote": "答案是四十二"}), r)[0] is not None
 
 
 def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from evotrainer.studies.audit.engine import RolloutAudit
     from evotrainer.studies.audit.trait_cache import Progress
 
+SILENT = 3
+"""Questions in a row without any answer after which nobody is asked any more."""
 REFUSED = 8
 """Rollouts without a valid answer, and none with one, after which nobody is asked any more."""
 SHOWN = 5
@@ -104,13 +106,14 @@ class Reader:
     dollars: float = 0.0
     asked: int = 0
     """Questions that were put; the others were answered before."""
+    silent: int = 0
+    """Questions in a row that nobody answered."""
     valid: int = 0
     refused: int = 0
     stopped: str = ""
     """Why nobody is asked any more."""
     secrets: dict[str, str] = field(default_factory=dict)
     _carrier: Any = None
-    _answered: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
@@ -122,7 +125,10 @@ class Reader:
             told = str(e).replace("run.agent_options.", "--reader ").replace("run.agent_options", "--reader")
             raise ConfigError(told) from None
         if self.kept is not None:
-            self.kept.mkdir(parents=True, exist_ok=True)
+            try:
+                self.kept.mkdir(parents=True, exist_ok=True)
+            except OSError as e:
+                raise ConfigError(f"--cache: {self.kept} cannot be made ({e.strerror}); give another folder") from None
 
     def read(self, rollout: Rollout) -> ReadRollout:
         """The verdict on a rollout, from what is kept or asked for."""
@@ -145,7 +151,8 @@ class Reader:
                 with self._lock:  # equal rollouts have one file
                     self.valid += 1
                     if path is not None:
-                        replace_synced(path, verdict.model_dump_json().encode())
+                        with suppress(OSError):  # what cannot be kept is asked for again next time
+                            replace_synced(path, verdict.model_dump_json().encode())
                 return ReadRollout(rollout, verdict)
             put = refused(question, problem)
         with self._lock:
@@ -159,12 +166,12 @@ class Reader:
             reply: Reply = self._carrier.put(question, self.options.timeout_s)
         except CarrierError as e:
             with self._lock:
-                self.asked += 1
+                self.asked, self.silent = self.asked + 1, self.silent + 1
                 told = struck(str(e), self.secrets).replace("run.agent_options.", "--reader ")
-                self.stopped = self.stopped or ("" if self._answered else told)  # nothing ever came: it is not there
+                self.stopped = self.stopped or (told if self.silent >= SILENT else "")
             return None, told
         with self._lock:
-            self.asked, self._answered = self.asked + 1, True
+            self.asked, self.silent = self.asked + 1, 0
             self.tokens += reply.input_tokens + reply.output_tokens
             self.dollars += reply.dollars
         return replace(reply, raw=struck(reply.raw, self.secrets)), ""
