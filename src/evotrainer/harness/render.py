@@ -81,7 +81,9 @@ def answer(report: HealthReport) -> str:
 
 def named(f: Finding) -> str:
     """A finding's detector, and the bottleneck that it is a case of where that has another name."""
-    return f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})"
+    return (
+        f.detector if f.detector == f.kind or f.detector.startswith("reader") else f"{f.detector} (a case of {f.kind})"
+    )
 
 
 def _finding(f: Finding, quotes: int) -> list[str]:

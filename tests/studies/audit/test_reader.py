@@ -203,5 +203,5 @@ def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:
 
 
 def test_nothing_is_asked_without_a_way_to_ask() -> None:
-    with pytest.raises(ConfigError, match="is not of the form"):
+    with pytest.raises(ConfigError, match="--reader 'tiny' is not of the form NAME=VALUE"):
         reader_options(["tiny"])

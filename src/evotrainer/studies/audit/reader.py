@@ -11,11 +11,11 @@ import hashlib
 import json
 import threading
 from collections import Counter
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -77,6 +77,8 @@ class ReaderOptions(CarrierOptions):
 
 def reader_options(given: Sequence[str]) -> ReaderOptions:
     """Of `NAME=VALUE` as the command line has them; ConfigError says what is wrong."""
+    if wrong := [g for g in given if "=" not in g]:
+        raise ConfigError(f"--reader {wrong[0]!r} is not of the form NAME=VALUE, e.g. model=gpt-5-mini")
     try:
         return ReaderOptions.model_validate(apply_overrides({}, given))
     except ValidationError as e:
@@ -203,21 +205,40 @@ def read_with(
     tell = say or (lambda what, done, of: None)
     tell(f"reading with {options.name}", 0, len(rollouts))
     found: dict[int, list[ReadRollout]] = {}
-    with ThreadPoolExecutor(options.at_once) as pool:
-        under_way: dict[Future[ReadRollout], int] = {pool.submit(reader.read, r): s for s, r in rollouts}
-        try:
-            for i, done in enumerate(as_completed(under_way), 1):
-                found.setdefault(under_way[done], []).append(done.result())
-                tell(f"reading with {options.name}", i, len(rollouts))
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    for i, (s, read_one) in enumerate(_side_by_side(reader, rollouts), 1):
+        found.setdefault(s, []).append(read_one)
+        tell(f"reading with {options.name}", i, len(rollouts))
     sources = list(audit.sources)
     for s, read in found.items():
         if any(x.verdict for x in read):
             told = reading_of(read, options, among[s])
             sources[s] = replace(sources[s], readings=(*sources[s].readings, told))
     return replace(audit, sources=tuple(sources)), [x for read in found.values() for x in read]
+
+
+def _side_by_side(reader: Reader, rollouts: Sequence[tuple[int, Rollout]]) -> Iterator[tuple[int, ReadRollout]]:
+    """Each as it comes, `at_once` under way. The threads are nobody's to wait for: an executor would keep Ctrl-C until
+    the last answer is there, up to `timeout_s`."""
+    todo, done = SimpleQueue[tuple[int, Rollout]](), SimpleQueue[tuple[int, ReadRollout | Exception]]()
+    for one in rollouts:
+        todo.put(one)
+
+    def work() -> None:
+        with suppress(Empty):
+            while True:
+                s, rollout = todo.get_nowait()
+                try:
+                    done.put((s, reader.read(rollout)))
+                except Exception as e:
+                    done.put((s, e))
+
+    for _ in range(min(reader.options.at_once, len(rollouts))):
+        threading.Thread(target=work, daemon=True, name="evotrainer-reader").start()
+    for _ in rollouts:
+        s, got = done.get()
+        if isinstance(got, Exception):
+            raise got
+        yield s, got
 
 
 def sample(audit: RolloutAudit, options: ReaderOptions) -> tuple[dict[int, list[int]], dict[int, int]]:
