@@ -24,7 +24,7 @@ from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation
-from evotrainer.projections.pooled import UNKNOWN_SD, Prior, TrainingScore, fit, level
+from evotrainer.projections.pooled import Prior, TrainingScore, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE, Recipe
@@ -32,6 +32,9 @@ from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
 ARMS = 64
 """Changes that a search looks at: those of the best mean plus one standard deviation."""
+LEAST_SD = 0.05
+"""Prior standard deviation of a change, score units, at least: the catalogue is sure of idle moves for an agent that has
+three trainings for each, and what made the difference in three domains was worth 6 to 29 points."""
 REDRAWS = 20
 """Draws after which a recipe that was trained already is taken for another seed."""
 INVALID_GAIN = -0.05
@@ -144,9 +147,7 @@ class PooledAgent:
         arms = [a for a in known if a.candidate.name in paid]
         # a composite change brings several levels, which share its prior
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
-        # the catalogue is sure of idle moves for an agent that has three trainings for each; one training more is cheap
-        # here, and on surfaces a prior of 1 point ended half of the searches before the 24th of 60 trainings (LOG.md)
-        priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, UNKNOWN_SD) / k**0.5) for a, one, k in shares}
+        priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, LEAST_SD) / k**0.5) for a, one, k in shares}
         seen = [TrainingScore(b.recipe, x) for b in briefing.branches for x in b.scores]
         floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
         for p in briefing.probes:

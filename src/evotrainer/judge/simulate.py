@@ -14,6 +14,7 @@ import numpy as np
 from evotrainer.judge.alpha_spending import next_looks
 from evotrainer.judge.decide import judge, seeds_wanted
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
+from evotrainer.judge.planned_seeds import seeds_for
 from evotrainer.judge.stats import measure_noise, scores_of
 from evotrainer.records import keys
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
@@ -120,8 +121,9 @@ def run_looks(
 ) -> list[Verdict]:
     """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
-    Every branch begins with `seeds` trials (0: `config.min_seeds`). Branches that need more seeds get them in their
-    round, and so does the control; each further look spends as the first did. The control stays the same, also after a
+    Every branch begins with `seeds` trials (0: `config.min_seeds`), and where it does better than the control with as
+    many as a worthwhile effect asks for (`planned_seeds`). Branches that need more seeds get them in their round, and so
+    does the control; each further look spends as the first did. The control stays the same, also after a
     promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """
@@ -132,6 +134,8 @@ def run_looks(
         names = [f"b{i}" for i in range(start, min(start + per_round, len(effects) + 1))]
         for name in names:
             run.grow(name, seeds)
+        if top_up and config.worthwhile is not None:
+            run.plan(names, seeds)
         wanted = run.decide(names)
         while wanted and top_up:
             for name, n in wanted.items():
@@ -180,12 +184,26 @@ class _SimulatedRun:
             spread_T=self.spreads.get(name),
         )
 
+    def plan(self, names: Sequence[str], first: int) -> None:
+        """Give branches, and the control, the seeds that their first look wants. A run asks the search split who does
+        better; here the gate split is asked, by which such a choice could mislead most."""
+        config, alpha = self.config, next_looks(self.verdicts, self.config.alpha, len(names))[0].alpha
+        self.widen(names)
+        ahead = [n for n in names if mean_score(self.trials[n]) > mean_score(self.trials["b0"])]
+        hoped = max(config.worthwhile or 0.0, config.min_effect)
+        n = seeds_for(hoped, self.noise, self.verdicts, alpha, first, config.max_seeds, config.min_effect)
+        for name in [*ahead, "b0"] if ahead else []:
+            self.grow(name, n)
+
+    def widen(self, names: Sequence[str]) -> None:
+        """Join the spread of the control and of these branches to the noise, as it is now."""
+        for name in dict.fromkeys(["b0", *names]):
+            self.noise = measure_noise(name, scores_of(self.trials[name], self.config.split), earlier=self.noise)
+
     def decide(self, names: Sequence[str]) -> dict[str, int]:
         """Judge branches against the control, best first; those that ask for more seeds, and for how many."""
-        split = self.config.split
         # the noise is measured with the branches of this round included, before any of them is judged
-        for name in dict.fromkeys(["b0", *names]):
-            self.noise = measure_noise(name, scores_of(self.trials[name], split), earlier=self.noise)
+        self.widen(names)
         looks = next_looks(self.verdicts, self.config.alpha, len(names))
         found = [
             judge(JudgeInput(name, "b0", self.trials[name], self.trials["b0"], self.noise, self.config), look)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import count, islice
 
 from evotrainer.judge import seeds_wanted
-from evotrainer.projections.branches import Branch
+from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
 from evotrainer.rules.bundles import SINCE, is_bundle
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.run import trial_specs
+from evotrainer.rules.planned_seeds import SINCE as PLANNED
+from evotrainer.rules.planned_seeds import expected
+from evotrainer.rules.planned_seeds import wanted as seeds_before
+from evotrainer.run import equal_compute, trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
 from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
@@ -31,6 +35,59 @@ def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[st
                 given.append(body)
     train(ctx, given)
     return [g.branch for g in given]
+
+
+def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
+    """Train the seeds that branches want before they are judged first, as many of them as the budget pays for."""
+    if ctx.state.rules < PLANNED:
+        return
+    widen_noise(ctx, [x for x in names if not ctx.branches[x].looks])
+    given: list[ToppedUp] = []
+    for name in names:
+        if ctx.recorded(keys.topup(name, 1)) is None:
+            if ctx.branches[name].looks or not seeds_before(ctx.task, ctx.state, name):
+                continue
+            match_compute(ctx, n, name)
+            if not seeds_before(ctx.task, ctx.state, name):
+                continue
+        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given))
+        if body.refused:
+            ctx.observer.note(f"{name} is judged with the seeds it has: {body.refused}")
+        else:
+            given.append(body)
+    train(ctx, given)
+
+
+def match_compute(ctx: RunContext, n: int, name: str) -> None:
+    """A branch that trained dearer than allowed is judged against its parent's recipe trained for as long: that control
+    gets the seeds, not the parent."""
+    if control_of(ctx.state, name) == (ctx.branches[name].parent or START):
+        equal_compute.open_control(ctx, n, ctx.branches[name])
+    equal_compute.train_control(ctx, n, name)
+
+
+def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> ToppedUp:
+    """The seeds that a branch and its control get before the first look."""
+    b, control = ctx.branches[name], ctx.branches[control_of(ctx.state, name)]
+    most = seeds_before(ctx.task, ctx.state, name)
+    pending = [s for g in given if g.control == control.branch for s in g.control_seeds]
+    seeds, refused = ((), ()), ""
+    for k in range(most, len(b.complete), -1):
+        own = unused_seeds(ctx, b, k - len(b.complete))
+        others = unused_seeds(ctx, control, k - len(control.complete) - len(pending), pending)
+        refused = refusal(ctx, b, own, others, ctx.champion, given)
+        if not refused:
+            seeds = own, others
+            break
+    return ToppedUp(
+        round=n,
+        branch=name,
+        control=control.branch,
+        wanted=most,
+        seeds=seeds[0],
+        control_seeds=seeds[1],
+        refused=refused,
+    )
 
 
 def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp | None:
@@ -84,7 +141,7 @@ def refusal(
     trainings = sum(len(g.seeds) + len(g.control_seeds) for g in given) + len(own) + len(others)
     if is_bundle(b) and ctx.state.rules >= SINCE:  # a verdict that says promote is worth nothing without knock-outs
         assert b.intervention is not None
-        trainings += knockout_trials(ctx, len(b.intervention.new))
+        trainings += knockout_trials(ctx, len(b.intervention.new), expected(ctx.state, b.branch))
     return over_budget(ctx, trainings + certification_trials(ctx), trainings + len(ctx.task.run.certify_seeds))
 
 

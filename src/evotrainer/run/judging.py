@@ -31,13 +31,15 @@ from evotrainer.run import (
 )
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
-from evotrainer.run.extra_seeds import grant
+from evotrainer.run.extra_seeds import grant, plan
 from evotrainer.run.noise import widen_noise
 
 
 def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
-    """Read, judge, record. An undecided branch gets the seeds that would decide it and is judged again."""
+    """Give each branch the seeds that its gain asks for; read, judge, record. An undecided branch gets further seeds
+    and is judged again."""
     before = ctx.champion
+    plan(ctx, n, names)
     analyse(ctx, n, names)
     while more := grant(ctx, n, names, before):
         analyse(ctx, n, more)
@@ -90,6 +92,7 @@ def prove_bundle(ctx: RunContext, n: int, name: str) -> None:
     elif stands and not ctx.branches[stands].looks:
         b = ctx.branches[stands]
         ctx.run_trials([trial_specs.training(ctx, b, s) for s in ctx.task.run.seeds])
+        plan(ctx, n, [stands])
         analyse(ctx, n, [stands])
 
 

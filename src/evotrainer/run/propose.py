@@ -35,8 +35,8 @@ from evotrainer.run.reserves import (
     knockout_trials,
     over_budget,
     provable,
-    threshold,
 )
+from evotrainer.rules.planned_seeds import threshold
 from evotrainer.trainers import check_recipes
 
 if TYPE_CHECKING:
@@ -121,7 +121,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         feedback=state.feedback,
         skills=skills.advice(ctx, health),
         cases=tuple(cases(events, health)),
-        promotion_threshold=threshold(ctx, len(ctx.task.run.seeds)),
+        promotion_threshold=threshold(ctx.task, ctx.state, len(ctx.task.run.seeds)),
         provable=provable(ctx),
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
@@ -278,7 +278,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     for b in ctx.branches.values():
         if b.recipe.hash == recipe.hash:
             return f"this recipe was trained already as {b.branch}"
-    proof = knockout_trials(ctx, len(iv.new)) if iv.factor == BUNDLE else 0
+    gain = iv.forecast.mean if iv.forecast else None
+    proof = knockout_trials(ctx, len(iv.new), gain) if iv.factor == BUNDLE else 0
     return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen, proof)
 
 

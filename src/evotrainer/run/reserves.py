@@ -6,39 +6,36 @@ from math import ceil, inf
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import BudgetError
-from evotrainer.judge.alpha_spending import next_looks, share
-from evotrainer.judge.stats import t_quantile
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
 from evotrainer.rules.bundles import SINCE, knockout_seeds, largest_bundle
 from evotrainer.rules.equal_compute import limit
-from evotrainer.rules.error_budget import alpha
+from evotrainer.rules.planned_seeds import seeds_for, threshold
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
 
 
-def knockout_trials(ctx: RunContext, factors: int) -> int:
-    """What to keep for the proof of a bundle of exactly so many factors, in trainings: each factor knocked out, on
-    fresh seeds; where one is taken out, what is left judged and certified by itself."""
-    rest = len(ctx.task.run.seeds) + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
+def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) -> int:
+    """What to keep for the proof of a bundle of exactly so many factors that gains so much (unknown: what is worth
+    finding), in trainings: each factor knocked out, on fresh seeds; where one is taken out, what is left judged and
+    certified by itself."""
+    own = seeds_for(ctx.task, ctx.state, gain)
+    rest = own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
     return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + rest if factors > 1 else 0
 
 
-def dearest_proof(ctx: RunContext, most: int | None = None) -> int:
+def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None = None) -> int:
     """What to keep for the proof of a bundle of up to so many factors (the largest, where none are given). A smaller
     one may be dearer, as it has more knock-outs of each factor: 6 factors have 12, 7 have 7."""
     most = largest_bundle(ctx.task, ctx.state) if most is None else most
-    return max((knockout_trials(ctx, k) for k in range(2, most + 1)), default=0)
+    return max((knockout_trials(ctx, k, gain) for k in range(2, most + 1)), default=0)
 
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
-    """What to keep for further seeds, in trainings, of a branch and of its control alike: as many as would decide a
-    gain of this size by the noise measured so far, `judge.worthwhile` at least. 0 where no number of seeds would."""
-    judge, first = ctx.task.judge, len(ctx.task.run.seeds)
-    hoped = max(gain, judge.worthwhile, judge.min_effect)
-    wanted = (n for n in range(first, judge.max_seeds + 1) if (x := threshold(ctx, n)) and hoped > x.gain)
-    return 2 * (next(wanted, first) - first)
+    """What to keep for further seeds, in trainings, of a branch that gains so much and of its control alike."""
+    first = len(ctx.task.run.seeds)
+    return 2 * (seeds_for(ctx.task, ctx.state, gain) - first)
 
 
 def control_trials(ctx: RunContext) -> int:
@@ -52,28 +49,11 @@ def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
         first = len(ctx.task.run.seeds)
         spare = trainings_left(ctx) - first - knockout_trials(ctx, k) - control_trials(ctx) - certification_trials(ctx)
-        if spare < 0 or (found := threshold(ctx, int(min(ctx.task.judge.max_seeds, first + spare / 2)))) is None:
+        seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
+        if spare < 0 or (found := threshold(ctx.task, ctx.state, seeds)) is None:
             break
         out.append(found)
     return tuple(out)
-
-
-def threshold(ctx: RunContext, seeds: int) -> PromotionThreshold | None:
-    """Observed gain that the judge would promote with so many seeds on both sides, and its expected standard error;
-    more seeds than a branch begins with are another look. None before noise was measured."""
-    noise, first = ctx.state.noise, len(ctx.task.run.seeds)
-    if noise is None or not (df := noise.numbers.get("df")):
-        return None
-    known = [v.effect for v in ctx.state.verdicts if v.effect is not None and v.effect.se > 0]
-    trial = 2 * noise.numbers["v_trial"]
-    # between seeds as measured so far; between tasks as past comparisons had it on top
-    task = max(0.0, sum(e.se**2 - trial / e.seeds for e in known) / len(known)) if known else 0.0
-    se = (trial / seeds + task) ** 0.5
-    level = alpha(ctx.task, ctx.state)
-    look = next_looks(ctx.state.verdicts, level, ctx.task.run.branches)[0]
-    spent = look.alpha if seeds <= first else min(look.alpha, level * share(look.number + 1))
-    asked = t_quantile(1 - spent, df + 2 * max(0, seeds - first)) * se
-    return PromotionThreshold(gain=max(ctx.task.judge.min_effect, asked), se=se)
 
 
 def trainings_left(ctx: RunContext) -> float:

@@ -151,7 +151,8 @@ def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
     if ctx.task.run.search_only and ctx.state.rules >= SINCE:
         return over_budget(ctx, more, more)
     factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
-    knockouts = max(dearest_proof(ctx, factors), knockout_trials(ctx, max(1, proposes)) + topup_trials(ctx, expects))
+    own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
+    knockouts = max(dearest_proof(ctx, factors, expects), own)
     proof = len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
     return over_budget(ctx, more + proof, more + proof)
 

@@ -28,6 +28,7 @@ from evotrainer.rules.bundles import without
 from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
+from evotrainer.rules.planned_seeds import wanted
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
 
@@ -187,9 +188,14 @@ def not_comparable(record: Record, event: Event) -> str:
 
 
 def topup(record: Record, event: Event) -> Iterator[Problem]:
-    """Seeds are added only where a verdict asked for so many."""
-    t, b = event.body, record.state_before(event).branches.get(event.body.branch)
-    if b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
+    """Seeds are added only where a verdict asked for so many, before the first where the expected gain did."""
+    state = record.state_before(event)
+    t, b = event.body, state.branches.get(event.body.branch)
+    if b is not None and event.id == keys.topup(t.branch, 1):
+        most = wanted(record.task, state, t.branch)
+        if t.wanted != most or len(b.complete) + len(t.seeds) > most:
+            yield Problem("topup", f"{event.id}: {t.wanted} seeds before the first look, {most} were to be had")
+    elif b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
         yield Problem("topup", f"{event.id}: no verdict on {t.branch} asks for {t.wanted} seeds")
     if t.refused and (t.seeds or t.control_seeds):
         yield Problem("topup", f"{event.id}: seeds are given and refused")

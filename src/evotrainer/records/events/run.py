@@ -67,7 +67,8 @@ class RunOpened(Frozen):
     3: a certificate also compares policies as each decodes best on search (`Certified.chosen`).
     4: gate and cert are drawn anew where the environment can, and counted in a register where not (`draw`).
     5: a search departs from its own trainings (`ProbeSpec.departs`), bundles hold up to `run.bundle` factors, each is
-    knocked out on two seeds and stays where that loses anything."""
+    knocked out on two seeds and stays where that loses anything.
+    6: a branch has the seeds that its expected gain asks for before its first look (`<branch>/topup/1`)."""
     seed: int
     agent: str
     search: bool = False

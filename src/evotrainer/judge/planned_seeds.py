@@ -1,0 +1,58 @@
+"""How many seeds a branch and its control have before they are judged first: what proves the gain that is expected of
+it, by the noise measured so far.
+
+No look is spent on them: the number rests on the spread between seeds and on the search split, never on a gate score's
+difference (a sample size that is set again by the variance alone, Wittes and Brittain 1990). So the first look has the
+seeds and the level of a whole test, where three seeds under a look of their own find nothing between noisy trainings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from evotrainer.judge.stats import t_quantile
+from evotrainer.records.briefing import PromotionThreshold
+from evotrainer.records.events import NoiseMeasured
+from evotrainer.records.verdicts import Verdict
+
+POWER = 0.8
+"""Probability that the first look finds the gain that is expected of a branch."""
+
+
+def threshold(
+    noise: NoiseMeasured | None, verdicts: Sequence[Verdict], alpha: float, first: int, seeds: int, min_effect: float
+) -> PromotionThreshold | None:
+    """Observed gain that a look at level `alpha` promotes with so many seeds on both sides, and its expected standard
+    error, score units. None before noise was measured.
+
+    `first`: seeds that a side has anyway; each one more adds a degree of freedom.
+    """
+    if noise is None or not (df := noise.numbers.get("df")):
+        return None
+    known = [v.effect for v in verdicts if v.effect is not None and v.effect.se > 0]
+    trial = 2 * noise.numbers["v_trial"]
+    # between seeds as measured so far; between tasks as past comparisons had it on top
+    task = max(0.0, sum(e.se**2 - trial / e.seeds for e in known) / len(known)) if known else 0.0
+    se = (trial / seeds + task) ** 0.5
+    asked = t_quantile(1 - alpha, df + 2 * max(0, seeds - first)) * se
+    return PromotionThreshold(gain=max(min_effect, asked), se=se)
+
+
+def seeds_for(
+    gain: float,
+    noise: NoiseMeasured | None,
+    verdicts: Sequence[Verdict],
+    alpha: float,
+    first: int,
+    most: int,
+    min_effect: float,
+) -> int:
+    """Fewest seeds a side, `first` at least, with which a branch that is worth `gain` is promoted with probability
+    `POWER`; `most` where no number would do: a spread that few seeds show may be their luck."""
+    from scipy.special import ndtr
+
+    for n in range(first, most + 1):
+        asked = threshold(noise, verdicts, alpha, first, n, min_effect)
+        if asked is None or ndtr((gain - asked.gain) / max(asked.se, 1e-9)) >= POWER:
+            return n
+    return max(first, most)

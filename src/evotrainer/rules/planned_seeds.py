@@ -1,0 +1,60 @@
+"""The seeds that a branch of a run has before its first look (`judge.planned_seeds`)."""
+
+from __future__ import annotations
+
+from evotrainer.config.task import TaskFile
+from evotrainer.judge import planned_seeds
+from evotrainer.judge.alpha_spending import next_looks, share
+from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import PromotionThreshold
+from evotrainer.rules.equal_compute import control_of
+from evotrainer.rules.error_budget import alpha
+
+SINCE = 6
+"""`RunOpened.rules` from which a branch has its seeds before the first look."""
+
+
+def threshold(task: TaskFile, state: RunState, seeds: int) -> PromotionThreshold | None:
+    """Observed gain that the judge would promote with so many seeds on both sides, and its expected standard error.
+    None before noise was measured."""
+    first, level = len(task.run.seeds), alpha(task, state)
+    look = next_looks(state.verdicts, level, task.run.branches)[0]
+    # under earlier rules more seeds than a branch begins with are another look
+    later = state.rules < SINCE and seeds > first
+    spent = min(look.alpha, level * share(look.number + 1)) if later else look.alpha
+    return planned_seeds.threshold(state.noise, state.verdicts, spent, first, seeds, task.judge.min_effect)
+
+
+def seeds_for(task: TaskFile, state: RunState, gain: float | None) -> int:
+    """Seeds a side that prove what is hoped of a branch: what its proposer expects, and at least what is worth
+    finding."""
+    judge = task.judge
+    look = next_looks(state.verdicts, alpha(task, state), task.run.branches)[0]
+    hoped = max(gain or 0.0, judge.worthwhile, judge.min_effect)
+    first, most = len(task.run.seeds), judge.max_seeds
+    return planned_seeds.seeds_for(hoped, state.noise, state.verdicts, look.alpha, first, most, judge.min_effect)
+
+
+def expected(state: RunState, branch: str) -> float | None:
+    """Gain that a branch's proposer expects of it; of a part of a bundle, of the bundle."""
+    b = state.branches[branch]
+    whole = state.branches.get(b.reduces, b).intervention
+    return whole.forecast.mean if whole and whole.forecast else None
+
+
+def wanted(task: TaskFile, state: RunState, branch: str) -> int:
+    """Seeds a side that a branch is to have before its first look; 0: those of `run.seeds` will do.
+
+    None are added to a branch that scores no more than its control on search, since the seeds that would show how
+    little it is worth are better spent on another, or whose validity is in question.
+    """
+    b = state.branches[branch]
+    if state.rules < SINCE or b.intervention is None or b.looks or not b.complete:
+        return 0
+    if any(f.validity for f in b.findings):
+        return 0
+    own, others = (state.branches[x].record().scores for x in (branch, control_of(state, branch)))
+    if not own or not others or sum(own) / len(own) <= sum(others) / len(others):
+        return 0
+    n = seeds_for(task, state, expected(state, branch))
+    return n if n > len(b.complete) else 0
