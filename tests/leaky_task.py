@@ -51,6 +51,7 @@ cert_attempts = 2
 [judge]
 min_seeds = 2
 min_effect = 0.02
+worthwhile = 0.5
 [run]
 agent = "fixed"
 rounds = 1

@@ -20,6 +20,7 @@ payable = ["right"]
 {RECIPE}[judge]
 min_effect = 0.01
 max_seeds = 8
+worthwhile = 0.5
 [run]
 agent = "fixed"
 rounds = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from evotrainer.agents import make_agent
@@ -13,7 +14,7 @@ from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
 from evotrainer.agents.bundles import knowledge_gradients
-from evotrainer.agents.pooled import PooledAgent
+from evotrainer.agents.pooled import PooledAgent, PooledOptions, dearer
 from evotrainer.errors import ConfigError
 from evotrainer.projections.pooled import Prior, TrainingScore, fit
 from evotrainer.records.briefing import Briefing, PromotionThreshold
@@ -45,9 +46,10 @@ def drive(
     score: Callable[[Recipe, int], float] = lambda r, n: worth(r),
     metrics: Callable[[Recipe], dict[str, float]] = lambda r: {},
     workers: int = 1,
+    start: Briefing | None = None,
 ) -> tuple[list[ProbeRecord], SearchChoice]:
     """A search to its end, each training scored at once: (its trainings, what it settles on)."""
-    b, done = opened(workers=workers), list[ProbeRecord]()
+    b, done = start or opened(workers=workers), list[ProbeRecord]()
     while True:
         b = b.model_copy(update={"probes": tuple(done), "probes_left": trainings - len(done)})
         plan: SearchPlan = agent.search(b, Desk())
@@ -87,6 +89,26 @@ def test_single_changes_are_screened_before_bundles() -> None:
     first = [p.changes for p in done[:14]]
     assert all(len(c) == 1 for c in first) and len({f for c in first for f in c}) == 14
     assert any(len(p.changes) > 1 for p in done[14:])
+
+
+def test_between_noisy_trainings_the_best_single_changes_are_trained_again() -> None:
+    rng = np.random.default_rng(1)
+
+    def noisy(recipe: Recipe, n: int) -> float:
+        return worth(recipe) + 0.08 * float(rng.standard_normal())
+
+    start = opened((0.30, 0.42, 0.46))
+    done, _ = drive(PooledAgent(0), 30, score=noisy, start=start)
+    again = [p for p in done[14:] if len(p.changes) == 1 and p.recipe.hash in {q.recipe.hash for q in done[:14]}]
+    assert len(again) >= 8, "one training each says little here"
+    assert len({p.recipe.hash for p in again}) > 1 and len({p.seed for p in again}) == len(again)
+    off, _ = drive(PooledAgent(0, PooledOptions(confirm=0)), 24, score=noisy, start=start)
+    assert all(len(p.changes) > 1 for p in off[14:20])
+
+
+def test_what_dearer_trainings_cost_is_counted_coarsely() -> None:
+    assert dearer(None, 10.0) == dearer(10.0, None) == dearer(10.9, 10.0) == 0
+    assert dearer(12.5, 10.0) == 0.2 and dearer(7.0, 10.0) == -0.4
 
 
 def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> None:

@@ -135,3 +135,21 @@ def test_draws_have_the_mean_and_spread_of_the_posterior() -> None:
     drawn = np.array([model.draw(np.random.default_rng(i)) for i in range(4000)])
     assert np.allclose(drawn.mean(axis=0), model.mean, atol=5 * 0.03 / 4000**0.5)
     assert np.allclose(np.cov(drawn.T), model.cov, atol=1e-4)
+
+
+def test_what_dearer_trainings_gain_is_none_of_the_changes() -> None:
+    """A change that trains half as long again and gains what that gains is worth nothing at equal compute."""
+    longer, dear = START.with_changes({"steps": 2 * START.steps}), START.with_changes({"group_size": 16})
+    cheap = START.with_changes({"lr": 1e-4})
+    seen = [TrainingScore(START, 0.5)] * 4 + [TrainingScore(cheap, 0.55)] * 4
+    told = [*seen, *[TrainingScore(longer, 0.58, 0.6)] * 4, *[TrainingScore(dear, 0.56, 0.4)] * 4]
+    untold = [*seen, *[TrainingScore(longer, 0.58)] * 4, *[TrainingScore(dear, 0.56)] * 4]
+    gain = {name: fit(START, x, {}).gain([level("group_size", 16)])[0] for name, x in (("told", told), ("not", untold))}
+    assert gain["not"] > 0.04 > 0.03 > gain["told"]
+    same = [fit(START, x, {}).gain([level("lr", 1e-4)])[0] for x in (told, untold)]
+    assert same[0] == pytest.approx(same[1], abs=0.01), "what costs as much as the start keeps its effect"
+
+
+def test_without_measured_compute_nothing_is_added_to_the_model() -> None:
+    x = world(12, 0.02)
+    assert len(fit(START, x, {}).mean) + 1 == len(fit(START, [*x, TrainingScore(START, 0.5, 0.2)], {}).mean)

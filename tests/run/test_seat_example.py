@@ -33,13 +33,15 @@ def recorded() -> Paper:
 
 def test_the_answers_of_a_language_model_are_replayed_to_the_same_decisions(tmp_path: Path) -> None:
     was = api.open_run(RECORDED)
-    # recorded before searches screened single changes first: the statistical half is to plan as it did then
-    replay = ["run.agent_options.carrier=replay", f"run.agent_options.run={RECORDED}", "run.agent_options.screen=0"]
+    # recorded before searches screened single changes first, under narrower priors: the statistical half is to plan as
+    # it did then
+    then = ["run.agent_options.screen=0", "run.agent_options.prior_sd=0.03", "judge.max_seeds=3"]
+    replay = ["run.agent_options.carrier=replay", f"run.agent_options.run={RECORDED}", *then]
     now = recorded().start(EXAMPLE / "task.toml", tmp_path / "run", replay)
     asked = [(a.step, a.attempt) for a in bodies(was, "asked")]
     assert [(a.step, a.attempt) for a in bodies(now, "asked")] == asked and len(asked) == 7
-    then, today = (bodies(run, "asked")[0].request.factors for run in (was, now))
-    assert then.keys() <= today.keys(), "factors that are added later are no other question"
+    asked_then, today = (bodies(run, "asked")[0].request.factors for run in (was, now))
+    assert asked_then.keys() <= today.keys(), "factors that are added later are no other question"
     assert [a.raw for a in bodies(now, "answered")] == [a.raw for a in bodies(was, "answered")]
     assert [p.recipe_hash for b in bodies(now, "probes") for p in b.probes] == [
         p.recipe_hash for b in bodies(was, "probes") for p in b.probes

@@ -10,6 +10,7 @@ catalogue, from how stored rollouts rate rewards, and from skills; what a backte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from math import log
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation
+from evotrainer.agents.single_changes import unconfirmed, unscreened
 from evotrainer.projections.pooled import Prior, TrainingScore, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
@@ -32,11 +34,10 @@ from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
 ARMS = 64
 """Changes that a search looks at: those of the best mean plus one standard deviation."""
-LEAST_SD = 0.05
-"""Prior standard deviation of a change, score units, at least: the catalogue is sure of idle moves for an agent that has
-three trainings for each, and what made the difference in three domains was worth 6 to 29 points."""
 REDRAWS = 20
 """Draws after which a recipe that was trained already is taken for another seed."""
+COARSE = 0.2
+"""Step in which the log of compute is told apart."""
 INVALID_GAIN = -0.05
 """What a search training with a validity finding counts as, score units below the champion."""
 
@@ -48,6 +49,12 @@ class PooledOptions(Options):
     """Expected gain, score units, below which one more search training is not worth its cost."""
     screen: int = Field(14, ge=0)
     """Search trainings of a round that change one factor alone, each another one, before bundles are tried."""
+    confirm: int = Field(8, ge=0)
+    """Search trainings that then train the best of these single changes again, where one training's noise hides what
+    they gain."""
+    prior_sd: float = Field(0.05, gt=0)
+    """Prior standard deviation of a change, score units, at least: the catalogue is sure of idle moves for an agent
+    that has three trainings for each, and what made the difference in three domains was worth 6 to 29 points."""
     sure: float = Field(0.65, ge=0.5, lt=1)
     """Probability of helping from which a change joins the proposed bundle: its knock-out decides whether it stays."""
 
@@ -90,7 +97,7 @@ class PooledAgent:
         if not near:
             return SearchPlan(stop="every change has been tried, does not apply, or is closed", **told)
         worth = float(knowledge_gradients(s, [bundle, *near], briefing.probes_left).max())
-        if worth < self.options.worth and not self._unscreened(s, set()):
+        if worth < self.options.worth and not unscreened(s, set(), self.options.screen):
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
@@ -147,12 +154,15 @@ class PooledAgent:
         arms = [a for a in known if a.candidate.name in paid]
         # a composite change brings several levels, which share its prior
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
-        priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, LEAST_SD) / k**0.5) for a, one, k in shares}
-        seen = [TrainingScore(b.recipe, x) for b in briefing.branches for x in b.scores]
+        least = self.options.prior_sd
+        priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, least) / k**0.5) for a, one, k in shares}
+        base = next((b.training_s for b in briefing.branches if b.parent is None), None)
+        seen = [TrainingScore(b.recipe, x, dearer(b.training_s, base)) for b in briefing.branches for x in b.scores]
         floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
         for p in briefing.probes:
             if p.score is not None:
-                seen.append(TrainingScore(p.recipe, min(p.score, floor) if p.invalid else p.score))
+                score = min(p.score, floor) if p.invalid else p.score
+                seen.append(TrainingScore(p.recipe, score, dearer(p.training_s, base)))
             elif p.failed:
                 seen.append(TrainingScore(p.recipe, floor))
         model = fit(start, seen, priors, [x for a in arms for x in a.gains])
@@ -216,9 +226,12 @@ class PooledAgent:
         again where its recipe was trained already. `batch`: of each training asked for at once, the factor that it
         changes alone."""
         departs, near = "", Bundle()
-        if alone := self._unscreened(s, known, batch):
+        if alone := unscreened(s, known, self.options.screen, batch):
             effects = s.model.draw(rng)
             return "", max(alone, key=lambda b: s.worth(b, effects))
+        if self.options.screen and (again := unconfirmed(s, self.options.confirm, batch)):
+            effects = s.model.draw(rng)
+            return "", max(again, key=lambda b: s.worth(b, effects))
         for _ in range(REDRAWS):
             effects = s.model.draw(rng)
             departs, bundle = self._incumbent(s, effects)
@@ -226,15 +239,6 @@ class PooledAgent:
             if recipe_of(s.briefing.champion.recipe, near).hash not in known:
                 break
         return departs, near
-
-    def _unscreened(self, s: Search, known: set[str], batch: Sequence[str] = ()) -> list[Bundle]:
-        """Single changes of factors that no search training of this champion changed alone, while screening lasts."""
-        mine = [p for p in s.briefing.probes if p.incumbent == s.briefing.champion.branch]
-        if len(mine) + len(batch) >= self.options.screen:
-            return []
-        done = {f for p in mine if len(p.changes) == 1 for f in p.changes} | set(batch)
-        near = [b for b in s.next_to(()) if b[0].candidate.factor not in done and s.usable(b)]
-        return [b for b in near if recipe_of(s.briefing.champion.recipe, b).hash not in known]
 
     def _best(self, s: Search) -> list[Arm]:
         return best_bundle(s, self._incumbent(s, s.model.mean)[1], self.options.sure)
@@ -292,6 +296,12 @@ class PooledAgent:
                 )
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
+
+
+def dearer(seconds: float | None, base: float | None) -> float:
+    """Log of a training's compute as a multiple of the starting recipe's; 0 where it was not measured. In steps of
+    `COARSE`: timings differ from run to run, and what is searched should not."""
+    return round(COARSE * round(log(seconds / base) / COARSE), 6) if seconds and base else 0.0
 
 
 def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:

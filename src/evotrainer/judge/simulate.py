@@ -122,8 +122,8 @@ def run_looks(
     """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
     Every branch begins with `seeds` trials (0: `config.min_seeds`), and where it does better than the control with as
-    many as a worthwhile effect asks for (`planned_seeds`). Branches that need more seeds get them in their round, and so
-    does the control; each further look spends as the first did. The control stays the same, also after a
+    many as a worthwhile effect asks for (`planned_seeds`). Branches that need more seeds get them in their round, and
+    so does the control; each further look spends as the first did. The control stays the same, also after a
     promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
     """

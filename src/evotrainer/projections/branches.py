@@ -99,6 +99,7 @@ class Probe:
             invalid=tuple(f.detector for f in doubts),
             metrics={m.name: m.value for h in read for m in h.metrics if m.value is not None},
             by=self.by,
+            training_s=training_seconds(self.complete),
         )
 
 
@@ -171,6 +172,7 @@ class Branch:
             version=self.version,
             search=search_means(self.finished),
             scores=tuple(search_scores(self.complete)),
+            training_s=training_seconds(self.complete),
         )
 
 
@@ -182,6 +184,12 @@ def search_scores(trials: Iterable[TrialFinished]) -> list[float]:
         if scores:
             out.append(float(max(scores, key=lambda s: s.step).score or 0.0))
     return out
+
+
+def training_seconds(trials: Iterable[TrialFinished]) -> float | None:
+    """Mean seconds of compute of those trainings that measured them; None where none did."""
+    known = [s for t in trials if (s := t.training_s)]
+    return sum(known) / len(known) if known else None
 
 
 def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:

@@ -30,6 +30,8 @@ class BranchRecord(Frozen):
     """Search-split metrics, mean over its trials."""
     scores: tuple[float, ...] = ()
     """Search score of each complete training."""
+    training_s: float | None = None
+    """Seconds of compute that its trainings took, mean."""
 
 
 class Proposal(Frozen):

@@ -56,6 +56,8 @@ class ProbeRecord(Frozen):
     """What the harness read of its rollouts; empty where it was not read."""
     by: str = ""
     """Role of the agent that asked for it, where several share the run."""
+    training_s: float | None = None
+    """Seconds of compute that its training took."""
 
 
 class ProbePlan(Frozen):

@@ -71,7 +71,8 @@ def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> To
     b, control = ctx.branches[name], ctx.branches[control_of(ctx.state, name)]
     most = seeds_before(ctx.task, ctx.state, name)
     pending = [s for g in given if g.control == control.branch for s in g.control_seeds]
-    seeds, refused = ((), ()), ""
+    seeds: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
+    refused = ""
     for k in range(most, len(b.complete), -1):
         own = unused_seeds(ctx, b, k - len(b.complete))
         others = unused_seeds(ctx, control, k - len(control.complete) - len(pending), pending)

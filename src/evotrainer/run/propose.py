@@ -23,6 +23,7 @@ from evotrainer.records.one_factor import check_bundle, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.scaffold import slots_of
 from evotrainer.rules.bundles import largest_bundle
+from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
 from evotrainer.run.approvals import ask_human
@@ -36,7 +37,6 @@ from evotrainer.run.reserves import (
     over_budget,
     provable,
 )
-from evotrainer.rules.planned_seeds import threshold
 from evotrainer.trainers import check_recipes
 
 if TYPE_CHECKING:
