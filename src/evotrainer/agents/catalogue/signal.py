@@ -21,6 +21,18 @@ def more_smaller_groups(s: Situation) -> Iterator[Variant]:
         yield Variant(shape, f"{shape['prompts_per_step']}x{shape['group_size']}")
 
 
+def more_steps(s: Situation) -> Iterator[Variant]:
+    """Twice the steps of half the attempts: groups of half the size, at least 4, or half the prompts, at least 8."""
+    r = s.recipe
+    if r.phases:
+        return
+    shape = {"prompts_per_step": r.prompts_per_step, "group_size": r.group_size, "steps": 2 * r.steps}
+    if r.group_size >= 8 and r.group_size % 2 == 0 and s.metric(DEAD) <= 0.8:
+        yield Variant(shape | {"group_size": r.group_size // 2}, f"{r.group_size // 2} attempts, x2")
+    if r.prompts_per_step >= 16 and r.prompts_per_step % 2 == 0:
+        yield Variant(shape | {"prompts_per_step": r.prompts_per_step // 2}, f"{r.prompts_per_step // 2} prompts, x2")
+
+
 def lighter_negatives(s: Situation) -> Iterator[Variant]:
     """A half, and the weight that balances both sides where that is less: only where most of the mass pushes down."""
     share = s.metric(NEGATIVE)
@@ -133,6 +145,15 @@ SIGNAL: tuple[Move, ...] = (
         of(more_smaller_groups),
         "at equal sampling, other tasks tell a step more than further attempts at the same ones",
         base=0.005,
+    ),
+    Move(
+        "more_steps",
+        "batch_shape",
+        "signal",
+        {"dead_training": 0.1},
+        of(more_steps),
+        "at equal sampling, twice as many steps move the policy farther, each on a noisier gradient",
+        base=0.01,
     ),
     Move(
         "smaller_groups",
