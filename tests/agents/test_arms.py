@@ -14,9 +14,9 @@ from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
 from evotrainer.agents.bundles import knowledge_gradients
-from evotrainer.agents.pooled import PooledAgent, PooledOptions, dearer
+from evotrainer.agents.pooled import PooledAgent, PooledOptions
 from evotrainer.errors import ConfigError
-from evotrainer.projections.pooled import Prior, TrainingScore, fit
+from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit
 from evotrainer.records.briefing import Briefing, PromotionThreshold
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
@@ -268,7 +268,8 @@ def test_score_only_answers_the_same_whatever_the_harness_says() -> None:
     loud = plain.model_copy(update={"health": health({"dead_groups": 0.9}, frac_reward_zero_std=0.8, entropy=0.1)})
     one, other = agent.search(plain, Shut()), agent.search(loud, Shut())
     assert one == other and one.probes
-    sighted = [make_agent("statistical", 5).search(b, Desk()) for b in (plain, loud)]
+    several = {"notes": {"workers": "8"}, "probes_left": 8}
+    sighted = [make_agent("statistical", 5).search(b.model_copy(update=several), Desk()) for b in (plain, loud)]
     assert sighted[0] != sighted[1], "the default agent does look"
     assert agent.propose(plain, Shut()).agent == "score_only"
 

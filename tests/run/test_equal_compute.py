@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from evotrainer.rules.equal_compute import mean_share_of_a_step
 from evotrainer.verify import Record, checks
 from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 
 TASK = f"""
 [task]
@@ -197,3 +198,23 @@ def test_cases_and_report_agree_on_what_was_predicted(task: Path, tmp_path: Path
     (case,) = (c for c in cases(events) if c.branch == "b1")
     outcome = load_view(run.folder, rollouts=False).branches["b1"].outcome
     assert outcome is not None and outcome.came_true is True is case.came_true
+
+
+@pytest.mark.parametrize("lasting", [-0.03, 0.02])
+def test_a_control_that_has_its_seeds_before_the_first_look_is_resumed_from_anywhere(
+    task: Path, tmp_path: Path, lasting: float
+) -> None:
+    """The budget that is left no longer holds what the control took already: it is not asked for again."""
+    more = ["judge.worthwhile=0.02", "judge.max_seeds=6", "budget.trials=13"]
+    quick, overrides = Paper(finish(lasting)), settings(GROUPS, *more)
+    whole = quick.start(task, tmp_path / "whole" / "run", overrides)
+    story = ids(whole)
+    assert "b1c/opened" in story and story.index("b1c/opened") < story.index("b1/judged")
+    points = [x for x in story[story.index("b1c/opened") :] if "/skill" in x or not x.endswith("/intended")]
+    for point in [*points, "b1c-s3/intended"]:
+        folder = tmp_path / point.replace("/", "-") / "run"
+        run = stopped_before_each([point], partial(quick.start, task, folder, overrides), partial(quick.resume, folder))
+        assert sorted(ids(run)) == sorted(story), point
+    record = Record(whole.folder, whole.events())
+    found = [p.message for e in [*record.of("topup"), *record.of("judged")] for p in checks()[e.kind](record, e)]
+    assert not found

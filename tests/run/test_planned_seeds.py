@@ -38,7 +38,7 @@ def searched_at_first(run: api.Run, branch: str) -> float:
 
 
 def test_more_seeds_for_smaller_gains_and_the_most_where_none_would_do() -> None:
-    ask = partial(seeds_for, noise=noise(0.03, 4), verdicts=[], alpha=0.02, first=3, most=12, min_effect=0.01)
+    ask = partial(seeds_for, noise=noise(0.03, 4), verdicts=[], alpha=0.02, first=3, most=12)
     wanted = [ask(gain) for gain in (0.30, 0.10, 0.07, 0.05)]
     assert wanted == sorted(wanted) and wanted[0] == 3 < wanted[2] < 12
     assert ask(0.005) == 12, "the spread of a few seeds may be their luck"

@@ -10,7 +10,6 @@ catalogue, from how stored rollouts rate rewards, and from skills; what a backte
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from math import log
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation
 from evotrainer.agents.single_changes import unconfirmed, unscreened
-from evotrainer.projections.pooled import Prior, TrainingScore, fit, level
+from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE, Recipe
@@ -36,8 +35,6 @@ ARMS = 64
 """Changes that a search looks at: those of the best mean plus one standard deviation."""
 REDRAWS = 20
 """Draws after which a recipe that was trained already is taken for another seed."""
-COARSE = 0.2
-"""Step in which the log of compute is told apart."""
 INVALID_GAIN = -0.05
 """What a search training with a validity finding counts as, score units below the champion."""
 
@@ -296,12 +293,6 @@ class PooledAgent:
                 )
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
-
-
-def dearer(seconds: float | None, base: float | None) -> float:
-    """Log of a training's compute as a multiple of the starting recipe's; 0 where it was not measured. In steps of
-    `COARSE`: timings differ from run to run, and what is searched should not."""
-    return round(COARSE * round(log(seconds / base) / COARSE), 6) if seconds and base else 0.0
 
 
 def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:

@@ -39,20 +39,15 @@ def threshold(
 
 
 def seeds_for(
-    gain: float,
-    noise: NoiseMeasured | None,
-    verdicts: Sequence[Verdict],
-    alpha: float,
-    first: int,
-    most: int,
-    min_effect: float,
+    gain: float, noise: NoiseMeasured | None, verdicts: Sequence[Verdict], alpha: float, first: int, most: int
 ) -> int:
-    """Fewest seeds a side, `first` at least, with which a branch that is worth `gain` is promoted with probability
-    `POWER`; `most` where no number would do: a spread that few seeds show may be their luck."""
+    """Fewest seeds a side, `first` at least, with which the effect of a branch that is worth `gain` is significant with
+    probability `POWER`; `most` where no number would do: a spread that few seeds show may be their luck."""
     from scipy.special import ndtr
 
     for n in range(first, most + 1):
-        asked = threshold(noise, verdicts, alpha, first, n, min_effect)
+        # without the smallest effect that is asked for: more seeds bring no observed gain above that
+        asked = threshold(noise, verdicts, alpha, first, n, 0.0)
         if asked is None or ndtr((gain - asked.gain) / max(asked.se, 1e-9)) >= POWER:
             return n
     return max(first, most)

@@ -191,7 +191,7 @@ class _SimulatedRun:
         self.widen(names)
         ahead = [n for n in names if mean_score(self.trials[n]) > mean_score(self.trials["b0"])]
         hoped = max(config.worthwhile or 0.0, config.min_effect)
-        n = seeds_for(hoped, self.noise, self.verdicts, alpha, first, config.max_seeds, config.min_effect)
+        n = seeds_for(hoped, self.noise, self.verdicts, alpha, first, config.max_seeds)
         for name in [*ahead, "b0"] if ahead else []:
             self.grow(name, n)
 

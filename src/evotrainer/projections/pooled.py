@@ -17,6 +17,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import combinations
+from math import log
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,8 @@ LEVEL_SD = 0.3
 COMPUTE_MEAN, COMPUTE_SD = 0.05, 0.08
 """Prior of what e times the compute gains. On maths three times the steps gained 4 points and six times 10, on
 repositories 1.5 times 10 (LOG.md)."""
+COARSE = 0.2
+"""Step in which the log of compute is told apart."""
 NOISE_SD, NOISE_DF = 0.025, 2.0
 """Prior of the noise: standard deviation of one training's search score, and the degrees of freedom it counts for."""
 
@@ -126,6 +129,12 @@ class PooledModel:
                 FactorEffect(factor=factor, value=json.loads(value), mean=round(mean, 6), sd=round(sd, 6), trainings=n)
             )
         return tuple(sorted(out, key=lambda e: (-e.mean, e.factor, json.dumps(e.value, sort_keys=True))))
+
+
+def dearer(seconds: float | None, base: float | None) -> float:
+    """Log of a training's compute as a multiple of the starting recipe's; 0 where it was not measured. In steps of
+    `COARSE`: timings differ from run to run, and what is searched should not."""
+    return round(COARSE * round(log(seconds / base) / COARSE), 6) if seconds and base else 0.0
 
 
 def group_of(start: Recipe, one: Level) -> Level:

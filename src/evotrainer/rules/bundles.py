@@ -9,13 +9,17 @@ from typing import Any
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import START, Branch
 from evotrainer.projections.state import RunState
+from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
+from evotrainer.records.search import ProbeRecord
 from evotrainer.records.verdicts import Estimate
 
 SINCE = 5
 """`RunOpened.rules` from which a search departs from its own trainings, and what loses anything is kept."""
 
+EQUAL_COMPUTE = 6
+"""`RunOpened.rules` from which what all trainings say of a factor is said at equal compute."""
 KNOCKOUTS = 12
 """Trainings of a bundle without one of its factors, for all factors together; each has one at least."""
 
@@ -44,14 +48,18 @@ def said_elsewhere(state: RunState, bundle: Recipe, part: Recipe) -> Estimate | 
     None in runs begun under rules that asked the knock-outs alone, and where the part has a value that nothing was
     trained with (without a start it has the steps of both), of which they say nothing.
     """
-    from evotrainer.projections.pooled import TrainingScore, fit, levels
+    from evotrainer.projections.pooled import TrainingScore, dearer, fit, levels
 
     if state.rules < SINCE:
         return None
-    start = state.branches[START].recipe
-    seen = [TrainingScore(b.recipe, x) for b in state.branches.values() for x in b.record().scores]
-    probes = [p.record() for p in state.probes.values()]
-    seen += [TrainingScore(p.recipe, p.score) for p in probes if p.score is not None and not p.invalid]
+    branches, probes = [b.record() for b in state.branches.values()], [p.record() for p in state.probes.values()]
+    start, base = state.branches[START].recipe, state.branches[START].record().training_s
+
+    def cost(x: BranchRecord | ProbeRecord) -> float:
+        return dearer(x.training_s, base) if state.rules >= EQUAL_COMPUTE else 0.0
+
+    seen = [TrainingScore(b.recipe, x, cost(b)) for b in branches for x in b.scores]
+    seen += [TrainingScore(p.recipe, p.score, cost(p)) for p in probes if p.score is not None and not p.invalid]
     whole, rest = levels(start, bundle), levels(start, part)
     model = fit(start, seen, {})
     if not rest <= model.counts.keys():

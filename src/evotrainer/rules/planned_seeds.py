@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import count, islice
+
 from evotrainer.config.task import TaskFile
-from evotrainer.judge import planned_seeds
+from evotrainer.judge import JudgeInput, checks, planned_seeds
 from evotrainer.judge.alpha_spending import next_looks, share
+from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.briefing import PromotionThreshold
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
+from evotrainer.rules.judge_input import judge_input
 
 SINCE = 6
 """`RunOpened.rules` from which a branch has its seeds before the first look."""
@@ -32,7 +37,22 @@ def seeds_for(task: TaskFile, state: RunState, gain: float | None) -> int:
     look = next_looks(state.verdicts, alpha(task, state), task.run.branches)[0]
     hoped = max(gain or 0.0, judge.worthwhile, judge.min_effect)
     first, most = len(task.run.seeds), judge.max_seeds
-    return planned_seeds.seeds_for(hoped, state.noise, state.verdicts, look.alpha, first, most, judge.min_effect)
+    return planned_seeds.seeds_for(hoped, state.noise, state.verdicts, look.alpha, first, most)
+
+
+def valid_so_far(given: JudgeInput) -> bool:
+    """Does nothing that is known by now question the branch's validity?"""
+    findings, control = (
+        [*found, *checks.findings_of(trials)]
+        for found, trials in ((given.findings, given.branch_trials), (given.control_findings, given.control_trials))
+    )
+    return bool(checks.validity(given.branch, findings, control, given.audits, given.shortcuts).passed)
+
+
+def unused_seeds(task: TaskFile, b: Branch, n: int, pending: Sequence[int] = ()) -> tuple[int, ...]:
+    """The next `n` small seeds that the branch has not trained and that certification does not keep for itself."""
+    used = {*task.run.seeds, *task.run.certify_seeds, *(t.seed for t in b.finished), *pending}
+    return tuple(islice((s for s in count(1) if s not in used), max(0, n)))
 
 
 def expected(state: RunState, branch: str) -> float | None:
@@ -51,9 +71,10 @@ def wanted(task: TaskFile, state: RunState, branch: str) -> int:
     b = state.branches[branch]
     if state.rules < SINCE or b.intervention is None or b.looks or not b.complete:
         return 0
-    if any(f.validity for f in b.findings):
+    control = control_of(state, branch)
+    if not valid_so_far(judge_input(task, state, branch, control)):
         return 0
-    own, others = (state.branches[x].record().scores for x in (branch, control_of(state, branch)))
+    own, others = (state.branches[x].record().scores for x in (branch, control))
     if not own or not others or sum(own) / len(own) <= sum(others) / len(others):
         return 0
     n = seeds_for(task, state, expected(state, branch))

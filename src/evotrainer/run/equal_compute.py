@@ -41,7 +41,8 @@ def open_control(ctx: RunContext, n: int, b: Branch) -> bool:
     seeds = len(ctx.task.run.seeds)
     more = steps - parent.recipe.steps
     need = seeds * (1 + more / parent.recipe.whole_steps) + certification_trials(ctx)
-    if why := over_budget(ctx, need, seeds + len(ctx.task.run.certify_seeds)):
+    known = ctx.recorded(keys.opened(keys.control(b.branch))) is not None  # paid for already, as far as it was trained
+    if not known and (why := over_budget(ctx, need, seeds + len(ctx.task.run.certify_seeds))):
         ctx.observer.note(f"{b.branch} trained dearer than {parent.branch}, which is not trained for as long: {why}")
         return False
     recipe = parent.recipe.with_factor("steps", steps)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import count, islice
 
 from evotrainer.judge import seeds_wanted
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
-from evotrainer.rules.bundles import SINCE, is_bundle
+from evotrainer.rules.bundles import SINCE, unmeasured
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.planned_seeds import SINCE as PLANNED
-from evotrainer.rules.planned_seeds import expected
+from evotrainer.rules.planned_seeds import expected, unused_seeds
 from evotrainer.rules.planned_seeds import wanted as seeds_before
 from evotrainer.run import equal_compute, trial_specs
 from evotrainer.run.context import RunContext
@@ -44,13 +43,15 @@ def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     widen_noise(ctx, [x for x in names if not ctx.branches[x].looks])
     given: list[ToppedUp] = []
     for name in names:
-        if ctx.recorded(keys.topup(name, 1)) is None:
-            if ctx.branches[name].looks or not seeds_before(ctx.task, ctx.state, name):
-                continue
-            match_compute(ctx, n, name)
-            if not seeds_before(ctx.task, ctx.state, name):
-                continue
-        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given))
+        given_then = ctx.recorded(keys.topup(name, 1)) is not None
+        judged_then = ctx.recorded(keys.judged(name, 1)) is not None  # without: it wanted none
+        if not given_then and (judged_then or not seeds_before(ctx.task, ctx.state, name)):
+            continue
+        match_compute(ctx, n, name)
+        if not given_then and not seeds_before(ctx.task, ctx.state, name):
+            continue
+        proofs = sum(proof_of(ctx, x) for x in names if x != name and not ctx.branches[x].looks)
+        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given, proofs))
         if body.refused:
             ctx.observer.note(f"{name} is judged with the seeds it has: {body.refused}")
         else:
@@ -66,17 +67,18 @@ def match_compute(ctx: RunContext, n: int, name: str) -> None:
     equal_compute.train_control(ctx, n, name)
 
 
-def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> ToppedUp:
-    """The seeds that a branch and its control get before the first look."""
+def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp], proofs: int) -> ToppedUp:
+    """The seeds that a branch and its control get before the first look. `proofs`: trainings that the round's other
+    branches want kept for theirs."""
     b, control = ctx.branches[name], ctx.branches[control_of(ctx.state, name)]
     most = seeds_before(ctx.task, ctx.state, name)
-    pending = [s for g in given if g.control == control.branch for s in g.control_seeds]
+    pending = pending_of(given, control.branch)
     seeds: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
     refused = ""
     for k in range(most, len(b.complete), -1):
-        own = unused_seeds(ctx, b, k - len(b.complete))
-        others = unused_seeds(ctx, control, k - len(control.complete) - len(pending), pending)
-        refused = refusal(ctx, b, own, others, ctx.champion, given)
+        own = unused_seeds(ctx.task, b, k - len(b.complete))
+        others = unused_seeds(ctx.task, control, k - len(control.complete) - len(pending), pending)
+        refused = refusal(ctx, b, own, others, ctx.champion, given, proofs)
         if not refused:
             seeds = own, others
             break
@@ -89,6 +91,21 @@ def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> To
         control_seeds=seeds[1],
         refused=refused,
     )
+
+
+def pending_of(given: Sequence[ToppedUp], control: str) -> list[int]:
+    """Seeds that were given to a control and are not trained yet."""
+    return [s for g in given if g.control == control for s in g.control_seeds]
+
+
+def proof_of(ctx: RunContext, name: str) -> int:
+    """Trainings that a branch's proof wants after a verdict that says promote: a bundle's knock-outs, as far as they
+    are not made."""
+    b = ctx.branches[name]
+    if ctx.state.rules < SINCE or not unmeasured(ctx.state, name):
+        return 0
+    assert b.intervention is not None
+    return knockout_trials(ctx, len(b.intervention.new), expected(ctx.state, name))
 
 
 def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp | None:
@@ -105,9 +122,9 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
     control = ctx.branches[control_of(ctx.state, b.branch)]
 
     def topped_up() -> ToppedUp:
-        own = unused_seeds(ctx, b, wanted - len(b.complete))
-        pending = [s for g in given for s in g.control_seeds]
-        others = unused_seeds(ctx, control, wanted - len(control.complete) - len(pending), pending)
+        own = unused_seeds(ctx.task, b, wanted - len(b.complete))
+        pending = pending_of(given, control.branch)
+        others = unused_seeds(ctx.task, control, wanted - len(control.complete) - len(pending), pending)
         refused = refusal(ctx, b, own, others, before, given)
         seeds = ((), ()) if refused else (own, others)
         return ToppedUp(
@@ -123,15 +140,14 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
     return ctx.record(key, ToppedUp, topped_up)
 
 
-def unused_seeds(ctx: RunContext, b: Branch, n: int, pending: Sequence[int] = ()) -> tuple[int, ...]:
-    """The next `n` small seeds that the branch has not trained and that certification does not keep for itself."""
-    run = ctx.task.run
-    used = {*run.seeds, *run.certify_seeds, *(t.seed for t in b.finished), *pending}
-    return tuple(islice((s for s in count(1) if s not in used), max(0, n)))
-
-
 def refusal(
-    ctx: RunContext, b: Branch, own: Sequence[int], others: Sequence[int], before: str, given: Sequence[ToppedUp]
+    ctx: RunContext,
+    b: Branch,
+    own: Sequence[int],
+    others: Sequence[int],
+    before: str,
+    given: Sequence[ToppedUp],
+    proofs: int = 0,
 ) -> str:
     """Why the seeds are not given; empty where they are."""
     most = ctx.task.judge.max_seeds
@@ -140,10 +156,10 @@ def refusal(
     if len(b.finished) + len(own) > most:
         return f"trainings failed, and with others in their place it would have more than judge.max_seeds={most}"
     trainings = sum(len(g.seeds) + len(g.control_seeds) for g in given) + len(own) + len(others)
-    if is_bundle(b) and ctx.state.rules >= SINCE:  # a verdict that says promote is worth nothing without knock-outs
-        assert b.intervention is not None
-        trainings += knockout_trials(ctx, len(b.intervention.new), expected(ctx.state, b.branch))
-    return over_budget(ctx, trainings + certification_trials(ctx), trainings + len(ctx.task.run.certify_seeds))
+    trainings += proofs + proof_of(ctx, b.branch)  # a verdict that says promote is worth nothing without knock-outs
+    control = ctx.branches[control_of(ctx.state, b.branch)]
+    side = max(len(b.finished) + len(own), len(control.finished) + len(others))
+    return over_budget(ctx, trainings + certification_trials(ctx, side), trainings + len(ctx.task.run.certify_seeds))
 
 
 def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:

@@ -10,6 +10,7 @@ from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
 from evotrainer.rules.bundles import SINCE, knockout_seeds, largest_bundle
 from evotrainer.rules.equal_compute import limit
+from evotrainer.rules.planned_seeds import SINCE as PLANNED
 from evotrainer.rules.planned_seeds import seeds_for, threshold
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) ->
     """What to keep for the proof of a bundle of exactly so many factors that gains so much (unknown: what is worth
     finding), in trainings: each factor knocked out, on fresh seeds; where one is taken out, what is left judged and
     certified by itself."""
-    own = seeds_for(ctx.task, ctx.state, gain)
+    own = seeds_for(ctx.task, ctx.state, gain) if ctx.state.rules >= PLANNED else len(ctx.task.run.seeds)
     rest = own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
     return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + rest if factors > 1 else 0
 
@@ -34,8 +35,12 @@ def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None =
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
     """What to keep for further seeds, in trainings, of a branch that gains so much and of its control alike."""
-    first = len(ctx.task.run.seeds)
-    return 2 * (seeds_for(ctx.task, ctx.state, gain) - first)
+    first, judge = len(ctx.task.run.seeds), ctx.task.judge
+    if ctx.state.rules >= PLANNED:
+        return 2 * (seeds_for(ctx.task, ctx.state, gain) - first)
+    hoped = max(gain, judge.worthwhile, judge.min_effect)
+    at = ((n, threshold(ctx.task, ctx.state, n)) for n in range(first, judge.max_seeds + 1))
+    return 2 * (next((n for n, x in at if x and hoped > x.gain), first) - first)
 
 
 def control_trials(ctx: RunContext) -> int:
@@ -63,12 +68,13 @@ def trainings_left(ctx: RunContext) -> float:
     return min(left.get("trials", inf), by_time)
 
 
-def certification_trials(ctx: RunContext) -> int:
-    """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each."""
+def certification_trials(ctx: RunContext, side: int = 0) -> int:
+    """What to keep for certification, in trainings: the champion on fresh seeds, and evaluations at a quarter each.
+    `side`: seeds that a branch and its control are to have, where that is more than any has."""
     shortcuts, audits = ctx.state.shortcuts, 0
     if ctx.task.judge.audit == "promotions":
         audits = len(shortcuts.to_close(ctx.env_knobs))
-    seeds = max(len(ctx.branches[x].finished) for x in (START, ctx.champion) if x in ctx.branches)
+    seeds = max(side, *(len(ctx.branches[x].finished) for x in (START, ctx.champion) if x in ctx.branches))
     evaluations = (1 + seeds) + audits * (1 + 2 * seeds)
     champion = ctx.branches.get(ctx.champion)
     evaluations += champion is not None and champion.recipe.scaffold != ctx.task.recipe.scaffold

@@ -28,7 +28,7 @@ from evotrainer.rules.bundles import without
 from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, judge_input
-from evotrainer.rules.planned_seeds import wanted
+from evotrainer.rules.planned_seeds import unused_seeds, wanted
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, named
 
@@ -195,10 +195,27 @@ def topup(record: Record, event: Event) -> Iterator[Problem]:
         most = wanted(record.task, state, t.branch)
         if t.wanted != most or len(b.complete) + len(t.seeds) > most:
             yield Problem("topup", f"{event.id}: {t.wanted} seeds before the first look, {most} were to be had")
+        yield from topup_sides(record, event)
     elif b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
         yield Problem("topup", f"{event.id}: no verdict on {t.branch} asks for {t.wanted} seeds")
     if t.refused and (t.seeds or t.control_seeds):
         yield Problem("topup", f"{event.id}: seeds are given and refused")
+
+
+def topup_sides(record: Record, event: Event) -> Iterator[Problem]:
+    """Seeds before the first look are the next ones, for the branch and for its control, as many on both sides."""
+    t, state = event.body, record.state_before(event)
+    if t.control != (control := control_of(state, t.branch)):
+        yield Problem("topup", f"{event.id}: the control is {control}, not {t.control}")
+        return
+    b, c = state.branches[t.branch], state.branches[control]
+    done = {x.seed for x in c.finished}
+    before = (e.body for e in record.before(event, "topup") if e.body.control == control)
+    pending = [s for x in before for s in x.control_seeds if s not in done]
+    side = len(b.complete) + len(t.seeds)
+    others = unused_seeds(record.task, c, side - len(c.complete) - len(pending) if t.seeds else 0, pending)
+    if t.seeds != unused_seeds(record.task, b, len(t.seeds)) or t.control_seeds != others:
+        yield Problem("topup", f"{event.id}: {t.seeds} and {t.control_seeds} are not the next seeds of both sides")
 
 
 def opened(record: Record, event: Event) -> Iterator[Problem]:

@@ -123,7 +123,7 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
 
 
 def topup_lines(b: BranchView) -> list[str]:
-    """What became of each verdict that asked for more seeds."""
+    """What became of the seeds that were asked for beyond the first."""
     return [
         f"{t.wanted} asked for: {t.refused}"
         if t.refused

@@ -19,13 +19,14 @@ class Judged(Frozen):
 
 
 class ToppedUp(Frozen):
-    """id `<branch>/topup/<n>`: seeds added, or refused, before interim analysis `n`, since a verdict asked for them."""
+    """id `<branch>/topup/<n>`: seeds added, or refused, before interim analysis `n`, since a verdict asked for them;
+    before the first one since the gain that is expected of the branch asks for them."""
 
     round: int
     branch: str
     control: str
     wanted: int
-    """Seeds per branch that the verdict asks for."""
+    """Seeds per branch that are asked for."""
     seeds: tuple[int, ...] = ()
     """Seeds that the branch is trained on as well, and the control."""
     control_seeds: tuple[int, ...] = ()
