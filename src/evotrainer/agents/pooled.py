@@ -47,8 +47,8 @@ class PooledOptions(Options):
     screen: int = Field(14, ge=0)
     """Search trainings of a round that change one factor alone, each another one, before bundles are tried."""
     confirm: int = Field(8, ge=0)
-    """Search trainings that then train the best of these single changes again, where one training's noise hides what
-    they gain."""
+    """Search trainings that then train the best of these factors alone again, at the same or other values, where one
+    training's noise hides what they gain."""
     prior_sd: float = Field(0.05, gt=0)
     """Prior standard deviation of a change, score units, at least: the catalogue is sure of idle moves for an agent
     that has three trainings for each, and what made the difference in three domains was worth 6 to 29 points."""

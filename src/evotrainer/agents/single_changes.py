@@ -1,4 +1,5 @@
-"""Which changes a search trains alone, before it tries any together: each once, then the best of them again."""
+"""Which changes a search trains alone, before it tries any together: each factor once, then the best again and beside
+their other values."""
 
 from __future__ import annotations
 
@@ -6,6 +7,9 @@ from collections.abc import Collection, Sequence
 
 from evotrainer.agents.bundles import Bundle, Search, recipe_of
 from evotrainer.records.search import ProbeRecord
+
+HIDDEN = 0.05
+"""Gain, score units, that must not be hidden by noise before changes are tried together."""
 
 
 def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str] = ()) -> list[Bundle]:
@@ -21,16 +25,15 @@ def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str
 
 
 def unconfirmed(s: Search, most: int, batch: Sequence[str] = ()) -> list[Bundle]:
-    """Single changes that were trained, to be trained again: until that was done `most` times, and only where the best
-    of them gains less than two standard errors of a comparison on as many seeds as a branch has."""
+    """Single changes of factors that were screened, to any of their values, to be trained again or for the first time:
+    until `most` trainings are spent on it, and only where two standard errors of a comparison on as many seeds as a
+    branch has hide `HIDDEN`."""
     singles = [p for p in trained(s) if len(p.changes) == 1]
-    tried = {a.candidate.name: (a,) for p in singles for a in s.arms_of(p.changes) or () if s.usable((a,))}
-    repeats = len(singles) - len({p.recipe.hash for p in singles})
-    if not tried or repeats + len(batch) >= most:
-        return []
-    best = max(s.gain(b)[0] for b in tried.values())
+    factors = {f for p in singles for f in p.changes}
     seeds = max(2, len(s.briefing.champion.scores))
-    return list(tried.values()) if best < 2 * s.model.noise_sd * (2 / seeds) ** 0.5 else []
+    if len(singles) - len(factors) + len(batch) >= most or 2 * s.model.noise_sd * (2 / seeds) ** 0.5 <= HIDDEN:
+        return []
+    return [b for b in s.next_to(()) if b[0].candidate.factor in factors and s.usable(b)]
 
 
 def trained(s: Search) -> list[ProbeRecord]:
