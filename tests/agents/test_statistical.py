@@ -146,7 +146,7 @@ def test_every_intervention_is_falsifiable_and_can_be_rolled_back() -> None:
         assert iv.prediction.metric in iv.hypothesis
         assert "lower bound" in iv.success_criterion
         assert "b0" in iv.rollback
-        assert iv.old == START.factors()[iv.factor]
+        assert iv.old == START.value(iv.factor)
 
 
 def test_changes_that_cannot_act_are_not_proposed() -> None:
@@ -424,8 +424,12 @@ def test_composite_moves_change_fields_that_belong_together() -> None:
     rates = moves("lr_schedule")
     assert {v["lr"] for v in rates} == {4e-4, 6e-4} and all(v["schedule"]["kind"] == "linear" for v in rates)
     assert moves("lr_schedule", START.with_factor("schedule", {"kind": "cosine"})) == []
-    assert moves("batch_shape", frac_reward_zero_std=0.3) == [{"prompts_per_step": 64, "group_size": 4, "steps": 30}]
-    assert moves("batch_shape", frac_reward_zero_std=0.9) == []
+    fewer_prompts = {"prompts_per_step": 16, "group_size": 8, "steps": 60}
+    shapes = moves("batch_shape", frac_reward_zero_std=0.3)
+    assert sorted(tuple(x.values()) for x in shapes) == [(16, 8, 60), (32, 4, 60), (64, 4, 30)]
+    assert moves("batch_shape", frac_reward_zero_std=0.9) == [fewer_prompts], "nearly all groups are dead already"
+    parts = [{"kind": "references", "steps": 10}, {"kind": "rl"}]
+    assert fewer_prompts not in moves("batch_shape", START.with_changes({"phases": parts, "steps": 40}))
 
 
 def test_a_composite_change_is_taken_back_as_one() -> None:

@@ -51,7 +51,7 @@ def test_a_fit_finds_what_was_planted_and_states_its_error() -> None:
 def test_pairs_are_fitted_where_they_help() -> None:
     both = {"loss": "dr_grpo", "temperature": 1.3}
     plain = trainings(200, 0.01)
-    bent = [Scored(both, 0.25 + 0.002 * k) for k in range(4)]  # additive: 0.55
+    bent = [Scored(both, 0.25 + 0.002 * k) for k in range(8)]  # additive: 0.55
     made = fit(START, [*plain, *bent], "bent")
     assert made.pairs
     assert made.gain(START.with_changes(both)) == pytest.approx(-0.25, abs=0.12)

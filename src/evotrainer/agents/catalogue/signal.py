@@ -21,7 +21,7 @@ def more_smaller_groups(s: Situation) -> Iterator[Variant]:
         yield Variant(shape, f"{shape['prompts_per_step']}x{shape['group_size']}")
 
 
-def more_steps(s: Situation) -> Iterator[Variant]:
+def smaller_batches(s: Situation) -> Iterator[Variant]:
     """Twice the steps of half the attempts: groups of half the size, at least 4, or half the prompts, at least 8."""
     r = s.recipe
     if r.phases:
@@ -147,11 +147,11 @@ SIGNAL: tuple[Move, ...] = (
         base=0.005,
     ),
     Move(
-        "more_steps",
+        "smaller_batches",
         "batch_shape",
         "signal",
         {"dead_training": 0.1},
-        of(more_steps),
+        of(smaller_batches),
         "at equal sampling, twice as many steps move the policy farther, each on a noisier gradient",
         base=0.01,
     ),
