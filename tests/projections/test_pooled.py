@@ -153,3 +153,9 @@ def test_what_dearer_trainings_gain_is_none_of_the_changes() -> None:
 def test_without_measured_compute_nothing_is_added_to_the_model() -> None:
     x = world(12, 0.02)
     assert len(fit(START, x, {}).mean) + 1 == len(fit(START, [*x, TrainingScore(START, 0.5, 0.2)], {}).mean)
+
+
+def test_the_bound_on_the_noise_falls_with_what_is_known_of_it() -> None:
+    few, many = ([TrainingScore(START, 0.5 + 0.03 * (-1) ** i) for i in range(n)] for n in (3, 24))
+    bounds = [fit(START, x, {}).noise_at_most(0.8) / fit(START, x, {}).noise_sd for x in (few, many)]
+    assert bounds[0] > 1.4 > 1.2 > bounds[1] > 1

@@ -8,6 +8,8 @@ from collections.abc import Collection, Sequence
 from evotrainer.agents.bundles import Bundle, Search, recipe_of
 from evotrainer.records.search import ProbeRecord
 
+SURE = 0.8
+"""Confidence of the bound on the noise: three seeds of a reference lay 3 points apart where twelve had 8."""
 HIDDEN = 0.05
 """Gain, score units, that must not be hidden by noise before changes are tried together."""
 
@@ -26,12 +28,15 @@ def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str
 
 def unconfirmed(s: Search, most: int, batch: Sequence[str] = ()) -> list[Bundle]:
     """Single changes of factors that were screened, to any of their values, to be trained again or for the first time:
-    until `most` trainings are spent on it, and only where two standard errors of a comparison on as many seeds as a
-    branch has hide `HIDDEN`."""
+    until `most` trainings are spent on it, and only as long as two standard errors of a comparison on as many seeds as a
+    branch has may hide `HIDDEN`: what is trained again tells the noise as well."""
     singles = [p for p in trained(s) if len(p.changes) == 1]
     factors = {f for p in singles for f in p.changes}
     seeds = max(2, len(s.briefing.champion.scores))
-    if len(singles) - len(factors) + len(batch) >= most or 2 * s.model.noise_sd * (2 / seeds) ** 0.5 <= HIDDEN:
+    if (
+        len(singles) - len(factors) + len(batch) >= most
+        or 2 * s.model.noise_at_most(SURE) * (2 / seeds) ** 0.5 <= HIDDEN
+    ):
         return []
     return [b for b in s.next_to(()) if b[0].candidate.factor in factors and s.usable(b)]
 

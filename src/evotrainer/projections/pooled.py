@@ -88,6 +88,8 @@ class PooledModel:
     counts: dict[Level, int] = field(default_factory=dict)
     """Trainings in which a level was in force."""
     trainings: int = 0
+    noise_df: float = NOISE_DF
+    """Degrees of freedom that `noise_sd` rests on, its prior's among them."""
     groups: dict[Level, int] = field(default_factory=dict)
     """Level -> column of what it has in common with others."""
 
@@ -101,6 +103,12 @@ class PooledModel:
         """
         assert self._draw is not None
         return self._draw(rng)
+
+    def noise_at_most(self, confidence: float) -> float:
+        """One-sided upper bound on the noise: a few seeds that lie close together were perhaps lucky."""
+        from scipy.special import chdtri
+
+        return float(self.noise_sd * np.sqrt(self.noise_df / chdtri(self.noise_df, confidence)))
 
     def row(self, x: Iterable[Level]) -> np.ndarray:
         """Design of a recipe that differs in these levels, intercept left out: (K,). Unknown levels and pairs add 0."""
@@ -149,12 +157,17 @@ def group_of(start: Recipe, one: Level) -> Level:
 
 def noise_of(groups: Iterable[Sequence[float]]) -> float:
     """Standard deviation of one training's score, pooled within recipes, with the prior's degrees of freedom."""
+    return noise_and_df(groups)[0]
+
+
+def noise_and_df(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
+    """(standard deviation of one training's score, pooled within recipes; degrees of freedom, the prior's among them)."""
     squares, df = NOISE_SD**2 * NOISE_DF, NOISE_DF
     for scores in groups:
         if len(scores) > 1:
             squares += float(np.var(scores, ddof=1)) * (len(scores) - 1)
             df += len(scores) - 1
-    return float(np.sqrt(squares / df))
+    return float(np.sqrt(squares / df)), df
 
 
 def fit(
@@ -181,7 +194,7 @@ def fit(
     by_recipe: dict[str, list[float]] = {}
     for o in seen:
         by_recipe.setdefault(o.recipe.hash, []).append(o.score)
-    noise = noise_of(by_recipe.values())
+    noise, df = noise_and_df(by_recipe.values())
     middle = float(np.mean([o.score for o in seen])) if seen else 0.5
 
     m0, s0 = np.zeros(size), np.full(size, PAIR_SD)
@@ -195,7 +208,7 @@ def fit(
     if dearer.any():
         m0[-1], s0[-1] = COMPUTE_MEAN, COMPUTE_SD
     groups = {one: at[g] for one, g in group.items()}
-    model = PooledModel(columns, m0, np.diag(s0**2), noise, counts, len(seen), groups)
+    model = PooledModel(columns, m0, np.diag(s0**2), noise, counts, len(seen), df, groups)
     model._draw = lambda rng: m0 + s0 * rng.standard_normal(size)
     if not seen:
         return model
