@@ -99,7 +99,7 @@ def test_every_factor_of_a_recipe_is_owned_by_one_surface() -> None:
 
 
 def test_each_changes_its_own_and_builds_upon_what_others_found(task: Path, tmp_path: Path, quick: Paper) -> None:
-    run = quick.start(task, tmp_path / "run")
+    run = quick.start(task, tmp_path / "run", ["run.agent_options.confirm=0"])  # 15 trainings: one begins with 14 alone
     trials = [t for t in rows(run) if t.kind == "search"]
     assert len(trials) == 15 and {t.by for t in trials} <= {r.role for r in SPECIALISTS}
     assert len({t.by for t in trials}) >= 4

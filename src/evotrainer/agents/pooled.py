@@ -94,7 +94,7 @@ class PooledAgent:
         if not near:
             return SearchPlan(stop="every change has been tried, does not apply, or is closed", **told)
         worth = float(knowledge_gradients(s, [bundle, *near], briefing.probes_left).max())
-        if worth < self.options.worth and not unscreened(s, set(), self.options.screen):
+        if worth < self.options.worth and not self._alone(s, set()):
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
         wanted = min(briefing.probes_left, int(briefing.notes.get("workers", "1")))
@@ -223,12 +223,9 @@ class PooledAgent:
         again where its recipe was trained already. `batch`: of each training asked for at once, the factor that it
         changes alone."""
         departs, near = "", Bundle()
-        if alone := unscreened(s, known, self.options.screen, batch):
+        if alone := self._alone(s, known, batch):
             effects = s.model.draw(rng)
             return "", max(alone, key=lambda b: s.worth(b, effects))
-        if self.options.screen and (again := unconfirmed(s, self.options.confirm, batch)):
-            effects = s.model.draw(rng)
-            return "", max(again, key=lambda b: s.worth(b, effects))
         for _ in range(REDRAWS):
             effects = s.model.draw(rng)
             departs, bundle = self._incumbent(s, effects)
@@ -236,6 +233,12 @@ class PooledAgent:
             if recipe_of(s.briefing.champion.recipe, near).hash not in known:
                 break
         return departs, near
+
+    def _alone(self, s: Search, known: set[str], batch: Sequence[str] = ()) -> list[Bundle]:
+        """The single changes that are to be trained before any are tried together; none once that is done."""
+        options = self.options
+        first = unscreened(s, known, options.screen, batch)
+        return first or (unconfirmed(s, options.confirm, batch) if options.screen else [])
 
     def _best(self, s: Search) -> list[Arm]:
         return best_bundle(s, self._incumbent(s, s.model.mean)[1], self.options.sure)

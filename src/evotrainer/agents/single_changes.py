@@ -28,15 +28,12 @@ def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str
 
 def unconfirmed(s: Search, most: int, batch: Sequence[str] = ()) -> list[Bundle]:
     """Single changes of factors that were screened, to any of their values, to be trained again or for the first time:
-    until `most` trainings are spent on it, and only as long as two standard errors of a comparison on as many seeds as a
-    branch has may hide `HIDDEN`: what is trained again tells the noise as well."""
+    until `most` trainings are spent on it, and only as long as two standard errors of a comparison on as many seeds as
+    a branch has may hide `HIDDEN`: what is trained again tells the noise as well."""
     singles = [p for p in trained(s) if len(p.changes) == 1]
     factors = {f for p in singles for f in p.changes}
-    seeds = max(2, len(s.briefing.champion.scores))
-    if (
-        len(singles) - len(factors) + len(batch) >= most
-        or 2 * s.model.noise_at_most(SURE) * (2 / seeds) ** 0.5 <= HIDDEN
-    ):
+    apart = s.model.noise_at_most(SURE) * (2 / max(2, len(s.briefing.champion.scores))) ** 0.5
+    if len(singles) - len(factors) + len(batch) >= most or 2 * apart <= HIDDEN:
         return []
     return [b for b in s.next_to(()) if b[0].candidate.factor in factors and s.usable(b)]
 

@@ -161,7 +161,7 @@ def noise_of(groups: Iterable[Sequence[float]]) -> float:
 
 
 def noise_and_df(groups: Iterable[Sequence[float]]) -> tuple[float, float]:
-    """(standard deviation of one training's score, pooled within recipes; degrees of freedom, the prior's among them)."""
+    """(`noise_of`, the degrees of freedom that it rests on, the prior's among them)."""
     squares, df = NOISE_SD**2 * NOISE_DF, NOISE_DF
     for scores in groups:
         if len(scores) > 1:
