@@ -60,7 +60,7 @@ def test_the_seeds_come_before_the_first_look_and_no_level_is_spent_on_them(
     assert verdict.effect.seeds == first.wanted == 3 + len(first.seeds) > 3
     assert 5 not in first.seeds, "certification keeps its seeds"
     mean = {b: searched_at_first(run, b) for b in ("b0", "b1", "b2")}
-    assert {t.branch for t in bodies(run, "topup")} == {b for b in mean if mean[b] > mean["b0"]}
+    assert {t.branch for t in bodies(run, "topup")} == {b for b in mean if mean[b] >= mean["b0"] + 0.01}
     why(run.folder, "b1")
     told = capsys.readouterr().out
     assert "seeds" in told and "recomputed from the ledger: the same verdict, every number" in told

@@ -189,7 +189,8 @@ class _SimulatedRun:
         better; here the gate split is asked, by which such a choice could mislead most."""
         config, alpha = self.config, next_looks(self.verdicts, self.config.alpha, len(names))[0].alpha
         self.widen(names)
-        ahead = [n for n in names if mean_score(self.trials[n]) > mean_score(self.trials["b0"])]
+        least = mean_score(self.trials["b0"]) + config.min_effect
+        ahead = [n for n in names if mean_score(self.trials[n]) >= least]
         hoped = max(config.worthwhile or 0.0, config.min_effect)
         n = seeds_for(hoped, self.noise, self.verdicts, alpha, first, config.max_seeds)
         for name in [*ahead, "b0"] if ahead else []:

@@ -65,8 +65,8 @@ def expected(state: RunState, branch: str) -> float | None:
 def wanted(task: TaskFile, state: RunState, branch: str) -> int:
     """Seeds a side that a branch is to have before its first look; 0: those of `run.seeds` will do.
 
-    None are added to a branch that scores no more than its control on search, since the seeds that would show how
-    little it is worth are better spent on another, or whose validity is in question.
+    None are added to a branch that does not score `judge.min_effect` more than its control on search, since the seeds
+    that would show how little it is worth are better spent on another, or whose validity is in question.
     """
     b = state.branches[branch]
     if state.rules < SINCE or b.intervention is None or b.looks or not b.complete:
@@ -75,7 +75,7 @@ def wanted(task: TaskFile, state: RunState, branch: str) -> int:
     if not valid_so_far(judge_input(task, state, branch, control)):
         return 0
     own, others = (state.branches[x].record().scores for x in (branch, control))
-    if not own or not others or sum(own) / len(own) <= sum(others) / len(others):
+    if not own or not others or sum(own) / len(own) - sum(others) / len(others) < task.judge.min_effect:
         return 0
     n = seeds_for(task, state, expected(state, branch))
     return n if n > len(b.complete) else 0
