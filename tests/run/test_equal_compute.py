@@ -218,3 +218,19 @@ def test_a_control_that_has_its_seeds_before_the_first_look_is_resumed_from_anyw
     record = Record(whole.folder, whole.events())
     found = [p.message for e in [*record.of("topup"), *record.of("judged")] for p in checks()[e.kind](record, e)]
     assert not found
+
+
+def test_seeds_given_beside_the_parent_stay_so_where_a_larger_budget_would_pay_for_a_control(
+    task: Path, tmp_path: Path
+) -> None:
+    quick, folder = Paper(finish(0.02)), tmp_path / "run"
+    with stopped_before("b1/read"):
+        poor = settings(GROUPS, "judge.worthwhile=0.02", "judge.max_seeds=6", "budget.trials=11")
+        quick.start(task, folder, poor)
+    run = quick.resume(folder, ["budget.trials=60"])
+    story = ids(run)
+    assert story.index("b1/topup/1") < story.index("b1/read") < story.index("b1c/opened"), "the judge asks for it then"
+    assert next((t.control, t.seeds) for t in bodies(run, "topup") if t.branch == "b1") == ("b0", (4,))
+    record = Record(run.folder, run.events())
+    found = [p.message for e in [*record.of("topup"), *record.of("judged")] for p in checks()[e.kind](record, e)]
+    assert not found

@@ -47,7 +47,9 @@ def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
         judged_then = ctx.recorded(keys.judged(name, 1)) is not None  # without: it wanted none
         if not given_then and (judged_then or not seeds_before(ctx.task, ctx.state, name)):
             continue
-        match_compute(ctx, n, name)
+        # what was given was given beside the control of then: a budget that was raised since opens no other
+        if not given_then or ctx.recorded(keys.opened(keys.control(name))) is not None:
+            match_compute(ctx, n, name)
         if not given_then and not seeds_before(ctx.task, ctx.state, name):
             continue
         proofs = sum(proof_of(ctx, x) for x in names if x != name and not ctx.branches[x].looks)
