@@ -27,6 +27,9 @@ RULE = JudgeConfig(worthwhile=0.05, max_seeds=12)
 USUAL = Population()
 """300 tasks, 4 attempts, 2 points between seeds."""
 
+NOISY = Population(seed_sd=0.06)
+"""The same, 6 points between seeds."""
+
 Trials = Sequence[TrialFinished]
 
 
@@ -106,6 +109,21 @@ def power_rows(runs: int) -> list[str]:
     return out
 
 
+def planned_rows(runs: int) -> list[str]:
+    """Seeds before the first look, and without: false promotions, power at a worthwhile effect by position."""
+    out = []
+    for name, population, points in (("2 points", USUAL, 0.05), ("6 points", NOISY, 0.10)):
+        rule = RULE.model_copy(update={"worthwhile": points})
+        for planned in (False, True):
+            wrong = false_promotions(population, looks=LOOKS, runs=2 * runs, config=rule, planned=planned)
+            found = [power(population, points, look=k, runs=runs, config=rule, planned=planned) for k in (1, 3, 8)]
+            low, high = wrong.interval
+            shares = " | ".join(f"{x.value:.0%}" for x in found)
+            told = f"{wrong.value:.1%} ({low:.1%} to {high:.1%})"
+            out.append(f"| {name}, {100 * points:+.0f} | {'before' if planned else 'on demand'} | {told} | {shares} |")
+    return out
+
+
 def optimism_rows(runs: int) -> list[str]:
     """By how much a promoted branch's effect overstates what was planted: as selected, and on three fresh seeds."""
     out = []
@@ -147,6 +165,7 @@ def main(runs: int) -> None:
     start = time.process_time()
     promotions = false_promotion_rows(runs)
     powers = power_rows(max(1, runs // 2))
+    before = planned_rows(max(1, runs // 2))
     cpu = time.process_time() - start
     text = "\n".join(
         [
@@ -157,8 +176,8 @@ def main(runs: int) -> None:
             "",
             f"Simulated trials: {USUAL.tasks} tasks of Beta({USUAL.alpha}, {USUAL.beta}) difficulty, {USUAL.attempts} "
             f"attempts, {100 * USUAL.seed_sd:.0f} points between seeds beyond the attempts' own sampling, 3 seeds a "
-            "branch, up to 12 where a verdict asks for more (worthwhile effect 5 points), rounds of 3 branches, alpha "
-            "0.05 over the run, every look spends.",
+            "branch, up to 12 where a worthwhile effect (5 points) or a verdict asks for them, rounds of 3 branches, "
+            "alpha 0.05 over the run, every look spends.",
             "",
             f"## False promotions in a whole run of {LOOKS} useless branches",
             "",
@@ -174,6 +193,15 @@ def main(runs: int) -> None:
             "up to 8, worthwhile 5 | **up to 12** |",
             "|---|---|---|---|---|---|",
             *powers,
+            "",
+            "## Seeds before the first look",
+            "",
+            "Up to 12 seeds, the effect is the worthwhile one. On demand: only after a verdict that asks for them, as "
+            "in runs of earlier versions.",
+            "",
+            "| between seeds, effect | seeds | runs with a false promotion | power at position 1 | 3 | 8 |",
+            "|---|---|---|---|---|---|",
+            *before,
             "",
             seeds_used(max(1, runs // 5)),
             "",

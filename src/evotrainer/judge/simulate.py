@@ -118,6 +118,7 @@ def run_looks(
     top_up: bool = True,
     seeds: int = 0,
     moving: bool = False,
+    planned: bool = True,
 ) -> list[Verdict]:
     """One run: A/A trials of the control, then rounds of branches, one per entry of `effects`, best first.
 
@@ -126,6 +127,7 @@ def run_looks(
     so does the control; each further look spends as the first did. The control stays the same, also after a
     promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
+    `planned`: False leaves the seeds before the first look out, as in runs of earlier versions.
     """
     config = config or JudgeConfig()
     seeds = seeds or config.min_seeds
@@ -134,7 +136,7 @@ def run_looks(
         names = [f"b{i}" for i in range(start, min(start + per_round, len(effects) + 1))]
         for name in names:
             run.grow(name, seeds)
-        if top_up and config.worthwhile is not None:
+        if planned and top_up and config.worthwhile is not None:
             run.plan(names, seeds)
         wanted = run.decide(names)
         while wanted and top_up:
@@ -272,6 +274,7 @@ def false_promotions(
     per_round: int = 3,
     seeds: int = 0,
     moving: bool = False,
+    planned: bool = True,
 ) -> Rate:
     """Share of whole A/A runs (`looks` branches that change nothing real) with at least one promotion.
 
@@ -291,6 +294,7 @@ def false_promotions(
             per_round=per_round,
             seeds=seeds,
             moving=moving,
+            planned=planned,
         )
         hits += any(v.kind == "promote" for v in verdicts)
     return Rate(hits, runs)
@@ -308,6 +312,7 @@ def power(
     top_up: bool = True,
     per_round: int = 3,
     seeds: int = 0,
+    planned: bool = True,
 ) -> Rate:
     """Share of runs in which the last of `look` branches, the only one with an effect, is promoted."""
     hits = 0
@@ -323,6 +328,7 @@ def power(
             top_up=top_up,
             per_round=per_round,
             seeds=seeds,
+            planned=planned,
         )
         hits += any(v.kind == "promote" and v.branch == f"b{look}" for v in verdicts)
     return Rate(hits, runs)
