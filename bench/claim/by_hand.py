@@ -18,6 +18,7 @@ from bench.claim.real import reference
 from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.config.load import load_task
+from evotrainer.errors import EvoTrainerError
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.search import ProbePlan, SearchPlan
@@ -42,7 +43,9 @@ class Listed:
 def rows(run: api.Run) -> list[dict[str, Any]]:
     """Every finished training: its changes against the reference, seed, search score, seconds of training."""
     start = run.state.branches[START]
-    found = [({}, t) for t in start.complete] + [(p.changes, t) for p in run.state.probes.values() for t in p.complete]
+    found: list[tuple[Any, Any]] = [({}, t) for t in start.complete] + [
+        (p.changes, t) for p in run.state.probes.values() for t in p.complete
+    ]
     return [
         {
             "changes": dict(changes),
@@ -71,25 +74,53 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def changes(text: str) -> dict[str, Any]:
+    """The changes of one recipe, factor -> value."""
+    try:
+        given = json.loads(text)
+    except json.JSONDecodeError as e:
+        raise argparse.ArgumentTypeError(f"not JSON ({e}): {text[:60]!r}") from None
+    if not isinstance(given, dict):
+        raise argparse.ArgumentTypeError(f'give factors and values, e.g. {{"group_size": 4}}: {text[:60]!r}')
+    return given
+
+
+def at_least_one(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def played(given: argparse.Namespace) -> api.Run:
+    """The run begun, or gone on with; every change is one that the reference takes before anything is trained."""
+    task = load_task(given.task)
+    best = reference(task.task.name)
+    for c in given.change:
+        best.with_changes(c)
+    agent = Listed(given.change, given.seeds)
+    if (given.folder / "ledger.db").exists():
+        return api.resume(given.folder, agent=agent)
+    settings = ["run.search_only=true", "run.rounds=1", "run.changes=8", f"run.probes={max(1, len(agent.plans))}"]
+    start = list(range(given.first - given.seeds, given.first))
+    settings += [f"run.seeds={start}", f"run.search_seed={given.first}", f"evaluation.search_tasks={given.tasks}"]
+    task = load_task(given.task, [*settings, "budget.cpu_s=1e6", "budget.trial_cpu_s=1000"])
+    return api.start(task.model_copy(update={"recipe": best}), given.folder, agent=agent)
+
+
 def main() -> None:
     ask = argparse.ArgumentParser(prog="bench.claim.by_hand", description=__doc__)
     ask.add_argument("task", type=Path)
     ask.add_argument("folder", type=Path)
-    ask.add_argument("--change", action="append", type=json.loads, default=[], metavar="JSON")
-    ask.add_argument("--seeds", type=int, default=4)
+    ask.add_argument("--change", action="append", type=changes, default=[], metavar="JSON", help="factor: value, ...")
+    ask.add_argument("--seeds", type=at_least_one, default=4, help="trainings of each, and of the reference")
     ask.add_argument("--first", type=int, default=1000, help="first seed of the trainings with a change")
-    ask.add_argument("--tasks", type=int, default=200, help="search tasks")
+    ask.add_argument("--tasks", type=at_least_one, default=200, help="search tasks")
     ask.add_argument("--keep", type=Path)
     given = ask.parse_args()
-    agent = Listed(given.change, given.seeds)
-    if (given.folder / "ledger.db").exists():
-        run = api.resume(given.folder, agent=agent)
-    else:
-        settings = ["run.search_only=true", "run.rounds=1", "run.changes=8", f"run.probes={max(1, len(agent.plans))}"]
-        start = list(range(given.first - given.seeds, given.first))
-        settings += [f"run.seeds={start}", f"run.search_seed={given.first}", f"evaluation.search_tasks={given.tasks}"]
-        task = load_task(given.task, [*settings, "budget.cpu_s=1e6", "budget.trial_cpu_s=1000"])
-        run = api.start(task.model_copy(update={"recipe": reference(task.task.name)}), given.folder, agent=agent)
+    try:
+        run = played(given)
+    except EvoTrainerError as e:
+        raise SystemExit(f"bench.claim.by_hand: {e}") from None
     found = rows(run)
     if given.keep:
         with given.keep.open("a", encoding="utf-8") as f:

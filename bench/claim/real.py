@@ -35,7 +35,11 @@ FRESH = 3
 
 def reference(name: str) -> Recipe:
     """The frozen recipe of a task's human reference."""
-    found = tomllib.loads((HERE / "references" / f"{name}.toml").read_text(encoding="utf-8"))
+    path = HERE / "references" / f"{name}.toml"
+    if not path.is_file():
+        there = ", ".join(sorted(x.stem for x in path.parent.glob("*.toml")))
+        raise SystemExit(f"task {name} has no frozen reference; there are: {there} (bench.claim.references makes one)")
+    found = tomllib.loads(path.read_text(encoding="utf-8"))
     recipe = parse_recipe(json.loads(found["recipe"]))
     if recipe.hash != found["hash"]:
         raise SystemExit(

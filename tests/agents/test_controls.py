@@ -93,6 +93,10 @@ def test_an_unknown_agent_or_option_is_named() -> None:
     for name in AGENTS:
         with pytest.raises(ConfigError, match=f"agent {name}.*lucky"):
             make_agent(name, 0, {"lucky": True, **(LIST if name == "fixed" else {})})
+    with pytest.raises(ConfigError, match=r"confrim: unknown name, did you mean confirm\?"):
+        make_agent("statistical", 0, {"confrim": 3})
+    with pytest.raises(ConfigError, match=r"lucky: unknown name; there are none to set"):
+        make_agent("random", 0, {"lucky": 3})
 
 
 def test_knob_values_are_read_as_what_they_are() -> None:

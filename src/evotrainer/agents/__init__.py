@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import ValidationError
 
@@ -15,30 +15,42 @@ from evotrainer.records.frozen import Frozen, explain
 __all__ = ["AGENTS", "Agent", "Tools", "make_agent"]
 
 Factory = Callable[[int, Mapping[str, Any]], Agent]
+M = TypeVar("M", bound=Frozen)
+
+
+class _OptionsError(Exception):
+    """What is wrong with an agent's options, in the words of a task file."""
+
+
+def _read(model: type[M], options: Mapping[str, Any]) -> M:
+    try:
+        return model.model_validate(dict(options))
+    except ValidationError as e:
+        raise _OptionsError(explain(e, model)) from None
 
 
 def _statistical(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.pooled import PooledAgent, PooledOptions
 
-    return PooledAgent(seed, PooledOptions.model_validate(dict(options)))
+    return PooledAgent(seed, _read(PooledOptions, options))
 
 
 def _one_factor(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.one_factor import OneFactorAgent, Options
 
-    return OneFactorAgent(seed, Options.model_validate(dict(options)))
+    return OneFactorAgent(seed, _read(Options, options))
 
 
 def _fixed(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.fixed import FixedAgent, FixedOptions
 
-    return FixedAgent(FixedOptions.model_validate(dict(options)))
+    return FixedAgent(_read(FixedOptions, options))
 
 
 def _random(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.random_ import RandomAgent
 
-    Frozen.model_validate(dict(options))
+    _read(Frozen, options)
     return RandomAgent(seed)
 
 
@@ -48,7 +60,7 @@ def _control(arm: str) -> Factory:
     def make(seed: int, options: Mapping[str, Any]) -> Agent:
         from evotrainer.agents.arms import simple
 
-        Frozen.model_validate(dict(options))
+        _read(Frozen, options)
         made: Agent = getattr(simple, arm)(seed)
         return made
 
@@ -58,33 +70,33 @@ def _control(arm: str) -> Factory:
 def _map_elites(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 
-    return MapElites(seed, MapElitesOptions.model_validate(dict(options)))
+    return MapElites(seed, _read(MapElitesOptions, options))
 
 
 def _tpe(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.arms.tpe import Tpe, TpeOptions
 
-    return Tpe(seed, TpeOptions.model_validate(dict(options)))
+    return Tpe(seed, _read(TpeOptions, options))
 
 
 def _score_only(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.arms.score_only import ScoreOnly
     from evotrainer.agents.pooled import PooledOptions
 
-    return ScoreOnly(seed, PooledOptions.model_validate(dict(options)))
+    return ScoreOnly(seed, _read(PooledOptions, options))
 
 
 def _seat(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.seat.agent import SeatAgent
     from evotrainer.agents.seat.options import SeatOptions
 
-    return SeatAgent(seed, SeatOptions.model_validate(dict(options)))
+    return SeatAgent(seed, _read(SeatOptions, options))
 
 
 def _specialists(seed: int, options: Mapping[str, Any]) -> Agent:
     from evotrainer.agents.specialists import Specialists, SpecialistsOptions
 
-    return Specialists(seed, SpecialistsOptions.model_validate(dict(options)))
+    return Specialists(seed, _read(SpecialistsOptions, options))
 
 
 AGENTS: dict[str, Factory] = {
@@ -112,5 +124,5 @@ def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = Non
         raise ConfigError(f"run.agent: unknown agent {name!r}; {hint}")
     try:
         return AGENTS[name](seed, options or {})
-    except ValidationError as e:
-        raise ConfigError(f"run.agent_options of agent {name}: {explain(e)}") from None
+    except _OptionsError as e:
+        raise ConfigError(f"run.agent_options of agent {name}: {e}") from None

@@ -122,4 +122,4 @@ def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
     names = list(model.model_fields)
     if near := difflib.get_close_matches(str(loc[-1]), names, n=3, cutoff=0.6):
         return f", did you mean {' or '.join(near)}?"
-    return f"; there are: {', '.join(names)}"
+    return f"; there are: {', '.join(names)}" if names else "; there are none to set"
