@@ -93,7 +93,7 @@ def at_least_one(text: str) -> int:
 
 def played(given: argparse.Namespace) -> api.Run:
     """The run begun, or gone on with; every change is one that the reference takes before anything is trained."""
-    task = load_task(given.task)
+    task = load_task(given.task, given.overrides)
     best = reference(task.task.name)
     for c in given.change:
         best.with_changes(c)
@@ -103,7 +103,7 @@ def played(given: argparse.Namespace) -> api.Run:
     settings = ["run.search_only=true", "run.rounds=1", "run.changes=8", f"run.probes={max(1, len(agent.plans))}"]
     start = list(range(given.first - given.seeds, given.first))
     settings += [f"run.seeds={start}", f"run.search_seed={given.first}", f"evaluation.search_tasks={given.tasks}"]
-    task = load_task(given.task, [*settings, "budget.cpu_s=1e6", "budget.trial_cpu_s=1000"])
+    task = load_task(given.task, [*given.overrides, *settings, "budget.cpu_s=1e6", "budget.trial_cpu_s=1000"])
     return api.start(task.model_copy(update={"recipe": best}), given.folder, agent=agent)
 
 
@@ -111,12 +111,13 @@ def main() -> None:
     ask = argparse.ArgumentParser(prog="bench.claim.by_hand", description=__doc__)
     ask.add_argument("task", type=Path)
     ask.add_argument("folder", type=Path)
+    ask.add_argument("overrides", nargs="*", metavar="section.name=value")
     ask.add_argument("--change", action="append", type=changes, default=[], metavar="JSON", help="factor: value, ...")
     ask.add_argument("--seeds", type=at_least_one, default=4, help="trainings of each, and of the reference")
     ask.add_argument("--first", type=int, default=1000, help="first seed of the trainings with a change")
     ask.add_argument("--tasks", type=at_least_one, default=200, help="search tasks")
     ask.add_argument("--keep", type=Path)
-    given = ask.parse_args()
+    given = ask.parse_intermixed_args()
     try:
         run = played(given)
     except EvoTrainerError as e:
