@@ -30,6 +30,7 @@ $(VENV)/.installed: pyproject.toml scripts/install-system.sh
 	@bash scripts/check-machine.sh $(PYTHON)
 	bash scripts/install-system.sh
 	$(PYTHON) -m venv $(VENV)
+	@echo "Installing PyTorch (a download of some hundred MB), then the rest: one to four minutes without a word"
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local]'
 	touch $@

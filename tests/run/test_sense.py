@@ -10,6 +10,7 @@ import pytest
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError
+from evotrainer.run.sense import told_shares
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
 
@@ -123,3 +124,23 @@ def test_an_open_run_goes_on_whatever_is_refused_today(task_file: Path, tmp_path
     with pytest.MonkeyPatch.context() as m:
         m.setattr("evotrainer.run.sense.MOST", {"recipe.steps": 1})
         assert letters_paper.resume(tmp_path / "r").closed
+
+
+@pytest.mark.parametrize(
+    ("splits", "told"),
+    [
+        (
+            {"train": 0.8, "search": 0.8},
+            "splits add up to 1.6, not to 1: of all tasks are train 50%, search",
+        ),
+        ({"train": 0.7, "gate": 0.2}, "add up to 0.9"),
+        ({"train": 0.7, "gate": 0.3}, None),
+        ({"train": 80, "search": 10, "cert": 10}, None),
+        ({"train": "train.jsonl"}, None),
+        (None, None),
+    ],
+)
+def test_shares_that_do_not_add_up_are_said(splits: Any, told: str | None) -> None:
+    notes = told_shares(splits)
+    assert len(notes) == (told is not None)
+    assert told is None or told in notes[0]

@@ -80,12 +80,24 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
     """
     check_counts(task, environment)
     check_context(task, environment, recipes)
+    notes = told_shares(task.environment.get("splits"))
     if not task.environment["name"].startswith(OWN):
-        return []
+        return notes
     check_prompts(environment)
     if (try_rewards := getattr(environment, "try_rewards", None)) is not None:
-        return [str(note) for note in try_rewards()]
-    return probe_outcome(task, environment)
+        return notes + [str(note) for note in try_rewards()]
+    return notes + probe_outcome(task, environment)
+
+
+def told_shares(splits: Any) -> list[str]:
+    """A note where shares of the splits add up neither to 1 nor to 100: each is then another than was written."""
+    values = list(splits.values()) if isinstance(splits, Mapping) else []
+    if not values or not all(isinstance(v, int | float) for v in values) or not sum(values):
+        return []
+    if any(abs(sum(values) / whole - 1) < 0.005 for whole in (1, 100)):
+        return []
+    taken = ", ".join(f"{name} {value / sum(values):.0%}" for name, value in splits.items())
+    return [f"environment.splits add up to {sum(values):g}, not to 1: of all tasks are {taken}"]
 
 
 def check_counts(task: TaskFile, environment: Environment) -> None:
