@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
 
 CODE = ("errors.py", "config", "envs", "executors", "records", "sandbox", "trainers")
-"""Our sources that take part in a training or an evaluation (`tests/executors/test_cache_keys.py` follows the imports).
+"""Our sources that take part in a training or an evaluation (`tests/executors/cache/test_keys.py` follows the imports).
 The harness is not among them: what it reads of a cached training it reads anew."""
 LIBRARIES = (
     *("torch", "numpy", "safetensors", "tokenizers", "transformers", "trl", "accelerate", "peft", "vllm"),
