@@ -20,7 +20,9 @@ from typing import Any
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
+from evotrainer.judge import cost_ratio
 from evotrainer.projections.branches import START
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.studies.compare import ARMS, check_arms, table
 from evotrainer.studies.compare.arms import arm_task
@@ -60,17 +62,16 @@ def play(task: TaskFile, out: Path, arm: str, repeat: int, trainings: int) -> di
     run = played(out / f"{arm}-{repeat}", arm_task(task, arm, trainings, repeat), None, None)
     prover = RunProver(task, out, FRESH, lambda folder, own: played(folder, own, None, None))
     row = row_of(plan, task.recipe, arm, repeat, run, prover)
-    own, start = (prover_cost(out, hash_, repeat) for hash_ in (row["recipe"], task.recipe.hash))
+    cost = cost_ratio(*(fresh(out, hash_, repeat) for hash_ in (row["recipe"], task.recipe.hash)))
     computed = [e.body.computed_cpu_s for e in run.events() if e.kind == "finished"]
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
-    row["compute"] = round(own / start, 3)
+    row["compute"] = round(cost.ratio, 3) if cost else None
     return row | {"best": None, "cpu_s": round(sum(computed)), "date": str(date.today()), "commit": commit.strip()}
 
 
-def prover_cost(out: Path, recipe: str, repeat: int) -> float:
-    """Mean seconds of training of a recipe's fresh seeds."""
-    trials = api.open_run(out / "proofs" / f"{recipe}-{repeat}").state.branches[START].complete
-    return sum(t.training_s or t.cpu_s for t in trials) / len(trials)
+def fresh(out: Path, recipe: str, repeat: int) -> list[TrialFinished]:
+    """The trainings of a recipe under fresh seeds."""
+    return api.open_run(out / "proofs" / f"{recipe}-{repeat}").state.branches[START].complete
 
 
 def markdown(name: str, rows: list[dict[str, Any]]) -> str:

@@ -182,6 +182,37 @@ def test_it_verifies_and_another_number_of_steps_is_found(task: Path, tmp_path: 
     assert any("it has 13 steps" in p.message for p in table["branch"](record, wrong))
 
 
+def test_a_branch_that_trained_in_a_slower_hour_is_no_dearer(task: Path, tmp_path: Path) -> None:
+    """It took twice the seconds of its control, and the pace of the machine says what they were worth."""
+    plain = finish(0.12)
+
+    def slower(spec: TrialSpec) -> TrialFinished:
+        result = plain(spec)
+        pace = 0.0005 * (2.4 if spec.recipe.group_size > 8 else 1.0)
+        curve = tuple({**x, "pace_s": pace} for x in result.curve)
+        return result.model_copy(update={"curve": curve})
+
+    run = Paper(slower).start(task, tmp_path / "run", settings(GROUPS))
+    (verdict,) = run.verdicts
+    gate = next(g for g in verdict.gates if g.gate == "compute")
+    assert verdict.control == "b0" and gate.passed and gate.numbers["ratio"] < 1.05
+    assert not [c for c in run.caveats["b1"] if c.kind == "compute"]
+
+
+def test_a_control_at_equal_compute_gets_less_on_top_where_the_pace_is_known(task: Path, tmp_path: Path) -> None:
+    plain = finish(0.0)
+
+    def paced(spec: TrialSpec) -> TrialFinished:
+        result = plain(spec)
+        return result.model_copy(update={"curve": tuple({**x, "pace_s": 0.0005} for x in result.curve)})
+
+    steps = [
+        Paper(f).start(task, tmp_path / name, settings(GROUPS)).state.branches["b1c"].recipe.steps
+        for name, f in (("by-seconds", plain), ("by-pace", paced))
+    ]
+    assert steps[1] < steps[0]
+
+
 def test_a_run_of_an_earlier_version_goes_on_without_it(task: Path, tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as m:
         m.setattr("evotrainer.run.loop.RULES", 1)

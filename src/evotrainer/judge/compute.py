@@ -1,20 +1,21 @@
 """Training compute of a branch beside its control's: a gain that was bought with more of it is none of the change.
 
-Compute is what the trainings themselves took (`TrialFinished.training_s`). Such seconds differ by some 5 to 10% between
-seeds of one recipe, more on a machine that does other work: a branch counts as dearer where the mean ratio is above
-the limit and a one-sided 99% bound on it above 1.
+Compute is what the trainings themselves took (`TrialFinished.training_s`), by what the machine's seconds were worth
+meanwhile where the trainer measured it (`pace_s`). It differs by some 5 to 10% between seeds of one recipe: a branch
+counts as dearer where the mean ratio is above the limit and a one-sided 99% bound on it above 1.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import exp, log
+from math import exp
 
 import numpy as np
 
 from evotrainer.judge.stats import mean_difference
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.events.trials import training_compute
 from evotrainer.records.verdicts import GateResult
 
 CONFIDENCE = 0.99
@@ -38,7 +39,7 @@ class CostRatio:
 
 def cost_ratio(branch: Sequence[TrialFinished], control: Sequence[TrialFinished]) -> CostRatio | None:
     """None where a side has no measured training."""
-    b, c = (np.array([log(s) for t in side if (s := t.training_s)]) for side in (branch, control))
+    b, c = (np.log(side) for side in training_compute(branch, control))
     if not len(b) or not len(c):
         return None
     mean, low = mean_difference(b, c, CONFIDENCE)

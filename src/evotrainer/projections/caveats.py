@@ -19,6 +19,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
 from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
+from evotrainer.records.events.trials import training_compute
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import GateResult
 
@@ -212,10 +213,10 @@ def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
     branch that trained dearer than its control (`judge/compute.py`)."""
     dear = {x.matches for x in tree.branches.values()}
     dear |= {b.branch for b in path if b.verdict for g in b.verdict.gates if _above(g)}
-    seconds = [[s for t in b.complete if (s := t.training_s)] for b in (path[-1], path[0])]
-    if not dear & {b.branch for b in path} or not all(seconds):
+    compute = training_compute(path[-1].complete, path[0].complete)
+    if not dear & {b.branch for b in path} or not all(compute):
         return []
-    own, start = (math.exp(sum(map(math.log, x)) / len(x)) for x in seconds)
+    own, start = (math.exp(sum(map(math.log, x)) / len(x)) for x in compute)
     return [Caveat(kind="compute", text=f"trained at {own / start:.2g} x the compute of the starting recipe")]
 
 

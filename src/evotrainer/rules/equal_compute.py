@@ -9,6 +9,7 @@ from evotrainer.judge import cost_ratio
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.events.trials import paced
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
@@ -17,6 +18,9 @@ SINCE = 2
 MARGIN, MARGIN_SINCE = 1.1, 5
 """A control gets this much more than its branch, from these rules on: what a further step costs is an estimate, and a
 control that comes out too short by a few percent leaves a promotion open that nothing then settles."""
+PACED_MARGIN, PACED_SINCE = 1.03, 7
+"""The same where compute is told by the machine's pace, from these rules on: by seconds alone trainings of one recipe
+came out 1.13 times as dear in one hour as in another (LOG.md, 2026-11-26)."""
 
 
 def limit(task: TaskFile, state: RunState) -> float | None:
@@ -42,8 +46,15 @@ def steps_to_match(task: TaskFile, state: RunState, branch: str) -> int | None:
     found = cost_ratio(b.complete, parent.complete)
     if found is None or not found.above(most):
         return None
-    wanted = found.ratio * (MARGIN if state.rules >= MARGIN_SINCE else 1.0)
+    wanted = found.ratio * margin(state, paced(b.complete, parent.complete))
     return parent.recipe.steps + max(1, round((wanted - 1) / mean_share_of_a_step(parent.complete)))
+
+
+def margin(state: RunState, by_pace: bool) -> float:
+    """How much more compute than its branch a control gets, as a multiple."""
+    if by_pace and state.rules >= PACED_SINCE:
+        return PACED_MARGIN
+    return MARGIN if state.rules >= MARGIN_SINCE else 1.0
 
 
 def mean_share_of_a_step(trials: Sequence[TrialFinished]) -> float:

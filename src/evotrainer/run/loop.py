@@ -46,7 +46,7 @@ from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
-RULES = 6
+RULES = 7
 """See `RunOpened.rules`."""
 
 

@@ -81,6 +81,12 @@ def certification_trials(ctx: RunContext, side: int = 0) -> int:
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)
 
 
+def most_for_proof(ctx: RunContext) -> float:
+    """Trainings that a search leaves to the proof at most: half of all that the budget pays for. Where three seeds of
+    the start happen to lie far apart, a proof would ask for more than there are, and nothing would be looked for."""
+    return (ctx.budget().spent["trials"] + trainings_left(ctx)) / 2
+
+
 def over_budget(ctx: RunContext, need: float, trials: float) -> str:
     """Why the budget does not hold `need` trainings' worth of CPU, or so many more trainings; empty where it does."""
     try:

@@ -29,6 +29,7 @@ from evotrainer.run.reserves import (
     control_trials,
     dearest_proof,
     knockout_trials,
+    most_for_proof,
     over_budget,
     topup_trials,
 )
@@ -154,6 +155,7 @@ def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
     own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
     knockouts = max(dearest_proof(ctx, factors, expects), own)
     proof = len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
+    proof = min(proof, most_for_proof(ctx))
     return over_budget(ctx, more + proof, more + proof)
 
 

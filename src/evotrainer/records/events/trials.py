@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from statistics import median
 from typing import Any, Literal
 
 from evotrainer.records.findings import HealthReport
@@ -137,9 +139,28 @@ class TrialFinished(Frozen):
         return total if total > 0 else None
 
     @property
+    def pace_s(self) -> float | None:
+        """CPU-seconds that a fixed piece of work took while it trained, median over its steps: what a second of the
+        machine was worth then. None where the trainer measures none."""
+        known = [x["pace_s"] for x in self.curve if x.get("pace_s")]
+        return median(known) if self.curve and len(known) == len(self.curve) else None
+
+    @property
     def env_knobs(self) -> dict[str, Any]:
         """Environment knobs of its evaluations: the field's name in ledgers is `world`."""
         return self.world
+
+
+def paced(*sides: Iterable[TrialFinished]) -> bool:
+    """Does every measured training know how fast the machine was meanwhile?"""
+    return all(t.pace_s for side in sides for t in side if t.training_s)
+
+
+def training_compute(*sides: Sequence[TrialFinished]) -> list[list[float]]:
+    """Compute of every measured training, each side's in a unit that all sides share: seconds by what a second was
+    worth while they trained, where each knows that (`pace_s`), else seconds."""
+    by_pace = paced(*sides)
+    return [[s / (t.pace_s or 1.0) if by_pace else s for t in side if (s := t.training_s)] for side in sides]
 
 
 class NoiseMeasured(Frozen):
