@@ -25,7 +25,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.rules.bundles import knockouts_each
-from evotrainer.run import loop
+from evotrainer.run import loop, search
 from evotrainer.verify import Record, checks
 from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
@@ -403,6 +403,25 @@ def test_a_small_gain_keeps_more_seeds_back_and_more_factors_prove_less(task: Pa
         assert asked == sorted(asked) and asked[0] < asked[-1], "knock-outs take the seeds of the proof"
     # 16 points at 12 of noise want all twelve seeds a side; the knock-outs of two factors are kept anyway
     assert 0 < made[0.16] < made[0.6]
+
+
+def test_a_start_whose_seeds_lie_far_apart_leaves_the_search_its_half(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seeds 30 points apart ask for as many more as there may be: nothing would be looked for."""
+
+    def noisy(spec: TrialSpec) -> TrialFinished:
+        p = 0.5 + 0.3 * {1: -1, 2: 0, 3: 1}.get(spec.seed, 0)
+        return draw_result(spec, p, lambda plan: f"{spec.recipe.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs)
+
+    def searched(name: str) -> int:
+        more = ["run.rounds=1", "run.probes=90", "budget.trials=40", "judge.max_seeds=12"]
+        run = Paper(noisy).start(task, tmp_path / name, more, agent=Expecting(0.02))
+        return len(bodies(run, "searched")[0].probes)
+
+    made = searched("half")
+    monkeypatch.setattr(search, "half_of_budget", lambda ctx: float("inf"))
+    assert searched("all") < 10 < made <= 20
 
 
 SIX = {**IDLE, "clip": {"low": 0.1, "high": 0.2}, "temperature": 0.9, "steps": 7}

@@ -81,9 +81,9 @@ def certification_trials(ctx: RunContext, side: int = 0) -> int:
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)
 
 
-def most_for_proof(ctx: RunContext) -> float:
-    """Trainings that a search leaves to the proof at most: half of all that the budget pays for. Where three seeds of
-    the start happen to lie far apart, a proof would ask for more than there are, and nothing would be looked for."""
+def half_of_budget(ctx: RunContext) -> float:
+    """Half of all trainings that the budget pays for: as many are left to a proof that wants more seeds. Where three
+    seeds of the start happen to lie far apart, it would want more than there are, and nothing would be looked for."""
     return (ctx.budget().spent["trials"] + trainings_left(ctx)) / 2
 
 

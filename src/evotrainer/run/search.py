@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from itertools import count
+from math import inf
 from typing import Any
 
 from evotrainer.agents.base import Searcher
@@ -28,8 +29,8 @@ from evotrainer.run.reserves import (
     certification_trials,
     control_trials,
     dearest_proof,
+    half_of_budget,
     knockout_trials,
-    most_for_proof,
     over_budget,
     topup_trials,
 )
@@ -151,12 +152,17 @@ def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
     that proves nothing all of it is for the search."""
     if ctx.task.run.search_only and ctx.state.rules >= SINCE:
         return over_budget(ctx, more, more)
+    # seeds beyond the first are kept as far as the search has its half
+    proof = max(proof_trials(ctx, proposes, inf), min(proof_trials(ctx, proposes, expects), half_of_budget(ctx)))
+    return over_budget(ctx, more + proof, more + proof)
+
+
+def proof_trials(ctx: RunContext, proposes: int, expects: float) -> int:
+    """Trainings of the proof of a bundle that gains as much as is expected of it."""
     factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
     own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
     knockouts = max(dearest_proof(ctx, factors, expects), own)
-    proof = len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
-    proof = min(proof, most_for_proof(ctx))
-    return over_budget(ctx, more + proof, more + proof)
+    return len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
 
 
 def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
