@@ -189,7 +189,7 @@ def test_a_branch_that_trained_in_a_slower_hour_is_no_dearer(task: Path, tmp_pat
     def slower(spec: TrialSpec) -> TrialFinished:
         result = plain(spec)
         pace = 0.0005 * (2.4 if spec.recipe.group_size > 8 else 1.0)
-        curve = tuple({**x, "pace_s": pace} for x in result.curve)
+        curve = tuple({**x, "cpu_pace_s": pace} for x in result.curve)
         return result.model_copy(update={"curve": curve})
 
     run = Paper(slower).start(task, tmp_path / "run", settings(GROUPS))
@@ -204,7 +204,7 @@ def test_a_control_at_equal_compute_gets_less_on_top_where_the_pace_is_known(tas
 
     def paced(spec: TrialSpec) -> TrialFinished:
         result = plain(spec)
-        return result.model_copy(update={"curve": tuple({**x, "pace_s": 0.0005} for x in result.curve)})
+        return result.model_copy(update={"curve": tuple({**x, "cpu_pace_s": 0.0005} for x in result.curve)})
 
     steps = [
         Paper(f).start(task, tmp_path / name, settings(GROUPS)).state.branches["b1c"].recipe.steps

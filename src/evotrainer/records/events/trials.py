@@ -142,7 +142,7 @@ class TrialFinished(Frozen):
     def pace_s(self) -> float | None:
         """CPU-seconds that a fixed piece of work took while it trained, median over its steps: what a second of the
         machine was worth then. None where the trainer measures none."""
-        known = [x["pace_s"] for x in self.curve if x.get("pace_s")]
+        known = [x["cpu_pace_s"] for x in self.curve if x.get("cpu_pace_s")]
         return median(known) if self.curve and len(known) == len(self.curve) else None
 
     @property

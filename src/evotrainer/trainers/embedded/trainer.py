@@ -277,7 +277,7 @@ class EmbeddedTrainer:
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
         entry |= s.hooks.figures()
-        entry["cpu_s"], entry["pace_s"] = s.clock.total, s.clock.pace()
+        entry["cpu_s"], entry["cpu_pace_s"] = s.clock.total, s.clock.pace()
         return entry
 
     def _by_reward(self, s: EmbeddedSession, groups: list[Group], lr: float) -> dict[str, float]:
