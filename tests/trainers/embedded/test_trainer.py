@@ -275,7 +275,7 @@ def test_the_trained_policy_is_the_mean_of_the_last_weights_and_the_training_is_
     got = load_policy(mean.policy_dir).policy.flat
     assert torch.allclose(got, (after[2] + after[3]) / 2, atol=1e-7) and not torch.equal(got, after[3])
     assert torch.equal(load_policy(last.policy_dir).policy.flat, after[3])
-    cost = {"cpu_s", "cpu_sample_s", "cpu_grade_s", "cpu_record_s", "cpu_update_s"}
+    cost = {"cpu_s", "cpu_pace_s", "cpu_sample_s", "cpu_grade_s", "cpu_record_s", "cpu_update_s"}
     plain, same = ([{k: v for k, v in e.items() if k not in cost} for e in x.curve] for x in (last, mean))
     assert plain == same, "sampling goes on with the weights in training"
 
