@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from math import nan
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -18,7 +19,7 @@ from bench.claim.real import reference
 from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.config.load import load_task
-from evotrainer.errors import EvoTrainerError
+from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.search import ProbePlan, SearchPlan
@@ -51,7 +52,8 @@ def rows(run: api.Run) -> list[dict[str, Any]]:
             "changes": dict(changes),
             "seed": t.seed,
             "score": next(round(s.score, 4) for s in t.scores if s.split == "search" and s.score is not None),
-            "training_s": round(t.training_s or 0.0, 1),
+            "training_s": t.training_s and round(t.training_s, 1),
+            "work": t.work and round(t.work),
             "run": run.folder.name,
         }
         for changes, t in found
@@ -68,10 +70,15 @@ def table(found: Sequence[Mapping[str, Any]]) -> str:
         scores = [100 * r["score"] for r in mine]
         sd = f"{stdev(scores):.1f}" if len(scores) > 1 else "–"
         told = ", ".join(f"{s:.1f}" for s in scores)
-        seconds = mean(r["training_s"] for r in mine)
+        seconds = mean(r["training_s"] or nan for r in mine)
         name = "reference" if changes == "{}" else changes
         lines.append(f"| {name} | {mean(scores):.1f} | {sd} | {seconds:.1f} | {told} |")
     return "\n".join(lines)
+
+
+def key(row: Mapping[str, Any]) -> str:
+    """Which training a row is of."""
+    return json.dumps([row["run"], row["seed"], row["changes"]], sort_keys=True)
 
 
 def changes(text: str) -> dict[str, Any]:
@@ -97,8 +104,13 @@ def played(given: argparse.Namespace) -> api.Run:
     best = reference(task.task.name)
     for c in given.change:
         best.with_changes(c)
+    if given.first < given.seeds:
+        raise ConfigError(f"--first {given.first}: the reference's seeds are the {given.seeds} before it; give more")
     agent = Listed(given.change, given.seeds)
     if (given.folder / "ledger.db").exists():
+        made = [p.changes for p in api.open_run(given.folder).state.probes.values()]
+        if made != [p.changes for p in agent.plans[: len(made)]]:
+            raise ConfigError(f"{given.folder} holds trainings of other changes or seeds; give another folder")
         return api.resume(given.folder, agent=agent)
     settings = ["run.search_only=true", "run.rounds=1", "run.changes=8", f"run.probes={max(1, len(agent.plans))}"]
     start = list(range(given.first - given.seeds, given.first))
@@ -124,8 +136,10 @@ def main() -> None:
         raise SystemExit(f"bench.claim.by_hand: {e}") from None
     found = rows(run)
     if given.keep:
+        there = given.keep.read_text(encoding="utf-8").splitlines() if given.keep.is_file() else []
+        named = {key(json.loads(x)) for x in there}
         with given.keep.open("a", encoding="utf-8") as f:
-            f.writelines(json.dumps(r) + "\n" for r in found)
+            f.writelines(json.dumps(r) + "\n" for r in found if key(r) not in named)
     print(table(found))
 
 

@@ -4,9 +4,10 @@ long."""
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,17 @@ from evotrainer.agents.belief import observations
 from evotrainer.cli.status import status
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.judge import cost_ratio
 from evotrainer.projections.history import cases
 from evotrainer.projections.skill_evidence import distilled_skills
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.events.trials import training_compute
 from evotrainer.rules.equal_compute import mean_share_of_a_step
 from evotrainer.verify import Record, checks
 from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
+from tests.small_records import finished
 
 TASK = f"""
 [task]
@@ -193,24 +197,64 @@ def test_a_branch_that_trained_in_a_slower_hour_is_no_dearer(task: Path, tmp_pat
         return result.model_copy(update={"curve": curve})
 
     run = Paper(slower).start(task, tmp_path / "run", settings(GROUPS))
+    table, record = checks(), Record(run.folder, run.events())
+    assert not [p for e in run.events() if e.kind in ("branch", "judged") for p in table[e.kind](record, e)]
     (verdict,) = run.verdicts
     gate = next(g for g in verdict.gates if g.gate == "compute")
     assert verdict.control == "b0" and gate.passed and gate.numbers["ratio"] < 1.05
     assert not [c for c in run.caveats["b1"] if c.kind == "compute"]
 
 
-def test_a_control_at_equal_compute_gets_less_on_top_where_the_pace_is_known(task: Path, tmp_path: Path) -> None:
+def test_a_control_at_equal_compute_gets_less_on_top_where_the_pace_is_known(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     plain = finish(0.0)
 
     def paced(spec: TrialSpec) -> TrialFinished:
         result = plain(spec)
         return result.model_copy(update={"curve": tuple({**x, "cpu_pace_s": 0.0005} for x in result.curve)})
 
-    steps = [
-        Paper(f).start(task, tmp_path / name, settings(GROUPS)).state.branches["b1c"].recipe.steps
-        for name, f in (("by-seconds", plain), ("by-pace", paced))
-    ]
-    assert steps[1] < steps[0]
+    def steps(name: str, f: Callable[[TrialSpec], TrialFinished]) -> int:
+        run = Paper(f).start(task, tmp_path / name, settings(GROUPS))
+        found = cost_ratio(*(run.state.branches[b].complete for b in ("b1", "b0")))
+        assert found is not None
+        wanted = {True: 1.03, False: 1.1}[found.by_pace and rules == 7] * found.ratio
+        made = run.state.branches["b1c"].recipe.steps
+        assert made == 12 + round((wanted - 1) * 12)
+        return made
+
+    rules = 7
+    assert steps("by-pace", paced) < steps("by-seconds", plain)
+    rules = 6
+    monkeypatch.setattr("evotrainer.run.loop.RULES", 6)
+    steps("rules-6", paced)
+
+
+def trained(seconds: Sequence[float], paces: Sequence[float]) -> TrialFinished:
+    """A training whose steps took so many seconds, at such a pace; 0: not known."""
+    rows = zip(accumulate(seconds), paces, strict=True)
+    curve = [{"step": float(i), "cpu_s": s} | ({"cpu_pace_s": p} if p else {}) for i, (s, p) in enumerate(rows, 1)]
+    return finished("b1-s1").model_copy(update={"curve": tuple(curve), "steps": len(curve)})
+
+
+def test_compute_is_told_by_the_pace_of_each_step() -> None:
+    plain = trained([2.0] * 40, [0.5] * 40)
+    assert plain.work == pytest.approx(160)
+    # a training that goes on from another one's policy, which was trained in a faster hour
+    for first in (30, 39, 41, 60):
+        n = 80
+        chain = trained([1.0] * first + [3.0] * (n - first), [0.5] * first + [1.5] * (n - first))
+        assert chain.work == pytest.approx(160, rel=0.01)
+    # single pieces of work are noisy, and now and then one takes far longer
+    assert trained([2.0] * 40, [0.5, 0.4, 0.6, 0.5, 9.0] * 8).work == pytest.approx(160, rel=0.05)
+
+
+def test_where_one_training_knows_no_pace_all_go_by_seconds() -> None:
+    known, half, unknown = (trained([2.0] * 4, p) for p in ([0.5] * 4, [0.5, 0.5, 0.0, 0.5], [0.0] * 4))
+    assert training_compute([known], [known]) == ([[16.0], [16.0]], True)
+    for other in (half, unknown):
+        assert training_compute([known, other], [known]) == ([[8.0, 8.0], [8.0]], False)
+    assert training_compute([known], [finished("b1-s2")]) == ([[16.0], []], True)
 
 
 def test_a_run_of_an_earlier_version_goes_on_without_it(task: Path, tmp_path: Path) -> None:

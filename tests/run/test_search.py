@@ -420,7 +420,7 @@ def test_a_start_whose_seeds_lie_far_apart_leaves_the_search_its_half(
         return len(bodies(run, "searched")[0].probes)
 
     made = searched("half")
-    monkeypatch.setattr(search, "half_of_budget", lambda ctx: float("inf"))
+    monkeypatch.setattr(search, "half_of_round", lambda ctx, n: float("inf"))
     assert searched("all") < 10 < made <= 20
 
 

@@ -136,6 +136,8 @@ def test_an_open_run_goes_on_whatever_is_refused_today(task_file: Path, tmp_path
         ({"train": 0.7, "gate": 0.2}, "add up to 0.9"),
         ({"train": 0.7, "gate": 0.3}, None),
         ({"train": 80, "search": 10, "cert": 10}, None),
+        ({"train": 800, "search": 100, "cert": 100}, None),
+        ({"train": float("nan"), "cert": 0.2}, None),
         ({"train": "train.jsonl"}, None),
         (None, None),
     ],

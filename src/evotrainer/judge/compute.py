@@ -1,8 +1,8 @@
 """Training compute of a branch beside its control's: a gain that was bought with more of it is none of the change.
 
 Compute is what the trainings themselves took (`TrialFinished.training_s`), by what the machine's seconds were worth
-meanwhile where the trainer measured it (`pace_s`). It differs by some 5 to 10% between seeds of one recipe: a branch
-counts as dearer where the mean ratio is above the limit and a one-sided 99% bound on it above 1.
+meanwhile where the trainer measured it (`TrialFinished.work`). It differs by some 5 to 10% between seeds of one recipe:
+a branch counts as dearer where the mean ratio is above the limit and a one-sided 99% bound on it above 1.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ TOLD = 1.05
 
 @dataclass(frozen=True, slots=True)
 class CostRatio:
-    """Geometric mean of the branch's seconds over that of the control's."""
+    """Geometric mean of the branch's compute over that of the control's."""
 
     ratio: float
     low: float
     """One-sided 99% bound, over seeds."""
+    by_pace: bool = False
+    """By what the machine's seconds were worth, not by seconds alone."""
 
     def above(self, limit: float) -> bool:
         """Is it above the limit, and not by the noise of timing?"""
@@ -39,11 +41,12 @@ class CostRatio:
 
 def cost_ratio(branch: Sequence[TrialFinished], control: Sequence[TrialFinished]) -> CostRatio | None:
     """None where a side has no measured training."""
-    b, c = (np.log(side) for side in training_compute(branch, control))
-    if not len(b) or not len(c):
+    sides, by_pace = training_compute(branch, control)
+    if not all(sides):
         return None
+    b, c = (np.log(side) for side in sides)
     mean, low = mean_difference(b, c, CONFIDENCE)
-    return CostRatio(exp(mean), exp(low))
+    return CostRatio(exp(mean), exp(low), by_pace)
 
 
 def gate(branch: Sequence[TrialFinished], control: Sequence[TrialFinished], limit: float) -> GateResult:

@@ -213,7 +213,7 @@ def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
     branch that trained dearer than its control (`judge/compute.py`)."""
     dear = {x.matches for x in tree.branches.values()}
     dear |= {b.branch for b in path if b.verdict for g in b.verdict.gates if _above(g)}
-    compute = training_compute(path[-1].complete, path[0].complete)
+    compute, _ = training_compute(path[-1].complete, path[0].complete)
     if not dear & {b.branch for b in path} or not all(compute):
         return []
     own, start = (math.exp(sum(map(math.log, x)) / len(x)) for x in compute)

@@ -9,7 +9,6 @@ from evotrainer.judge import cost_ratio
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.events.trials import paced
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
@@ -46,7 +45,7 @@ def steps_to_match(task: TaskFile, state: RunState, branch: str) -> int | None:
     found = cost_ratio(b.complete, parent.complete)
     if found is None or not found.above(most):
         return None
-    wanted = found.ratio * margin(state, paced(b.complete, parent.complete))
+    wanted = found.ratio * margin(state, found.by_pace)
     return parent.recipe.steps + max(1, round((wanted - 1) / mean_share_of_a_step(parent.complete)))
 
 

@@ -81,10 +81,11 @@ def certification_trials(ctx: RunContext, side: int = 0) -> int:
     return len(ctx.task.run.certify_seeds) + ceil(evaluations / 4)
 
 
-def half_of_budget(ctx: RunContext) -> float:
-    """Half of all trainings that the budget pays for: as many are left to a proof that wants more seeds. Where three
-    seeds of the start happen to lie far apart, it would want more than there are, and nothing would be looked for."""
-    return (ctx.budget().spent["trials"] + trainings_left(ctx)) / 2
+def half_of_round(ctx: RunContext, n: int) -> float:
+    """Half of the trainings that the budget held when round `n` began its search: as many are left to a proof that
+    wants more seeds. Where three seeds of the start happen to lie far apart, it would want more than there are, and
+    nothing would be looked for."""
+    return (trainings_left(ctx) + sum(p.round == n for p in ctx.state.probes.values())) / 2
 
 
 def over_budget(ctx: RunContext, need: float, trials: float) -> str:

@@ -29,7 +29,7 @@ from evotrainer.run.reserves import (
     certification_trials,
     control_trials,
     dearest_proof,
-    half_of_budget,
+    half_of_round,
     knockout_trials,
     over_budget,
     topup_trials,
@@ -48,7 +48,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
         if ctx.recorded(key) is None and ctx.recorded(end) is None:
             ctx.take_up()  # the agent sees all that is recorded, as in a run that was never killed
             asked = next_plan(ctx, n, health, tools)
-            specs = open_probes(ctx, asked)
+            specs = open_probes(ctx, n, asked)
         if ctx.recorded(key) is None and not specs:
             why = asked.stop or "the budget holds no further search training next to the proof"
             body = ctx.record(end, Searched, partial(ended, ctx, n, asked, why))
@@ -79,12 +79,12 @@ def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.Agen
     return asked
 
 
-def open_probes(ctx: RunContext, asked: SearchPlan) -> list[ProbeSpec]:
+def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
     """Specifications of those that the budget pays; the proof's share is kept back."""
     out: list[ProbeSpec] = []
     for plan in asked.probes:
         recipe = recipe_of(ctx, plan)
-        if too_dear(ctx, len(out) + 1, asked.proposes, asked.expects):
+        if too_dear(ctx, n, len(out) + 1, asked.proposes, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
         of_several: dict[str, Any] = (
@@ -146,14 +146,15 @@ def seed_of(ctx: RunContext, number: int) -> int:
     return next(s for i, s in enumerate(free) if i == number)
 
 
-def too_dear(ctx: RunContext, more: int, proposes: int, expects: float) -> str:
+def too_dear(ctx: RunContext, n: int, more: int, proposes: int, expects: float) -> str:
     """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
     one factor more or any fewer, with the seeds that what it expects of it will want; empty where it does. In a run
     that proves nothing all of it is for the search."""
     if ctx.task.run.search_only and ctx.state.rules >= SINCE:
         return over_budget(ctx, more, more)
+    least, wanted = (proof_trials(ctx, proposes, gain) for gain in (inf, expects))
     # seeds beyond the first are kept as far as the search has its half
-    proof = max(proof_trials(ctx, proposes, inf), min(proof_trials(ctx, proposes, expects), half_of_budget(ctx)))
+    proof = max(least, min(wanted, half_of_round(ctx, n)))
     return over_budget(ctx, more + proof, more + proof)
 
 

@@ -90,12 +90,11 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
 
 
 def told_shares(splits: Any) -> list[str]:
-    """A note where shares of the splits add up neither to 1 nor to 100: each is then another than was written."""
+    """A note where fractions do not add up to 1, as each is then another than was written; whole numbers are ratios."""
     values = list(splits.values()) if isinstance(splits, Mapping) else []
-    if not values or not all(isinstance(v, int | float) for v in values) or not sum(values):
-        return []
-    if any(abs(sum(values) / whole - 1) < 0.005 for whole in (1, 100)):
-        return []
+    numbers = all(isinstance(v, int | float) and math.isfinite(v) and v >= 0 for v in values)
+    if not numbers or not sum(values) or all(v == round(v) for v in values) or abs(sum(values) - 1) < 0.005:
+        return []  # what is no share is refused where the splits are drawn
     taken = ", ".join(f"{name} {value / sum(values):.0%}" for name, value in splits.items())
     return [f"environment.splits add up to {sum(values):g}, not to 1: of all tasks are {taken}"]
 

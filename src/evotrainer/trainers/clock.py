@@ -48,19 +48,25 @@ class PhaseTimer:
         self.before = before
         self.start = self.last = cpu_now()
 
-    def pace(self) -> float:
-        """CPU-seconds of a fixed piece of work, now; they are no part of the training.
+    def pace(self) -> dict[str, float]:
+        """`cpu_pace_s`: CPU-seconds of a fixed piece of work, now; they are no part of the training.
 
         A processor that does other work beside it does less in each of a thread's seconds, so that trainings of
-        different hours compare only by such pieces of work.
+        different hours compare only by such pieces of work. Empty where a second is not one thread's: with several
+        threads, which are counted while they wait for one another, and on GPUs.
         """
+        import torch
+
+        if torch.get_num_threads() > 1 or torch.cuda.is_initialized():
+            return {}
+        opened = cpu_now()
         _matrix()
         began = cpu_now()
         fixed_work()
-        took = cpu_now() - began
-        self.start += took
-        self.last += took
-        return took
+        ended = cpu_now()
+        self.start += ended - opened
+        self.last += ended - opened
+        return {"cpu_pace_s": ended - began}
 
     def mark(self, phase: str) -> None:
         now = cpu_now()

@@ -206,7 +206,7 @@ def check_shares(shares: Mapping[str, float]) -> dict[str, float]:
     unknown = sorted(set(shares) - set(SPLITS))
     if unknown:
         raise TaskSetError(f"splits: unknown split {unknown[0]!r}; the splits are {', '.join(SPLITS)}")
-    if not shares or any(v < 0 for v in shares.values()) or not (total := sum(shares.values())):
+    if not shares or not all(v >= 0 for v in shares.values()) or not (total := sum(shares.values())):
         raise TaskSetError(f"splits: shares must be positive numbers, not {dict(shares)}")
     return {s: shares[s] / total for s in SPLITS if shares.get(s)}
 

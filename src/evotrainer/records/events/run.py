@@ -69,8 +69,8 @@ class RunOpened(Frozen):
     5: a search departs from its own trainings (`ProbeSpec.departs`), bundles hold up to `run.bundle` factors, each is
     knocked out on two seeds and stays where that loses anything.
     6: a branch has the seeds that its expected gain asks for before its first look (`<branch>/topup/1`).
-    7: compute is told by the machine's pace where the trainer measured it (curve key `cpu_pace_s`), and such a control
-    at equal compute gets 3% more than its branch, not 10%."""
+    7: a control at equal compute gets 3% more than its branch, not 10%, where compute is told by the machine's pace
+    (curve key `cpu_pace_s`)."""
     seed: int
     agent: str
     search: bool = False

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from statistics import median
 from typing import Any, Literal
 
@@ -85,6 +85,10 @@ class FromCache(Frozen):
         return all(p.startswith("start ") for p in self.parts)
 
 
+NEAR = 7
+"""Steps on each side whose pace is taken for a step's: one piece of work alone differs by a fifth from the next."""
+
+
 class TrialFinished(Frozen):
     """id `<trial>/finished`; settles the budget. Gate scores are here for the judge; views show means only."""
 
@@ -139,11 +143,19 @@ class TrialFinished(Frozen):
         return total if total > 0 else None
 
     @property
-    def pace_s(self) -> float | None:
-        """CPU-seconds that a fixed piece of work took while it trained, median over its steps: what a second of the
-        machine was worth then. None where the trainer measures none."""
-        known = [x["cpu_pace_s"] for x in self.curve if x.get("cpu_pace_s")]
-        return median(known) if self.curve and len(known) == len(self.curve) else None
+    def work(self) -> float | None:
+        """What its training did, in units of the fixed piece of work whose CPU-seconds its steps tell (`cpu_pace_s`):
+        each step's seconds by the median pace of the steps around it, as another part may be of another hour. None
+        where the trainer measured no pace."""
+        rows = [(x.get("cpu_s", 0.0), x.get("cpu_pace_s", 0.0)) for x in self.curve]
+        if self.training_s is None or not all(pace > 0 for _, pace in rows):
+            return None
+        paces = [pace for _, pace in rows]
+        units, before = 0.0, 0.0
+        for i, (seconds, _) in enumerate(rows):
+            units += (seconds - before) / median(paces[max(0, i - NEAR) : i + NEAR + 1])
+            before = seconds
+        return units
 
     @property
     def env_knobs(self) -> dict[str, Any]:
@@ -151,16 +163,12 @@ class TrialFinished(Frozen):
         return self.world
 
 
-def paced(*sides: Iterable[TrialFinished]) -> bool:
-    """Does every measured training know how fast the machine was meanwhile?"""
-    return all(t.pace_s for side in sides for t in side if t.training_s)
-
-
-def training_compute(*sides: Sequence[TrialFinished]) -> list[list[float]]:
-    """Compute of every measured training, each side's in a unit that all sides share: seconds by what a second was
-    worth while they trained, where each knows that (`pace_s`), else seconds."""
-    by_pace = paced(*sides)
-    return [[s / (t.pace_s or 1.0) if by_pace else s for t in side if (s := t.training_s)] for side in sides]
+def training_compute(*sides: Iterable[TrialFinished]) -> tuple[list[list[float]], bool]:
+    """(compute of every measured training of each side, is it told by the pace?): in units of the fixed work (`work`)
+    where all of them have these, else in seconds."""
+    known = [[(t.work, s) for t in side if (s := t.training_s)] for side in sides]
+    by_pace = all(work for side in known for work, _ in side)
+    return [[work if by_pace and work else s for work, s in side] for side in known], by_pace
 
 
 class NoiseMeasured(Frozen):

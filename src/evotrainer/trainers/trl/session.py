@@ -123,7 +123,8 @@ class TrlSession:
         for phase in ("sample", "grade", "record", "update"):
             entry[f"cpu_{phase}_s"] = seconds.get(phase, 0.0)
         entry |= self.hooks.figures()
-        entry["cpu_s"], entry["cpu_pace_s"] = self.clock.total, self.clock.pace()
+        entry["cpu_s"] = self.clock.total
+        entry |= self.clock.pace()
         self.curve.append(entry)
         return entry
 
