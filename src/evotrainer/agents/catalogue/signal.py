@@ -153,7 +153,7 @@ SIGNAL: tuple[Move, ...] = (
         {"dead_training": 0.1},
         of(smaller_batches),
         "at equal sampling, twice as many steps move the policy farther, each on a noisier gradient",
-        # by hand, four to eight seeds a side: repositories +12 to +15 points, code +3, maths 0 (LOG.md, 2026-11-26)
+        # by hand: repositories +7, +10 and +15 points by shape, maths and (at equal compute) code nothing (LOG.md)
         base=0.03,
         idle_sd=0.05,
     ),
