@@ -32,6 +32,7 @@ from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.trl import TrlTrainer, config_fields
 from evotrainer.trainers.trl.folder import save_folder
 from evotrainer.trainers.trl.scratch import make_model, make_tokenizer
+from evotrainer.trainers.trl.setup import bookkeeping
 
 TARGET = 0.03
 SMALL = {"d": 256, "layers": 6, "heads": 4, "kv_heads": 2, "hidden": 768, "context": 1024}
@@ -104,7 +105,7 @@ def theirs(model: Path, recipe: Recipe, options: Mapping[str, Any], work: Path, 
     request = TrainRequest(Identity("bench", "b0", 1), recipe, model, work)
     device = torch.device("cuda" if gpu else "cpu")
     dtype = torch.bfloat16 if gpu and torch.cuda.is_bf16_supported() else torch.float32
-    fields = config_fields(recipe, trainer.options, 1, gpu) | trainer._bookkeeping(request, device, dtype)
+    fields = config_fields(recipe, trainer.options, 1, gpu) | bookkeeping(trainer.options, request, device, dtype)
     prompts = [[{"role": "user", "content": t.prompt}] for t in world(recipe.prompts_per_step * 4).tasks("train")]
 
     def reward(completions: list[Any], **kwargs: Any) -> list[float]:

@@ -77,6 +77,8 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
 
 TUNABLE = (
     "trainer.logger",
+    "trainer.save_freq",
+    "trainer.test_freq",
     "reward.num_workers",
     f"{ROLLOUT}.gpu_memory_utilization",
     f"{ROLLOUT}.log_prob_micro_batch_size_per_gpu",

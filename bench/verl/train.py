@@ -1,0 +1,155 @@
+"""A real training by verl on a GPU, through `evotrainer verl`, with a kill -9 in the middle. One command:
+
+    python -m bench.verl.train VERL_PYTHON MODEL [--out DIR] [--steps N] [--engine vllm]
+
+Renders examples/trl-gsm8k.toml for MODEL (a folder that `evotrainer base examples/trl-gsm8k.toml --out MODEL` made) and
+one GPU, validates and launches it, ends verl and all its processes with SIGKILL after the first checkpoint, launches
+again, and reads what there is: metrics of every step, rollouts with their components, checkpoints, the merged policy.
+Prints a table; `--write` puts it into results-gpu.md beside this file.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from datetime import date
+from pathlib import Path
+
+from evotrainer.extras.verl.checkpoints import latest_step
+from evotrainer.extras.verl.launch import attempts, state
+from evotrainer.extras.verl.venv import probe
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SMALL = (
+    "ray_kwargs.ray_init.num_cpus=16",
+    "reward.num_workers=1",
+    "data.dataloader_num_workers=0",
+    "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
+    "actor_rollout_ref.rollout.enforce_eager=true",
+    "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
+    "actor_rollout_ref.rollout.agent.num_workers=1",
+)
+PATIENCE_S = 240.0
+
+Row = tuple[str, str, float]
+
+
+def evo(*words: object) -> subprocess.CompletedProcess[str]:
+    """A command of evotrainer, in this Python."""
+    command = [sys.executable, "-m", "evotrainer", *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+
+
+def told(done: subprocess.CompletedProcess[str], lines: int = 2) -> str:
+    """The end of what a command said."""
+    text = (done.stdout if done.returncode == 0 else done.stderr or done.stdout).strip().splitlines()
+    return f"exit code {done.returncode}: " + " / ".join(line.strip() for line in text[-lines:])
+
+
+def wait(folder: Path, until: int | None) -> str:
+    """Until the attempt ends, or its checkpoint of step `until` is there; the state then."""
+    end = time.monotonic() + PATIENCE_S
+    while time.monotonic() < end:
+        now = state(folder, attempts(folder)[-1])
+        if now != "running" or (until is not None and latest_step(folder) >= until):
+            return now
+        time.sleep(0.2)
+    return "out of time"
+
+
+def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list[Row]:
+    """Each step of the way: what it was, what came of it, seconds."""
+    out: list[Row] = []
+
+    def step(name: str, *words: object, lines: int = 2) -> bool:
+        began = time.monotonic()
+        done = evo(*words)
+        out.append((name, told(done, lines), time.monotonic() - began))
+        print(*out[-1], flush=True)
+        return done.returncode == 0
+
+    sets = [x for s in SMALL for x in ("--set", s)]
+    ok = step(
+        "render", "verl", "render", "examples/trl-gsm8k.toml", f"recipe.steps={steps}", "--model", model, "--gpus", 1,
+        "--engine", engine, "--attention", "sdpa", "--prompt-tokens", 160, "--set", "trainer.save_freq=2",
+        "--set", "trainer.test_freq=4", *sets, "--out", folder,
+    )  # fmt: skip
+    if not ok or not step("validate", "verl", "validate", folder, "--venv", venv):
+        return out
+    for number, until in enumerate((2, None), 1):
+        began = time.monotonic()
+        if not step(f"launch {number}", "verl", "launch", folder, "--venv", venv):
+            return out
+        now = wait(folder, until)
+        attempt = attempts(folder)[-1]
+        if until is not None and now == "running":
+            os.killpg(attempt.pid, signal.SIGKILL)
+            now = f"killed with SIGKILL at checkpoint {latest_step(folder)}"
+        out.append((f"attempt {number}", f"{now}, from step {attempt.resumed_from}", time.monotonic() - began))
+        print(*out[-1], flush=True)
+        if now == "out of time":
+            os.killpg(attempt.pid, signal.SIGKILL)
+            return out
+    step("tail", "verl", "tail", folder, lines=steps + 2)
+    step("checkpoints", "verl", "checkpoints", folder, "--venv", venv, lines=8)
+    done = evo("verl", "checkpoints", folder, "--venv", venv)
+    merge = next((x.strip() for x in done.stdout.splitlines() if "verl.model_merger" in x), "")
+    if merge:
+        began = time.monotonic()
+        merged = subprocess.run(shlex.split(merge), capture_output=True, text=True)
+        policy = sorted(p.name for p in folder.glob("policy/*/*"))
+        out.append(("merge", f"{told(merged)}; {', '.join(policy)}", time.monotonic() - began))
+        print(*out[-1], flush=True)
+    store = folder / "store"
+    if step("import", "verl", "import", folder, "--out", store):
+        step("audit", "audit", store, lines=12)
+    return out
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    ask = argparse.ArgumentParser(prog="python -m bench.verl.train", description=__doc__)
+    ask.add_argument("python", type=Path)
+    ask.add_argument("model", type=Path)
+    ask.add_argument("--out", type=Path)
+    ask.add_argument("--steps", type=int, default=6)
+    ask.add_argument("--engine", default="vllm")
+    ask.add_argument("--write", action="store_true")
+    given = ask.parse_args(argv)
+    python = Path(os.path.abspath(given.python))
+    with tempfile.TemporaryDirectory() as d:
+        folder = (given.out or Path(d) / "v").resolve()
+        found = rows(folder, given.model.resolve(), python.parent.parent, given.steps, given.engine)
+        metrics = [json.loads(x) for f in sorted(folder.glob("metrics/*.jsonl")) for x in f.read_text().splitlines()]
+    listed = subprocess.run(["sh", "-c", "nvidia-smi -L"], capture_output=True, text=True).stdout
+    seen = listed.split(" (UUID")[0].strip() or "no GPU"
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout
+    versions = ", ".join(f"{k} {v}" for k, v in probe(python).versions.items() if v)
+    text = "\n".join(
+        [
+            "# verl with a GPU",
+            "",
+            f"`python -m bench.verl.train VERL_PYTHON MODEL --write`, {date.today()}, commit {commit.strip()}; {seen}; "
+            f"{versions}; {len(metrics)} rows of metrics.",
+            "",
+            "| step | outcome | seconds |",
+            "|---|---|---|",
+            *(f"| {n} | {what.replace('|', '/')} | {s:.1f} |" for n, what, s in found),
+            "",
+        ]
+    )
+    print(text)
+    if given.write:
+        (HERE / "results-gpu.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
