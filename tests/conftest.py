@@ -23,6 +23,7 @@ from tests.small_run import SMALL
 os.environ["EVOTRAINER_REGISTER"] = "off"  # tests are judged on the same tasks over and over
 KEYS = tempfile.TemporaryDirectory(prefix="evotrainer-test-keys-")
 os.environ["EVOTRAINER_KEYS"] = KEYS.name  # kept apart from the user's own
+os.environ["CUDA_VISIBLE_DEVICES"] = ""  # to the bit and in fp32, as on any machine: on a GPU sums and bfloat16 differ
 os.environ["EVOTRAINER_CACHE"] = "off"  # a test trains what it tests; `run.cache` of a test of the cache counts more
 
 

@@ -11,6 +11,7 @@ import pytest
 from tests.extras.verl.record import CASES
 
 from evotrainer.errors import ConfigError
+from evotrainer.extras.verl.inside.check import demand_fitting_trl
 from evotrainer.extras.verl.validate import demand_valid, explain
 
 ANSWERS = json.loads((Path(__file__).parent / "data" / "answers.json").read_text(encoding="utf-8"))
@@ -61,6 +62,20 @@ def test_an_error_nobody_foresaw_is_passed_on_with_the_factors_it_names() -> Non
     assert f.factors == ("kl_beta",) and str(f).startswith(
         "ConfigKeyError at compose: bad value of kl_loss_coef [factor kl_beta]"
     )
+
+
+def test_a_trl_that_verls_workers_fail_on_is_found_before_a_gpu_is_paid_for(tmp_path: Path) -> None:
+    """The one that EvoTrainer's own trl extra installs: an H200's first two attempts ended so."""
+    with pytest.raises(RuntimeError, match=r"holds TRL 1\.\d+\.\d+, on which its workers fail") as raised:
+        demand_fitting_trl(None, tmp_path)
+    error = {"type": "RuntimeError", "message": str(raised.value)}
+    (f,) = explain({"ok": False, "stage": "libraries", "error": error}, 1).findings
+    assert f.factors == () and "pip uninstall trl" in f.remedy
+
+
+def test_a_trl_with_what_verl_wants_passes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trl.AutoModelForCausalLMWithValueHead", object, raising=False)
+    demand_fitting_trl(None, tmp_path)
 
 
 def test_an_environment_that_cannot_grade_there_is_found_before_a_gpu_is_paid_for() -> None:

@@ -154,6 +154,10 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Ver
     for pattern, factors, remedy in CAUSES:
         if found := re.search(pattern, message):
             return VerlComplaint(message, factors, remedy.format(*found.groups()))
+    if stage == "libraries":
+        return VerlComplaint(
+            message, (), "remove it there (`pip uninstall trl`) or make one with `evotrainer verl setup`"
+        )
     if stage == "environment":
         return VerlComplaint(
             f"the environment does not work in verl's: {kind}: {message}",

@@ -70,7 +70,13 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
 
     out["versions"] = {"verl": verl.__version__}
     validate_config(config=config, use_reference_policy=need_reference_policy(config), use_critic=need_critic(config))
-    for stage, test in (("plug-ins", load_plugins), ("data", read_columns), ("environment", grade_one)):
+    tests = (
+        ("libraries", demand_fitting_trl),
+        ("plug-ins", load_plugins),
+        ("data", read_columns),
+        ("environment", grade_one),
+    )
+    for stage, test in tests:
         out["stage"] = stage
         test(config, folder)
 
@@ -79,6 +85,28 @@ def check(folder: Path, overrides: list[str], out: dict[str, Any]) -> None:
     tensor = int(config.actor_rollout_ref.rollout.tensor_model_parallel_size)
     if out["gpus"] % tensor:
         raise ValueError(f"n_gpus ({out['gpus']}) must be divisible by rollout.tensor_model_parallel_size ({tensor})")
+
+
+def demand_fitting_trl(config: Any, folder: Path) -> None:
+    """RuntimeError where a TRL is installed that verl's workers fail on: they patch its model with a value head."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        found = version("trl")
+    except PackageNotFoundError:
+        return
+    with contextlib.suppress(ImportError):
+        from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
+
+        return
+    with contextlib.suppress(ImportError):
+        from trl import AutoModelForCausalLMWithValueHead  # type: ignore[attr-defined]  # noqa: F401
+
+        return
+    raise RuntimeError(
+        f"verl's environment holds TRL {found}, on which its workers fail minutes after the start (they import "
+        "AutoModelForCausalLMWithValueHead from it)"
+    )
 
 
 def load_plugins(config: Any, folder: Path) -> None:
