@@ -1,4 +1,7 @@
-"""All arms on invented surfaces: `python -m bench.claim.simulate FOLDER [KIND ...] [--repeats N] [--trainings K]`.
+"""All arms on surfaces: `python -m bench.claim.simulate FOLDER [KIND ...] [--repeats N] [--trainings K]`.
+
+KIND is a class of invented ones (worlds.py), or math, code or swe: the landscape that real trainings left (fitted.py),
+where a search begins with the frozen human reference.
 
 Whole runs (loop, judge, ledger, agents as they are) whose trainings are drawn. Resumable: the same command goes on.
 Prints Markdown; `simulated.md` is what it printed once.
@@ -15,22 +18,33 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bench.claim.fitted import fitted
+from bench.claim.real import reference
 from bench.claim.worlds import KINDS, scaffold, worlds
 from evotrainer.config.load import load_task
+from evotrainer.executors.surface import Surface
 from evotrainer.studies.compare import ARMS, compare, open_plan, table
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread, write_comparison
 from evotrainer.views.text import points
 
 FRESH = 3
+ROOT = Path(__file__).parents[2]
+FITTED = ("math", "code", "swe")
 
 
 def run(folder: Path, kind: str, arms: list[str], repeats: int, trainings: int) -> dict[str, Any]:
     """One class of worlds, a world per repeat."""
-    path = folder / "letters" / "task.toml"
-    # all of an arm's trainings may go into one round's search
-    task = load_task(path if path.is_file() else scaffold(folder), ["run.probes=0"])
-    made = worlds(kind, repeats, task)
+    made: list[Surface]
+    if kind in FITTED:
+        task = load_task(ROOT / "tasks" / f"{kind}.toml")
+        made = [fitted(kind, task, reference(kind))]
+        task = task.model_copy(update={"recipe": reference(kind)})
+    else:
+        path = folder / "letters" / "task.toml"
+        # all of an arm's trainings may go into one round's search
+        task = load_task(path if path.is_file() else scaffold(folder), ["run.probes=0"])
+        made = worlds(kind, repeats, task)
     plan = open_plan(folder / kind, make_plan(task, arms, repeats, trainings, FRESH, 12, made))
     start = time.process_time()
 
@@ -74,8 +88,8 @@ def main() -> None:
     ask.add_argument("--trainings", type=int, default=60)
     ask.add_argument("--arms", default=",".join(ARMS))
     given = ask.parse_intermixed_args()
-    if wrong := [k for k in given.kinds if k not in KINDS]:
-        ask.error(f"unknown class {wrong[0]}; one of {', '.join(KINDS)}")
+    if wrong := [k for k in given.kinds if k not in (*KINDS, *FITTED)]:
+        ask.error(f"unknown class {wrong[0]}; one of {', '.join((*KINDS, *FITTED))}")
     given.folder.mkdir(parents=True, exist_ok=True)
     size = f"{given.repeats} repeats, {given.trainings} trainings each"
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()

@@ -171,6 +171,10 @@ def _seed(*parts: Any) -> int:
     return int.from_bytes(hashlib.sha256(json.dumps(parts).encode()).digest()[:8])
 
 
+LONG = 100_000
+"""Steps beside which any other value can stand: phases of many steps among them."""
+
+
 def load_surfaces(path: Path) -> list[Surface]:
     """One or several surfaces from a file; ConfigError with cause and remedy."""
     try:
@@ -200,7 +204,8 @@ def check_values(surface: Surface) -> None:
     for v in said:
         if v.factor.startswith("knobs."):
             continue
-        recipe = parse_recipe({v.factor: v.value}) if v.factor in Recipe.model_fields else Recipe()
+        room = {} if v.factor == "steps" else {"steps": LONG}
+        recipe = parse_recipe({**room, v.factor: v.value}) if v.factor in Recipe.model_fields else Recipe()
         now = recipe.factors().get(v.factor)
         if json.dumps(now, sort_keys=True) != v.key[1] and now is not None:
             raise ConfigError(f"effect of {v.factor} = {v.value!r}: a recipe has it as {json.dumps(now)}; give it so")
