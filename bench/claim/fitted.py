@@ -2,10 +2,10 @@
 
 A Gaussian process (Rasmussen and Williams 2006, chapter 2) over what recipes say in numbers: logs of the sizes that
 range over more than a factor of 2.5, words as 0 or 1, phases part by part. So a value between two that were trained
-scores between them, which a model of one effect per value cannot do. Kernel: constant + linear + squared exponential,
+scores between them, which one effect per value cannot do. Kernel: constant + linear + squared exponential,
 its sizes chosen by the error of leaving each recipe out. A recipe scores what the posterior expects: far from all
-trainings that is their mean, so the landscape is flatter than the real one. (Draws of the posterior were tried: far from
-the trainings they have peaks of twenty points that no training has seen.) All trainings cost the same.
+trainings that is their mean, so the landscape is flatter than the real one. (Draws of the posterior were tried: far
+from the trainings they have peaks of twenty points that no training has seen.) All trainings cost the same.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from evotrainer.executors.surface import Behaviour, Surface
 from evotrainer.records.recipe import Recipe
 
 HERE = Path(__file__).parent
-LINEAR, CURVED, LENGTHS, CONSTANT = (0.0, 0.03, 0.06), (0.03, 0.06, 0.1, 0.15), (0.5, 0.8, 1.2, 2.0), (0.02, 0.05)
+LINEAR, CURVED, LENGTHS, CONSTANT = (0.0, 0.03, 0.06), (0.0, 0.03, 0.06, 0.1, 0.15), (0.5, 0.8, 1.2, 2.0), (0.02, 0.05)
 """Standard deviations (score units) and lengths of the kernel that are tried."""
 WIDE = 2.5
 """Largest over smallest value from which on a size is taken by its log."""
@@ -128,14 +128,14 @@ class Landscape:
         self.kernel = tried[best]
 
     @cached_property
-    def weights_N(self) -> Any:
+    def weights(self) -> Any:
         """Of each training in a prediction."""
         return self._inverse(self.kernel) @ (self.y_N - self.y_N.mean())
 
     def __call__(self, recipe: Recipe) -> float:
         """Expected score of a recipe."""
         x = self.axes.of(recipe)[None, :]
-        return float(self.y_N.mean() + (self.kernel(x, self.axes.x_NK) @ self.weights_N)[0])
+        return float(self.y_N.mean() + (self.kernel(x, self.axes.x_NK) @ self.weights)[0])
 
     def _inverse(self, kernel: Kernel) -> Any:
         x = self.axes.x_NK
@@ -192,11 +192,11 @@ def main() -> None:
     land = landscape(name, task)
     known = {r.hash: r for r in (land.start.with_changes(dict(s.changes)) for s in land.seen)}
     best = max(known.values(), key=land)
+    mean, seen, axes = flat(land.y_N, land.groups), len(land.seen), len(land.axes.names)
     print(
-        f"{name}: {len(land.seen)} trainings of {len(known)} recipes, {len(land.axes.names)} axes; error where a recipe is "
-        f"left out {100 * land.error:.1f} points, by the mean of all {100 * flat(land.y_N, land.groups):.1f}; noise "
-        f"{100 * land.noise:.1f}; {land.kernel}; the reference {100 * land(reference(name)):.1f}%, the best that was "
-        f"trained {100 * land(best):.1f}%"
+        f"{name}: {seen} trainings of {len(known)} recipes, {axes} axes; error where a recipe is left out "
+        f"{100 * land.error:.1f} points, by the mean of all {100 * mean:.1f}; noise {100 * land.noise:.1f}; {land.kernel}; "
+        f"the reference {100 * land(reference(name)):.1f}%, the best that was trained {100 * land(best):.1f}%"
     )
 
 

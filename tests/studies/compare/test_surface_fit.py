@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.claim.surface import Scored, fit
+from bench.claim.fitted import Landscape
+from bench.claim.surface import Scored, fit, flat
 from bench.claim.worlds import best, levels_of, pairs_of, world
 
 from evotrainer.agents.arms.control import MAX_COST, Space
@@ -60,8 +61,8 @@ def test_pairs_are_fitted_where_they_help() -> None:
 
 def test_noise_without_effects_is_not_fitted() -> None:
     rng = np.random.default_rng(3)
-    flat = [Scored(s.changes, float(0.5 + rng.normal(0, 0.03))) for s in trainings(120, 0.0)]
-    made = fit(START, flat, "flat")
+    level = [Scored(s.changes, float(0.5 + rng.normal(0, 0.03))) for s in trainings(120, 0.0)]
+    made = fit(START, level, "flat")
     assert made.fit["effect_sd"] == 0.01, "the smallest effects explain it best"
     assert made.fit["loo_rmse"] > 0.9 * made.fit["flat_rmse"]
 
@@ -86,3 +87,41 @@ def test_an_invented_world_is_of_its_class() -> None:
     assert top == pytest.approx(said.best.gain, abs=1e-4)
     assert best(said, on_offer, np.random.default_rng(9)).gain == pytest.approx(said.best.gain, abs=0.02)
     assert set(said.metrics) == {"completions/mean_length", "entropy"}
+
+
+def test_a_landscape_tells_what_lies_between_trainings() -> None:
+    """The rate is best in the middle; the batch makes no difference."""
+    rng = np.random.default_rng(2)
+    seen = [
+        Scored({"lr": lr, "prompts_per_step": size}, float(0.6 - 0.05 * np.log10(lr / 1e-4) ** 2 + rng.normal(0, 0.01)))
+        for lr in (1e-5, 3e-5, 1e-4, 3e-4, 1e-3)
+        for size in (8, 16, 32, 64)
+        for _ in range(2)
+    ]
+    land = Landscape(START, seen)
+    assert land.error < 0.015 and land.noise == pytest.approx(0.01, abs=0.003)
+
+    def at(lr: float) -> float:
+        return land(START.with_changes({"lr": lr, "prompts_per_step": 24}))
+
+    for lr in (1.7e-5, 6e-5, 2e-4, 6e-4):  # trained at none of them
+        assert at(lr) == pytest.approx(0.6 - 0.05 * np.log10(lr / 1e-4) ** 2, abs=0.012), lr
+    assert at(1e-3) == at(1e-1), "beyond the trainings nothing is made up"
+
+
+def test_the_error_of_a_landscape_of_nothing_is_that_of_the_mean() -> None:
+    rng = np.random.default_rng(3)
+    land = Landscape(START, [Scored(s.changes, float(0.5 + rng.normal(0, 0.03))) for s in trainings(80, 0.0)])
+    assert 0.9 < land.error / flat(land.y_N, land.groups) < 1.01
+
+
+def test_phases_of_more_steps_than_the_start_may_stand_in_a_surface() -> None:
+    from evotrainer.executors.surface import Main, Surface, check_values
+
+    parts = [
+        {"kind": "references", "steps": 200, "lr": None, "batch": 32},
+        {"kind": "rl", "steps": None, "lr": None, "batch": None},
+    ]
+    check_values(Surface(name="x", base=0.5, effects=(Main(factor="phases", value=parts, effect=0.05),)))
+    with pytest.raises(ConfigError, match="phases"):
+        check_values(Surface(name="x", base=0.5, effects=(Main(factor="phases", value=[{"kind": "no"}], effect=0.0),)))
