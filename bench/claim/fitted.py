@@ -159,7 +159,7 @@ class Fitted(Surface):
 
     def score(self, recipe: Recipe) -> float:
         if recipe.hash not in self.known:
-            self.known[recipe.hash] = min(0.98, max(0.02, self.land(recipe)))
+            self.known[recipe.hash] = round(min(0.98, max(0.02, self.land(recipe))), 6)  # the same on any BLAS
         return self.known[recipe.hash]
 
 
@@ -175,10 +175,10 @@ def fitted(name: str, task: TaskFile, reference: Recipe) -> Surface:
     sampling = math.sqrt(0.25 / (plain.tasks * plain.attempts))
     return Fitted(
         name=name,
-        base=land(reference),
-        seed_sd=math.sqrt(max(0.005**2, land.noise**2 - sampling**2)),
+        base=round(land(reference), 4),
+        seed_sd=round(math.sqrt(max(0.005**2, land.noise**2 - sampling**2)), 4),
         metrics={d: Behaviour(base=1.0, sd=0.05) for d in DESCRIPTORS},
-        fit={"trainings": float(len(land.seen)), "loo_rmse": land.error},
+        fit={"trainings": float(len(land.seen)), "loo_rmse": round(land.error, 4)},
         land=land,
     )
 
@@ -195,8 +195,8 @@ def main() -> None:
     mean, seen, axes = flat(land.y_N, land.groups), len(land.seen), len(land.axes.names)
     print(
         f"{name}: {seen} trainings of {len(known)} recipes, {axes} axes; error where a recipe is left out "
-        f"{100 * land.error:.1f} points, by the mean of all {100 * mean:.1f}; noise {100 * land.noise:.1f}; {land.kernel}; "
-        f"the reference {100 * land(reference(name)):.1f}%, the best that was trained {100 * land(best):.1f}%"
+        f"{100 * land.error:.1f} points, by the mean of all {100 * mean:.1f}; noise {100 * land.noise:.1f}; "
+        f"{land.kernel}; the reference {100 * land(reference(name)):.1f}%, the best that was trained {100 * land(best):.1f}%"
     )
 
 
