@@ -196,7 +196,8 @@ def main() -> None:
     print(
         f"{name}: {seen} trainings of {len(known)} recipes, {axes} axes; error where a recipe is left out "
         f"{100 * land.error:.1f} points, by the mean of all {100 * mean:.1f}; noise {100 * land.noise:.1f}; "
-        f"{land.kernel}; the reference {100 * land(reference(name)):.1f}%, the best that was trained {100 * land(best):.1f}%"
+        f"{land.kernel}; the reference {100 * land(reference(name)):.1f}%, the best that was trained "
+        f"{100 * land(best):.1f}%"
     )
 
 

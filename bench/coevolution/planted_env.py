@@ -97,5 +97,18 @@ class HintedEnv(TextEnv):
         return out
 
 
+class LeakyEnv(HintedEnv):
+    """The leak as it is met: the hint is the answer in training, too, so that every reward teaches to copy it."""
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        if knobs.get("hint", "answer") == "answer":
+            task = replace(task, prompt=prompt(task.data["word"], task.data["answer"]))
+        return super().reset(task, knobs)
+
+
 def environment() -> HintedEnv:
     return HintedEnv()
+
+
+def leaky() -> LeakyEnv:
+    return LeakyEnv()

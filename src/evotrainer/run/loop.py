@@ -46,7 +46,7 @@ from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
-RULES = 7
+RULES = 8
 """See `RunOpened.rules`."""
 
 
@@ -216,7 +216,10 @@ def measure_start(ctx: RunContext) -> None:
     readings.read_branch(ctx, 0, START)
     gaps.review(ctx, 0, [START])
     judging.promote(ctx, START, None)
-    shortcut_audits.settle(ctx, shortcut_audits.examine(ctx, 0, START))
+    audits = shortcut_audits.examine(ctx, 0, START)
+    if not audits and ctx.state.rules >= shortcut_audits.UNEXPLAINED_SINCE:
+        audits = shortcut_audits.unexplained(ctx, 0, START)
+    shortcut_audits.settle(ctx, audits)
     detector_outcomes.settle(ctx, 0)
     ctx.observer.note(f"noise floor {100 * noise.noise_floor:.1f} points on gate, from the A/A trials alone")
 
