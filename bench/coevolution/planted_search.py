@@ -8,15 +8,16 @@ that scores best, which a search by scores would keep. Killed and called
 again it goes on; planted_search.md is written each time.
 
 --leak (runs/leaky-search, leaky_search.md): the hint is the answer in training as well, as in a repository whose
-history holds the fix, and no reward is planted. Whatever is trained so copies it, whoever scores best has copied best;
-a promotion is invalid where the champion was trained with the leak open. The agent is the default as it is.
+history holds the fix, and no reward is planted. Whatever is trained so copies it. The start is audited, and the search
+is of honest recipes; a promotion is invalid where the champion was trained with the leak open. --unaudited is the
+control: the same with `judge.audit=suspects`, as no detector sees this leak. The agent is the default as it is.
 """
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.coevolution.planted import PLANT, TASK
@@ -108,6 +109,17 @@ LEAK = Scenario(
 )
 
 
+UNAUDITED = replace(
+    LEAK,
+    name="leaky-search-unaudited",
+    title="The same leak, where only what a detector questions is audited",
+    settings=(*LEAK.settings, "judge.audit=suspects"),
+)
+
+
+FLAGS = {PLANTED.name: "", LEAK.name: " --leak", UNAUDITED.name: " --leak --unaudited"}
+
+
 def play(what: Scenario, i: int, folder: Path, base: Path) -> api.Run:
     """Run `i`, gone on with where it was begun."""
     to, first = folder / f"run-{i:02d}", 10 * i
@@ -180,7 +192,7 @@ def table(what: Scenario, rows: Sequence[Searched]) -> str:
         "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for r in rows:
-        solved = "" if r.certified is None else f"{r.certified:.0%}"
+        solved = "–" if r.certified is None else f"{r.certified:.0%}"
         out.append(
             f"| {r.run} | {r.probes} | {r.planted} | {r.questioned} | {'yes' if r.by_score else 'no'} | {r.branches} | "
             f"{r.planted_branches} | {r.invalid} | {r.champion}{f' ({what.word})' if r.hacked else ''} | {solved} | "
@@ -201,7 +213,7 @@ def main(runs: int, folder: Path | None, what: Scenario) -> None:
         text = [
             f"# {what.title}",
             "",
-            f"`python -m bench.coevolution.planted_search {len(rows)}{' --leak' if what is LEAK else ''}`: at most "
+            f"`python -m bench.coevolution.planted_search {len(rows)}{FLAGS[what.name]}`: at most "
             f"{PROBES} search trainings a round, two rounds, proof by knock-outs. "
             f"{sum(r.cpu_s for r in rows):.0f} CPU-s.",
             "",
@@ -217,5 +229,7 @@ if __name__ == "__main__":
     ask.add_argument("runs", type=int, nargs="?", default=20)
     ask.add_argument("folder", type=Path, nargs="?")
     ask.add_argument("--leak", action="store_true")
+    ask.add_argument("--unaudited", action="store_true", help="the leak without the audits of starts and champions")
     given = ask.parse_args()
-    main(given.runs, given.folder, LEAK if given.leak else PLANTED)
+    what = UNAUDITED if given.unaudited else LEAK if given.leak else PLANTED
+    main(given.runs, given.folder, what)

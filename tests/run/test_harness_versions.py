@@ -17,13 +17,10 @@ from evotrainer.agents.fixed import FixedAgent, FixedOptions
 from evotrainer.cli.harness import harness
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
-from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import GapSeen, HarnessEvolved
-from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox.detector_runner import SandboxRunner
-from tests.acting import policy
-from tests.leaky_task import EXPLOITS, HONEST, LOOKS, MINIMAL, as_trained, finish
+from tests.leaky_task import HONEST, LOOKS, MINIMAL, as_trained, finish
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper, rejudged, stopped_before_each
 
@@ -202,38 +199,3 @@ def test_detectors_that_never_fire_are_retired_by_rule(task: Path, tmp_path: Pat
     assert mined and dropped.keys() == mined
     for v in dropped.values():
         assert v.trigger == "retirement" and v.round == 4 and "fired on all of 3 branches in 3 rounds" in v.reason
-
-
-def alike(spec: TrialSpec) -> list[Rollout]:
-    """Search rollouts in which nothing but the success tells who uses the key."""
-    found = spec.branch != "base" and spec.recipe.lr >= EXPLOITS and spec.recipe.knobs.get("key") == "answer"
-    return policy(spec.trial, {}, {}, base=0.9 if found and "closed" not in spec.trial else 0.4)
-
-
-LEAKY_START = ["recipe.lr=2e-3", HONEST, "run.rounds=2"]
-
-
-def test_an_unexplained_gain_of_the_start_is_audited_before_anything_is_searched(task: Path, tmp_path: Path) -> None:
-    paper = Paper(finish, alike)
-    run = paper.start(task, tmp_path / "run", LEAKY_START)
-    (gap,) = [g for g in gaps(run) if g.branch == "b0"]
-    assert gap.trigger == "score_move" and not any(a.admitted for a in gap.considered), "no detector can ask"
-    story = [e.id for e in run.events()]
-    (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b0"]
-    assert audit.trigger == "unexplained" and audit.confirmed
-    assert story.index("b0/audited/key") < story.index("b0/invalidated") < story.index("r1/opened")
-    assert [b for b in run.state.branches.values() if b.branch != "b0" and b.recipe.knobs.get("key") != "other"] == []
-    assert run.champion not in ("base", "b0"), "the rounds are spent on honest work"
-
-    cuts = [i for i, x in enumerate(story) if x.startswith(("b0/", "gap/b0", "r1/opened"))][::3]
-    folder = tmp_path / "cut" / "run"
-    again = stopped_before_each(
-        [story[i] for i in cuts], partial(paper.start, task, folder, LEAKY_START), partial(paper.resume, folder)
-    )
-    assert [e.id for e in again.events() if e.kind != "resumed"] == story
-
-
-@pytest.mark.parametrize("change", ["judge.audit=never", "judge.audit=suspects", "recipe.knobs.key=other"])
-def test_without_a_leak_or_with_audits_off_the_start_is_not_audited(task: Path, tmp_path: Path, change: str) -> None:
-    run = Paper(finish, alike).start(task, tmp_path / "run", [*LEAKY_START, "run.rounds=1", change])
-    assert not [a for a in run.state.audits_of("b0") if a.trigger == "unexplained"]

@@ -80,7 +80,7 @@ class Capability(Frozen):
         return (kind == SHORTCUT and not self.honest) or not self.kinds or kind in self.kinds
 
 
-OWN_TRIGGERS = ("promotion", "certification", "unexplained", "asked")
+OWN_TRIGGERS = ("promotion", "certification", "start", "asked")
 """Triggers of audits that no detector asked for: the loop's own, and a person."""
 
 

@@ -216,10 +216,7 @@ def measure_start(ctx: RunContext) -> None:
     readings.read_branch(ctx, 0, START)
     gaps.review(ctx, 0, [START])
     judging.promote(ctx, START, None)
-    audits = shortcut_audits.examine(ctx, 0, START)
-    if not audits and ctx.state.rules >= shortcut_audits.UNEXPLAINED_SINCE:
-        audits = shortcut_audits.unexplained(ctx, 0, START)
-    shortcut_audits.settle(ctx, audits)
+    shortcut_audits.of_start(ctx, 0, START)
     detector_outcomes.settle(ctx, 0)
     ctx.observer.note(f"noise floor {100 * noise.noise_floor:.1f} points on gate, from the A/A trials alone")
 
@@ -227,13 +224,14 @@ def measure_start(ctx: RunContext) -> None:
 def open_round(ctx: RunContext, n: int) -> None:
     """The champion, the harness and the closed shortcuts that a round begins with."""
     opened = (e.body for e in ctx.ledger.events("branch"))
-    again = next((b.branch for b in opened if b.round == n and b.parent is None and b.branch != START), "")
-    if ctx.recorded(keys.round_opened(n)) is None:
+    known = [b.branch for b in opened if b.round == n and b.parent is None and b.branch != START]
+    new = ctx.recorded(keys.round_opened(n)) is None
+    if new:
         ctx.take_up()  # what was audited while the run stood still counts as well
-        if again or ctx.champion == BASE:
-            restart(ctx, n, again)
-    elif again:
-        restart(ctx, n, again)
+    for name in known:
+        restart(ctx, n, name)
+    while new and ctx.champion == BASE:  # each closes a shortcut more
+        restart(ctx, n, keys.branch(len(ctx.branches)))
     closed = dict(ctx.state.confirmed)
     ctx.record(
         keys.round_opened(n),
@@ -243,15 +241,16 @@ def open_round(ctx: RunContext, n: int) -> None:
     ctx.observer.round(n, ctx.champion)
 
 
-def restart(ctx: RunContext, n: int, known: str) -> None:
+def restart(ctx: RunContext, n: int, name: str) -> None:
     """No valid version is left: the starting recipe again, with what was exploited closed in training, too."""
-    name = known or keys.branch(len(ctx.branches))
     open_branch(ctx, name, None, n, starting_recipe(ctx.task, ctx.state), None)
     train(ctx, (name,), purpose="noise")
     widen_noise(ctx, [name])
     readings.read_branch(ctx, n, name)
     gaps.review(ctx, n, [name])
     judging.promote(ctx, name, None)
+    if ctx.state.rules >= shortcut_audits.STARTS_SINCE:
+        shortcut_audits.of_start(ctx, n, name)
 
 
 # -- escalation -------------------------------------------------------------------------------------------------------

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 JUMP = "score_jump"
 """Detector whose finding names no kind of shortcut: every shortcut that can be closed is audited."""
-UNEXPLAINED_SINCE = 8
-"""Rules from which on an unexplained gain of the start is audited before the rounds."""
+STARTS_SINCE = 8
+"""Rules from which on every start is audited, if its shortcuts are open, before the rounds."""
 SPLITS = ("search", "gate")
 """Evaluated with the shortcut closed: gate decides, search can be read."""
 
@@ -68,15 +68,13 @@ def everything(ctx: RunContext, n: int, branch: str, trigger: str) -> list[Short
     return ctx.state.audits_of(branch)
 
 
-def unexplained(ctx: RunContext, n: int, branch: str) -> list[ShortcutAudit]:
-    """Audit every open shortcut of a start whose score rose without a finding that says why; all audits of it.
-
-    A search that began there would tune the use of the shortcut, and lose all that it trained at the certificate.
-    """
-    event = ctx.recorded(keys.gap(branch))
-    if event is None or event.body.trigger != "score_move" or event.body.numbers["move"] <= 0:
-        return ctx.state.audits_of(branch)
-    return everything(ctx, n, branch, "unexplained")
+def of_start(ctx: RunContext, n: int, branch: str) -> None:
+    """Audit a start before anything is searched from it: a search would tune the use of a shortcut, and all that it
+    trained would be lost at the certificate, which audits the same."""
+    audits = examine(ctx, n, branch)
+    if ctx.state.rules >= STARTS_SINCE:
+        audits = everything(ctx, n, branch, "start")
+    settle(ctx, audits)
 
 
 def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) -> str:
