@@ -41,7 +41,8 @@ NOBODY = ["command=['true']", "sandbox=false", "retries=0"]
 def rollouts(name: str, each: int) -> Iterator[tuple[dict[str, Any], Rollout]]:
     """Cases of a set with what their author or labeller says of them, and the rollouts without."""
     if "/" in name:
-        yield from of_source(*name.split("/"), each)
+        split, _, source = name.partition("/")
+        yield from of_source(split, source, each)
         return
     for path in (HERE / f"{kind}{name}.jsonl" for kind in ("answers", "agents")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

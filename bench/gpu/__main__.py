@@ -37,7 +37,7 @@ from evotrainer.trainers.trl.setup import bookkeeping
 TARGET = 0.03
 SMALL = {"d": 256, "layers": 6, "heads": 4, "kv_heads": 2, "hidden": 768, "context": 1024}
 LARGE = {"d": 1024, "layers": 28, "heads": 16, "kv_heads": 8, "hidden": 3072, "context": 4096}
-"""Qwen3-0.6B's sizes but its vocabulary: random weights, nothing to download."""
+"""Layers and widths of Qwen3-0.6B, heads of 64 and a small vocabulary: random weights, nothing to download."""
 
 
 def digits(task: Task, text: str) -> float:
@@ -204,11 +204,7 @@ def report(sides: Mapping[str, list[Side]], recipe: Recipe, model: Path, gpu: bo
             "",
             f"Overhead: {100 * overhead:+.1f}% (target: at most {100 * TARGET:.0f}%; by turn: "
             f"{', '.join(f'{100 * p:+.1f}%' for p in pairs)}).",
-            *(
-                []
-                if gpu
-                else ["", "No GPU was at hand; figures of a GPU are still to be measured, with the same command."]
-            ),
+            *([] if gpu else ["", "No GPU was at hand; what was read on one: h200.md."]),
             "",
         ]
     )

@@ -24,6 +24,7 @@ from evotrainer.envs import open_environment
 from evotrainer.executors.scores import split_score
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.judge import InterimAnalysis, JudgeConfig, judge
+from evotrainer.judge.inputs import JudgeInput
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
@@ -103,7 +104,8 @@ def finding(r: Reading, before: SplitScore) -> str:
 def gate(branch: list[Reading], control: list[Reading]) -> str:
     """The judge's sentence on one side against another."""
     sides = [[r.trial() for r in side] for side in (branch, control)]
-    v = judge("branch", "control", *sides, None, InterimAnalysis(number=1, alpha=0.02), JudgeConfig(min_seeds=2))
+    given = JudgeInput("branch", "control", *sides, None, JudgeConfig(min_seeds=2))
+    v = judge(given, InterimAnalysis(number=1, alpha=0.02))
     said = [g for g in v.gates if g.gate == "sharpening"]
     return f"{v.kind}: {said[0].message}" if said else f"{v.kind}: no second reading"
 

@@ -3,8 +3,9 @@
     python -m bench.verl.train VERL_PYTHON MODEL [--out DIR] [--steps N] [--engine vllm]
 
 Renders examples/trl-gsm8k.toml for MODEL (a folder that `evotrainer base examples/trl-gsm8k.toml --out MODEL` made) and
-one GPU, validates and launches it, ends verl and all its processes with SIGKILL after the first checkpoint, launches
-again, and reads what there is: metrics of every step, rollouts with their components, checkpoints, the merged policy.
+one GPU, validates and launches it, ends verl's process group with SIGKILL after the first checkpoint, waits until the
+GPU is free, launches again, and reads what there is: metrics of every step, rollouts with their components,
+checkpoints, the merged policy.
 Prints a table; `--write` puts it into results-gpu.md beside this file.
 """
 
@@ -66,6 +67,16 @@ def wait(folder: Path, until: int | None) -> str:
     return "out of time"
 
 
+def released(least_mib: int = 1000, patience_s: float = 60.0) -> str:
+    """Wait until what the killed processes' workers held of the GPU is free: Ray ends them some seconds later."""
+    began, used = time.monotonic(), least_mib
+    while used >= least_mib and time.monotonic() - began < patience_s:
+        asked = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        used = sum(int(x) for x in subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split())
+        time.sleep(0.5)
+    return f"{'still held' if used >= least_mib else 'free'} after {time.monotonic() - began:.0f} s ({used} MiB)"
+
+
 def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list[Row]:
     """Each step of the way: what it was, what came of it, seconds."""
     out: list[Row] = []
@@ -93,7 +104,7 @@ def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list
         attempt = attempts(folder)[-1]
         if until is not None and now == "running":
             os.killpg(attempt.pid, signal.SIGKILL)
-            now = f"killed with SIGKILL at checkpoint {latest_step(folder)}"
+            now = f"killed with SIGKILL at checkpoint {latest_step(folder)}, GPU {released()}"
         out.append((f"attempt {number}", f"{now}, from step {attempt.resumed_from}", time.monotonic() - began))
         print(*out[-1], flush=True)
         if now == "out of time":

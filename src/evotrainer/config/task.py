@@ -99,8 +99,8 @@ class Judgement(Frozen):
     control's recipe trained for as long; a higher value lets dearer branches be promoted, and the verdict says so."""
     audit: Literal["promotions", "suspects", "never"] = "promotions"
     """Counterfactual audits: evaluate again with the environment's capabilities closed. suspects: a branch whose
-    findings question its validity, or whose score jumped. promotions: also a start whose score rose and nothing says
-    why, every branch before it is promoted, and the champion before certification. never: a suspected branch stays
+    findings question its validity, or whose score jumped. promotions: also every start before the
+    rounds, every branch before it is promoted, and the champion before certification. never: a suspected branch stays
     undecided."""
 
 

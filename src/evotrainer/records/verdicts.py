@@ -100,7 +100,7 @@ class ShortcutAudit(Frozen):
     open: Any
     closed: Any
     trigger: str
-    """Why it was done: a detector's name, `promotion`, `certification` or `asked`."""
+    """Why it was done: a detector's name, `start`, `promotion`, `certification` or `asked`."""
     verdict: Literal["confirmed", "not_confirmed"]
     reason: str
     split: str

@@ -61,7 +61,7 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
                 f"is confirmed: the audit of {a.branch} ({a.capability}) "
                 f"that it asked for found {100 * a.excess:+.1f} points"
                 if asked
-                else f"came with the shortcut that {a.trigger} found in {a.branch}, and only informs"
+                else f"came with the shortcut that the audit of {a.branch} ({a.trigger}) found, and only informs"
             )
         elif spec.standing == "suspect" and cleared:
             a = audits[cleared[0]][0]

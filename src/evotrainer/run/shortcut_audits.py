@@ -82,8 +82,8 @@ def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) ->
 
     Where only the proxy rose, the outcome cannot fall when the shortcut is closed; what was gained, the proxy, can.
     Who says so: a detector that was mined for a contradiction; a finding of a kind that parts the proxy from the
-    truth; or no detector at all (before a promotion, a certificate), and the outcome is not above the reference's
-    (`gain`, score units): then the proxy is all that training bought.
+    truth; or no detector at all (of a start, before a promotion, a certificate), and the outcome is not above the
+    reference's (`gain`, score units): then the proxy is all that training bought.
     """
     from evotrainer.harness.evolving.gaps import DIVERGED
 

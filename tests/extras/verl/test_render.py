@@ -122,6 +122,9 @@ def test_settings_that_belong_to_a_factor_are_refused_with_its_name(tmp_path: Pa
     ]:
         with pytest.raises(ConfigError, match=said):
             render(task(), tmp_path / "v", machine(settings={key: 1}))
+    for bad in (0, -1, "often"):
+        with pytest.raises(ConfigError, match="trainer.save_freq=.*number of steps from 1 on"):
+            render(task(), tmp_path / "v", machine(settings={"trainer.save_freq": bad}))
     with pytest.raises(ConfigError, match='"file" must be among them'):
         render(task(), tmp_path / "v", machine(settings={"trainer.logger": ["console"]}))
     assert parse_setting("+a.b=[1, 2]") == ("a.b", [1, 2]) and parse_setting("a=sdpa") == ("a", "sdpa")

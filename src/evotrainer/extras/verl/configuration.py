@@ -68,6 +68,12 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
                 f"--set {key}: EvoTrainer sets it itself ({fixed[key]!r}); see `evotrainer verl render --help`"
             )
     out = {**keys, **fixed, **machine.settings}
+    for key in ("trainer.save_freq", "trainer.test_freq"):
+        if not isinstance(out[key], int) or out[key] < 1:
+            raise ConfigError(
+                f"--set {key}={out[key]!r}: give a number of steps from 1 on; without checkpoints a killed "
+                "training begins anew"
+            )
     if "file" not in out["trainer.logger"]:
         raise ConfigError(
             '--set trainer.logger: "file" must be among them, e.g. ["console", "file", "wandb"]; `tail` reads it'

@@ -70,7 +70,8 @@ class RunOpened(Frozen):
     knocked out on two seeds and stays where that loses anything.
     6: a branch has the seeds that its expected gain asks for before its first look (`<branch>/topup/1`).
     7: a control at equal compute gets 3% more than its branch, not 10%, where compute is told by the machine's pace
-    (curve key `cpu_pace_s`)."""
+    (curve key `cpu_pace_s`).
+    8: every start is audited before the rounds, where a shortcut is open (trigger `start`)."""
     seed: int
     agent: str
     search: bool = False
