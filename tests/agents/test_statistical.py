@@ -442,6 +442,17 @@ def test_a_composite_change_is_taken_back_as_one() -> None:
     assert back["batch_shape"] == START and back.keys() == {"batch_shape", "prompts_per_step", "group_size"}
 
 
+def test_what_an_invalid_start_was_replaced_for_is_not_taken_back() -> None:
+    """A revert to the leak is refused, and with it the agent's whole plan: a run of the default agent ended so."""
+    from evotrainer.agents.catalogue import reverts
+
+    leaky = START.with_changes({"knobs": {"history": "full"}})
+    closed = START.with_changes({"knobs": {"history": "scrubbed"}})
+    first, second = record("b0", leaky, None, 0), record("b1", closed, None, 1, version="v0")
+    s = situation(briefing(closed, champion=second, branches=(first, second)), Desk(), 3000)
+    assert s.start == closed and not list(reverts(s, set()))
+
+
 def test_every_factor_of_a_recipe_has_a_move() -> None:
     covered = {m.factor for m in MOVES} | {"rewards", "written_reward"}
     # code alone pays nothing: it comes with its weight, as `written_reward`

@@ -11,13 +11,18 @@ from evotrainer.agents.changes import tried
 from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
-from evotrainer.records.briefing import Briefing
+from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.recipe import fields_of
+
+
+def start_of(briefing: Briefing) -> BranchRecord:
+    """The starting recipe's branch; where it was invalid, the one that took its place with the shortcut closed."""
+    return [briefing.champion, *(b for b in briefing.branches if b.parent is None)][-1]
 
 
 def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
     """The briefing as the catalogue reads it, with at most `rollouts` of the champion's stored ones."""
-    start = next((b for b in briefing.branches if b.parent is None), briefing.champion)
+    start = start_of(briefing)
     stored = tools.rollouts(briefing.champion.branch, rollouts) if rollouts else ()
     return Situation(
         recipe=briefing.champion.recipe,

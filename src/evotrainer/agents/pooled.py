@@ -23,7 +23,7 @@ from evotrainer.agents.choice import best_bundle, judged_already, reasoning
 from evotrainer.agents.forecasting import promotion_chances
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
-from evotrainer.agents.pool import affordable, candidate_pool, situation
+from evotrainer.agents.pool import affordable, candidate_pool, situation, start_of
 from evotrainer.agents.single_changes import unconfirmed, unscreened
 from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
@@ -145,7 +145,7 @@ class PooledAgent:
 
     def _open(self, briefing: Briefing, tools: Tools) -> Search:
         """Candidates with their priors, and the model after all trainings of the run."""
-        start = next((b.recipe for b in briefing.branches if b.parent is None), briefing.champion.recipe)
+        start = start_of(briefing).recipe
         sit, known = self._on_offer(briefing, tools, start)
         paid = {c.name for c in affordable([a.candidate for a in known], briefing)}
         arms = [a for a in known if a.candidate.name in paid]
@@ -153,7 +153,7 @@ class PooledAgent:
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
         least = self.options.prior_sd
         priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, least) / k**0.5) for a, one, k in shares}
-        base = next((b.training_s for b in briefing.branches if b.parent is None), None)
+        base = start_of(briefing).training_s
         seen = [TrainingScore(b.recipe, x, dearer(b.training_s, base)) for b in briefing.branches for x in b.scores]
         floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
         for p in briefing.probes:
