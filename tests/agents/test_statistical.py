@@ -446,8 +446,8 @@ def test_what_an_invalid_start_was_replaced_for_is_not_taken_back() -> None:
     """A revert to the leak is refused, and with it the agent's whole plan: a run of the default agent ended so."""
     from evotrainer.agents.catalogue import reverts
 
-    leaky = START.with_changes({"knobs": {"history": "full"}})
-    closed = START.with_changes({"knobs": {"history": "scrubbed"}})
+    leaky = START.with_changes({"knobs.history": "full"})
+    closed = START.with_changes({"knobs.history": "scrubbed"})
     first, second = record("b0", leaky, None, 0), record("b1", closed, None, 1, version="v0")
     s = situation(briefing(closed, champion=second, branches=(first, second)), Desk(), 3000)
     assert s.start == closed and not list(reverts(s, set()))
