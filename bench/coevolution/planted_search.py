@@ -164,7 +164,7 @@ def told(what: Scenario, i: int, run: api.Run) -> Searched:
         invalid=sum(what.bad(b.recipe) and b.branch in state.invalid for b in branches),
         champion=champion.branch if champion else BASE,
         hacked=champion is not None and what.bad(champion.recipe),
-        certified=certified.get("champion"),
+        certified=certified.get("champion", certified.get("start")),
         cpu_s=run.closed.cpu_s if run.closed else 0.0,
     )
 
