@@ -35,8 +35,8 @@ HERE = Path(__file__).parent
 LINEAR, CURVED, LENGTHS, CONSTANT = (0.0, 0.03, 0.06), (0.0, 0.03, 0.06, 0.1, 0.15), (0.5, 0.8, 1.2, 2.0), (0.02, 0.05)
 """Standard deviations (score units) and lengths of the kernel that are tried."""
 SEEN = {"math": {"frac_reward_zero_std": 0.695, "dead_fail": 0.314, "dead_pass": 0.381, "negative_share": 0.488}}
-"""What real rollouts of the reference showed (search split, two runs of bench/claim/real): moves that rest on it are not
-on offer otherwise."""
+"""What real rollouts of the reference showed (search split, two runs of bench/claim/real): moves that rest on it are
+not on offer otherwise."""
 WIDE = 2.5
 """Largest over smallest value from which on a size is taken by its log."""
 
