@@ -34,9 +34,6 @@ from evotrainer.records.recipe import Recipe
 HERE = Path(__file__).parent
 LINEAR, CURVED, LENGTHS, CONSTANT = (0.0, 0.03, 0.06), (0.0, 0.03, 0.06, 0.1, 0.15), (0.5, 0.8, 1.2, 2.0), (0.02, 0.05)
 """Standard deviations (score units) and lengths of the kernel that are tried."""
-SEEN = {"math": {"frac_reward_zero_std": 0.695, "dead_fail": 0.314, "dead_pass": 0.381, "negative_share": 0.488}}
-"""What real rollouts of the reference showed (search split, two runs of bench/claim/real): moves that rest on it are
-not on offer otherwise."""
 WIDE = 2.5
 """Largest over smallest value from which on a size is taken by its log."""
 
@@ -189,8 +186,7 @@ def fitted(name: str, task: TaskFile, reference: Recipe) -> Surface:
         name=name,
         base=round(land(reference), 4),
         seed_sd=round(math.sqrt(max(0.005**2, land.noise**2 - sampling**2)), 4),
-        metrics={d: Behaviour(base=1.0, sd=0.05) for d in DESCRIPTORS}
-        | {m: Behaviour(base=v) for m, v in SEEN.get(name, {}).items()},
+        metrics={d: Behaviour(base=1.0, sd=0.05) for d in DESCRIPTORS},
         fit={"trainings": float(len(land.seen)), "loo_rmse": round(land.error, 4), "rows": land.rows},
         land=land,
     )
