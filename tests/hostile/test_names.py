@@ -95,7 +95,8 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, paper = start(tmp_path, name)
-    (audit, *_) = [e.body.audit for e in run.events() if e.kind == "audited"]
+    of_start, audit, *_ = [e.body.audit for e in run.events() if e.kind == "audited"]
+    assert of_start.capability == name and not of_start.confirmed, "the start does not live on it"
     assert audit.capability == name and audit.confirmed and "b1" in run.state.invalid
     (gap,) = [e.body for e in run.events() if e.kind == "gap" and e.body.branch == "b2"]
     assert any("closed" in m for m in gap.mined), (
