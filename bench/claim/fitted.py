@@ -28,7 +28,9 @@ from pydantic import Field
 from bench.claim.surface import Scored, flat, kept_in, seed_sd
 from bench.claim.worlds import DESCRIPTORS
 from evotrainer.config.task import TaskFile
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.executors.surface import Behaviour, Surface
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 
 HERE = Path(__file__).parent
@@ -164,12 +166,22 @@ class Fitted(Surface):
     """A surface whose scores are a landscape's."""
 
     land: Any = Field(exclude=True)
+    signals: HealthReport | None = Field(None, exclude=True)
+    """What the harness read of the reference's real rollouts; so it is told of every training."""
     known: dict[str, float] = Field(default_factory=dict, exclude=True)
 
     def score(self, recipe: Recipe) -> float:
         if recipe.hash not in self.known:
             self.known[recipe.hash] = round(min(0.98, max(0.02, self.land(recipe))), 6)  # the same on any BLAS
         return self.known[recipe.hash]
+
+    def _behaviour(self, spec: TrialSpec) -> HealthReport:
+        drawn = super()._behaviour(spec)
+        if not self.signals:
+            return drawn
+        own = {m.name for m in drawn.metrics}
+        kept = tuple(m for m in self.signals.metrics if m.name not in own)
+        return self.signals.model_copy(update={"subject": drawn.subject, "metrics": (*kept, *drawn.metrics)})
 
 
 def landscape(name: str, task: TaskFile) -> Landscape:
@@ -181,6 +193,7 @@ def fitted(name: str, task: TaskFile, reference: Recipe) -> Surface:
     """The surface on which a search begins with the reference."""
     land = landscape(name, task)
     plain = Surface(name=name, base=0.5)
+    read = HERE / "signals" / f"{name}.json"
     sampling = math.sqrt(0.25 / (plain.tasks * plain.attempts))
     return Fitted(
         name=name,
@@ -189,6 +202,7 @@ def fitted(name: str, task: TaskFile, reference: Recipe) -> Surface:
         metrics={d: Behaviour(base=1.0, sd=0.05) for d in DESCRIPTORS},
         fit={"trainings": float(len(land.seen)), "loo_rmse": round(land.error, 4), "rows": land.rows},
         land=land,
+        signals=HealthReport.model_validate_json(read.read_text()) if read.is_file() else None,
     )
 
 

@@ -90,7 +90,7 @@ class Surface(Frozen):
     effects: tuple[Main, ...] = ()
     pairs: tuple[Pair, ...] = ()
     metrics: dict[str, Behaviour] = {}
-    """Metric -> how recipes move it; for agents that look at behaviour."""
+    """Metric -> how recipes move it; what a run's harness reads of its trainings, which store no rollouts."""
     fit: dict[str, float] = {}
     """Of a fitted one: trainings, leave-one-out error and the like; nothing depends on it."""
     best: Best | None = None
@@ -157,10 +157,8 @@ class Surface(Frozen):
             for name, b in sorted(self.metrics.items())
         }
         told = tuple(MetricValue(name=k, layer="behaviour", value=v) for k, v in values.items())
-        return HealthReport(
-            harness="h0", subject=f"{spec.trial}@{spec.recipe.whole_steps} search", rollouts=0, groups=0, metrics=told,
-            findings=(),
-        )  # fmt: skip
+        subject = f"{spec.branch}/{spec.seed}@{spec.recipe.whole_steps} search"
+        return HealthReport(harness="h0", subject=subject, rollouts=0, groups=0, metrics=told, findings=())
 
 
 def _policy(recipe: Recipe, seed: int) -> str:

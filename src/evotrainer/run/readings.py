@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
-from evotrainer.records.events import Diagnosed
+from evotrainer.records.events import Diagnosed, TrialFinished
 from evotrainer.records.findings import HealthReport
 from evotrainer.rules.reading_context import harness_context
 
@@ -19,9 +20,12 @@ def read(ctx: RunContext, key: str, n: int, branch: str) -> HealthReport:
     """The recorded reading of a branch, or of the base policy, under this key; made first where there is none."""
 
     def diagnosed() -> Diagnosed:
-        steps = ctx.task.recipe.steps if branch != BASE else 0
+        subject = f"{branch}@{ctx.task.recipe.steps if branch != BASE else 0} search"
+        found = batch(ctx, branch)
+        if not found.n and branch != BASE and (told := _told(ctx, branch)):
+            return Diagnosed(round=n, health=told.model_copy(update={"subject": subject}))
         context = harness_context(ctx.task, ctx.state, branch, sandboxed=ctx.detector_runner)
-        return Diagnosed(round=n, health=ctx.harness.read(batch(ctx, branch), f"{branch}@{steps} search", context))
+        return Diagnosed(round=n, health=ctx.harness.read(found, subject, context))
 
     return ctx.record(key, Diagnosed, diagnosed).health
 
@@ -35,4 +39,13 @@ def batch(ctx: RunContext, branch: str) -> Batch:
     """Search rollouts of a branch's complete trainings, of a probe's, or of the base policy."""
     if branch == BASE:
         return ctx.rollouts.batch(keys.BASE_TRIAL)
-    return ctx.rollouts.batch(*(t.trial for t in (ctx.branches.get(branch) or ctx.state.probes[branch]).complete))
+    return ctx.rollouts.batch(*(t.trial for t in _complete(ctx, branch)))
+
+
+def _told(ctx: RunContext, branch: str) -> HealthReport | None:
+    """What the executor itself read of a search evaluation, where it stored no rollouts: of its first seed."""
+    return next((h for t in _complete(ctx, branch) for h in t.health if h.subject.endswith(" search")), None)
+
+
+def _complete(ctx: RunContext, branch: str) -> Sequence[TrialFinished]:
+    return (ctx.branches.get(branch) or ctx.state.probes[branch]).complete
