@@ -68,6 +68,7 @@ BELONG = {
     frozenset({"start", "steps"}): "continuation",
     frozenset({"start", "phases"}): "continuation",
     frozenset({"start", "steps", "phases"}): "continuation",
+    frozenset({"rewards", "written"}): "written_reward",
 }
 """Of `CHANGES`, those that one composite factor sets."""
 
