@@ -17,12 +17,18 @@ from evotrainer.cli.base import base
 from evotrainer.cli.init import init
 from tests import leaky_task, letters_on_paper
 from tests.letters_on_paper import QUICK, Go
+from tests.memory_disk import fits_in_memory
 from tests.paper import Paper
 from tests.small_run import SMALL
 
 os.environ["EVOTRAINER_REGISTER"] = "off"  # tests are judged on the same tasks over and over
 KEYS = tempfile.TemporaryDirectory(prefix="evotrainer-test-keys-")
 os.environ["EVOTRAINER_KEYS"] = KEYS.name  # kept apart from the user's own
+MEMORY = Path("/dev/shm")
+"""A disk in memory: runs write through to the disk at every event, which on a slow one is most of the tests' time."""
+if "PYTEST_DEBUG_TEMPROOT" not in os.environ and fits_in_memory(MEMORY):  # workers are told by the first process
+    ROOM = tempfile.TemporaryDirectory(prefix="evotrainer-tests-", dir=MEMORY)
+    os.environ["PYTEST_DEBUG_TEMPROOT"] = ROOM.name
 os.environ["CUDA_VISIBLE_DEVICES"] = ""  # to the bit and in fp32, as on any machine: on a GPU sums and bfloat16 differ
 os.environ["EVOTRAINER_CACHE"] = "off"  # a test trains what it tests; `run.cache` of a test of the cache counts more
 

@@ -18,6 +18,7 @@ from evotrainer.executors.local import LocalExecutor, end
 from evotrainer.executors.nursery import LOST, Nursery, can_fork
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.records.events import TrialFinished
+from tests.thinned import thinned
 
 Make = Callable[..., TrialSpec]
 LIMITS = {"OMP_NUM_THREADS": "1"}
@@ -74,12 +75,15 @@ def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecu
 
 @pytest.mark.parametrize(
     "environment",
-    [
-        {"name": "code", "train": 40, "search": 10},
-        {"name": "math", "train": 40, "search": 10},
-        {"name": "swe", "train": 20, "search": 10},
-        {"name": "swe", "world": "real", "train": 30, "search": 10},
-    ],
+    thinned(
+        [
+            {"name": "code", "train": 40, "search": 10},
+            {"name": "math", "train": 40, "search": 10},
+            {"name": "swe", "train": 20, "search": 10},
+            {"name": "swe", "world": "real", "train": 30, "search": 10},
+        ],
+        4,
+    ),
     ids=lambda e: e["name"] + e.get("world", ""),
 )
 def test_a_nursery_holds_train_and_search_and_no_thread(environment: dict[str, Any]) -> None:

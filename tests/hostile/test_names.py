@@ -31,6 +31,7 @@ from evotrainer.run import shortcut_audits
 from tests.acting import policy
 from tests.leaky_task import ENV, EXPLOITS, TASK
 from tests.paper import Paper
+from tests.thinned import thinned
 
 NAMES = [
     "the key",
@@ -90,7 +91,7 @@ def problems(run: api.Run) -> list[str]:
     return [f"{p.area}: {p.message}" for p in run.verify().problems if p.area in NAMED]
 
 
-@pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
+@pytest.mark.parametrize("name", thinned(NAMES, 3), ids=range(len(NAMES)))
 def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
     tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -125,7 +126,7 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
     assert "\x1b" not in run.report().read_text()
 
 
-@pytest.mark.parametrize("name", ["the key", "search key: x", "clé first 3 steps"])
+@pytest.mark.parametrize("name", thinned(["the key", "search key: x", "clé first 3 steps"], 3))
 def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
@@ -141,7 +142,7 @@ def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
     assert not problems(run)
 
 
-@pytest.mark.parametrize("knob", ["my knob", "clé/x", "a.b:c", "two\nlines"])
+@pytest.mark.parametrize("knob", thinned(["my knob", "clé/x", "a.b:c", "two\nlines"], 2))
 def test_a_knob_may_have_any_name(tmp_path: Path, knob: str) -> None:
     run, _ = start(tmp_path, "the key", knob)
     assert [e.body.closed for e in run.events() if e.kind == "round"] == [{}, {knob: "other"}]

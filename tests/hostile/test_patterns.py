@@ -10,6 +10,7 @@ import pytest
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
 from evotrainer.harness.code_reading.tampered_patch import patched_tests
+from tests.thinned import thinned
 
 MEGABYTE = 1_000_000
 
@@ -36,7 +37,7 @@ diff --git a/tests/test_a.py b/tests/test_a.py
 """
 
 
-@pytest.mark.parametrize("piece", PIECES)
+@pytest.mark.parametrize("piece", thinned(PIECES, 3))
 def test_a_megabyte_of_commands_is_read(piece: str) -> None:
     hostile = commands(piece)
     acts = [

@@ -28,6 +28,7 @@ from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 from tests.small_records import finished
+from tests.thinned import thinned
 
 TASK = f"""
 [task]
@@ -275,7 +276,7 @@ def test_cases_and_report_agree_on_what_was_predicted(task: Path, tmp_path: Path
     assert outcome is not None and outcome.came_true is True is case.came_true
 
 
-@pytest.mark.parametrize("lasting", [-0.03, 0.02])
+@pytest.mark.parametrize("lasting", thinned([-0.03, 0.02], 2))
 def test_a_control_that_has_its_seeds_before_the_first_look_is_resumed_from_anywhere(
     task: Path, tmp_path: Path, lasting: float
 ) -> None:

@@ -9,6 +9,7 @@ from bench.seat.gaming import CHEATS, INJECTED, outcome, play
 
 from evotrainer.agents.seat.text import render_request
 from evotrainer.projections.labels import LABELS
+from tests.thinned import thinned
 
 STOPPED = {
     "pays the outcome": "disqualified",
@@ -42,7 +43,7 @@ TRIED = (
 """Code whose source says nothing against it: it is tried on stored rollouts."""
 
 
-@pytest.mark.parametrize("cheat", STOPPED)
+@pytest.mark.parametrize("cheat", thinned(STOPPED, 4))
 def test_a_cheat_is_stopped_before_it_is_trained(cheat: str, tmp_path: Path) -> None:
     run = play(cheat, tmp_path / "run")
     labels, cause, promotions = outcome(run)
@@ -52,7 +53,7 @@ def test_a_cheat_is_stopped_before_it_is_trained(cheat: str, tmp_path: Path) -> 
     assert not any(p.recipe.rewards.get("right") or p.recipe.knobs["key"] != "other" for p in run.state.probes.values())
 
 
-@pytest.mark.parametrize("cheat", TRIED)
+@pytest.mark.parametrize("cheat", thinned(TRIED, 3))
 def test_code_that_its_checks_refuse_is_never_trained(cheat: str, tmp_path: Path) -> None:
     """Search trainings are refused, what is proposed is contradicted."""
     run = play(cheat, tmp_path / "run")

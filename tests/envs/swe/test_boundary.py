@@ -31,6 +31,7 @@ from evotrainer.harness.code_reading.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 from tests.envs.swe import forgeries
+from tests.thinned import thinned
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -92,7 +93,7 @@ def test_a_right_solution_passes_and_a_wrong_one_fails_on_every_path(runner: Run
         assert passing(runner.inside({"m.py": text})) == wanted
 
 
-@pytest.mark.parametrize("name", forgeries.OLD | forgeries.LOG)
+@pytest.mark.parametrize("name", thinned(forgeries.OLD | forgeries.LOG, 5))
 def test_a_forgery_gets_through_a_runner_in_the_process_and_never_across_the_boundary(
     name: str, runner: Runner, places: frozenset[str]
 ) -> None:
@@ -102,7 +103,7 @@ def test_a_forgery_gets_through_a_runner_in_the_process_and_never_across_the_bou
     assert not passing(runner.across(code, {TEST: forgeries.TESTS}, places).results)
 
 
-@pytest.mark.parametrize("name", forgeries.FRAMES)
+@pytest.mark.parametrize("name", thinned(forgeries.FRAMES, 4))
 def test_a_forged_frame_fails_the_tests_and_ends_nothing(name: str, runner: Runner, places: frozenset[str]) -> None:
     code = {"m.py": forgeries.WRONG + forgeries.frames(forgeries.FRAMES[name])}
     found = runner.across(code, {TEST: forgeries.TESTS}, places)
@@ -374,7 +375,7 @@ def test_a_right_solution_passes_what_a_reviewer_asked(runner: Runner, reviewed:
     assert again == reviewed.results
 
 
-@pytest.mark.parametrize("name", REVIEWED_LIES)
+@pytest.mark.parametrize("name", thinned(REVIEWED_LIES, 3))
 def test_what_a_reviewer_found_gets_through_no_more(name: str, runner: Runner, reviewed: BoundaryRun) -> None:
     lie = {"m.py": REVIEWED_RIGHT + REVIEWED_LIES[name]}
     aims = REVIEWED_AT.get(name, ["test_half"])

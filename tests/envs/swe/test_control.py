@@ -49,6 +49,7 @@ from tests.envs.swe.attacks import (
     of,
 )
 from tests.small_records import rollout
+from tests.thinned import thinned
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -158,7 +159,7 @@ def grade(grader: InstanceWorld, row: dict[str, Any], change: Change) -> Grade:
 FIX = of({"src/zoo/core.py": RIGHT})
 
 
-@pytest.mark.parametrize("name", ATTACKS)
+@pytest.mark.parametrize("name", thinned(ATTACKS, 5))
 def test_a_control_file_decides_a_trusting_grade_and_is_not_in_ours(
     name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
 ) -> None:
@@ -199,7 +200,7 @@ def together(changes: Iterable[Change]) -> list[Change]:
     return list(found)
 
 
-@pytest.mark.parametrize("name", RESIDUES)
+@pytest.mark.parametrize("name", thinned(RESIDUES, 3))
 def test_what_an_attempt_leaves_behind_decides_later_grades_of_a_kept_machine_and_not_ours(
     name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
 ) -> None:

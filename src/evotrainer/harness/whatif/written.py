@@ -20,6 +20,8 @@ PROBES = 16
 """Rollouts that a component is tried on first, spread over the batch."""
 SLOW_S = 0.02
 """CPU-seconds per rollout, on average, above which a component is too dear to be asked thousands of times."""
+FAR = 3
+"""Times SLOW_S from which it is not asked about all rollouts to know."""
 MAY_FAIL = 0.01
 """Share of rollouts on which it may fail: there it pays nothing."""
 CONSTANT = 0.95
@@ -86,6 +88,10 @@ def copied(values: Sequence[float | None], truth: Floats) -> str:
     return f"it tells the outcome itself on all {len(pairs)} rollouts, which is not for sale"
 
 
+def _slow(answers: Answers, n: int) -> str:
+    return f"{1000 * answers.cpu_s / n:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"
+
+
 def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[tuple[str, str] | None, Answers]:
     """((label, why) or None, the values on all rollouts or on those that it was tried on).
 
@@ -97,14 +103,15 @@ def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple
     if first.failed:
         at = min(first.failed)
         return ("probe_failed", f"on {len(first.failed)} of {len(places)} rollouts: {first.failed[at]}"), first
+    if first.cpu_s > FAR * SLOW_S * len(places):
+        return ("too_slow", _slow(first, len(places))), first
     whole = scorer(source, shown)
     again = scorer(source, [shown[i] for i in reversed(places)])
     before = [whole.values[i] for i in places]
     if again.values[::-1] != before or first.values != before:
         return ("nondeterministic", "the same rollouts, asked for again in another order, have other values"), whole
     if whole.cpu_s > SLOW_S * len(shown):
-        each = 1000 * whole.cpu_s / len(shown)
-        return ("too_slow", f"{each:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"), whole
+        return ("too_slow", _slow(whole, len(shown))), whole
     if len(whole.failed) > MAY_FAIL * len(shown):
         at = min(whole.failed)
         return ("probe_failed", f"on {len(whole.failed)} of {len(shown)} rollouts: {whole.failed[at]}"), whole
