@@ -80,8 +80,13 @@ class Capability(Frozen):
         return (kind == SHORTCUT and not self.honest) or not self.kinds or kind in self.kinds
 
 
-OWN_TRIGGERS = ("promotion", "certification", "start", "asked")
-"""Triggers of audits that no detector asked for: the loop's own, and a person."""
+OWN_TRIGGERS = {
+    "promotion": "before its promotion",
+    "certification": "before its certificate",
+    "start": "before the search, as every start is",
+    "asked": "as a person asked",
+}
+"""Triggers of audits that no detector asked for, the loop's own and a person, and what is said of them."""
 
 
 class ShortcutAudit(Frozen):
@@ -131,3 +136,8 @@ class ShortcutAudit(Frozen):
     @property
     def confirmed(self) -> bool:
         return self.verdict == "confirmed"
+
+    @property
+    def occasion(self) -> str:
+        """When and at whose word it was done."""
+        return OWN_TRIGGERS.get(self.trigger, f"asked by {self.trigger}")

@@ -311,7 +311,7 @@ def _gap_step(g: ev.GapSeen) -> StoryStep:
 def _audit_step(a: ShortcutAudit, origin: dict[str, str], in_force: str) -> StoryStep:
     version = origin.get(a.trigger, in_force)
     asked = ((f"{a.trigger} ({version})", f"#harness-{version}"),) if a.trigger not in OWN_TRIGGERS and version else ()
-    by = "" if asked else f", asked by {a.trigger}"
+    by = "" if asked else f", {a.occasion}"
     word = "shortcut confirmed" if a.confirmed else "no shortcut"
     return StoryStep(
         "policy",

@@ -158,7 +158,7 @@ def audit_lines(a: ShortcutAudit) -> list[str]:
     closed = f"{a.capability} ({a.knob}: {a.open} -> {a.closed})"
     where = f"{f'{a.measure} on the ' if a.measure else ''}gate split, {a.tasks} tasks"
     return [
-        f"audit of {a.branch}: {closed}, asked by {a.trigger}: shortcut {word}",
+        f"audit of {a.branch}: {closed}, {a.occasion}: shortcut {word}",
         f"  {'':14}{'open':>8}{'closed':>8}   {where}, the same policies on the same tasks",
         f"  {a.branch:14}{a.score_open:8.1%}{a.score_closed:8.1%}",
         f"  {a.reference:14}{a.reference_open:8.1%}{a.reference_closed:8.1%}",

@@ -25,7 +25,7 @@ def history_lines(events: Sequence[Event], explained: Mapping[str, str] | None =
         elif e.kind == "audited":
             a = e.body.audit
             word = "CONFIRMED" if a.confirmed else "not confirmed"
-            out.append(f"  audit of {a.branch} with {a.capability} closed, asked by {a.trigger}: {word}")
+            out.append(f"  audit of {a.branch} with {a.capability} closed, {a.occasion}: {word}")
         elif e.kind == "invalidated":
             out.append(f"  {', '.join((e.body.branch, *e.body.descendants))} invalid; champion {e.body.champion}")
     return out
@@ -76,7 +76,7 @@ def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
     # what a version did is only known later: it is looked up in all events, not in the version's own
     added = {s.name for s in v.added}
     asked = [e.body.audit for e in events if e.kind == "audited" and e.body.audit.trigger in added]
-    out += [f"  audit of {a.branch}, asked by {a.trigger}: {a.reason}" for a in asked]
+    out += [f"  audit of {a.branch}, {a.occasion}: {a.reason}" for a in asked]
     diagnosed = [e for e in events if e.kind == "diagnosed"]
     readings = [e for e in diagnosed if any(f.detector in added for f in e.body.health.findings)]
     out += [f"  speaks in {e.id} (`evotrainer health RUN {e.body.health.subject.split('@')[0]}`)" for e in readings]
