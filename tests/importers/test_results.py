@@ -60,6 +60,13 @@ def test_the_verdict_of_an_instance_is_its_outcome_and_no_reward(tmp_path: Path,
     found = rollouts(tmp_path)
     assert {k: r.outcome for k, r in found.items()} == {"a__a-1": "correct", "b__b-2": "incorrect", "c__c-3": "unknown"}
     assert {r.reward for r in found.values()} == {None}
+
+
+def test_a_report_that_came_after_the_first_reading_is_found_by_the_next(tmp_path: Path) -> None:
+    trajectory(tmp_path / "run" / "trajs", "a__a-1")
+    assert rollouts(tmp_path)["a__a-1"].outcome == "unknown"
+    write(tmp_path / "run/results_summary.json", {"instances": [{"instance_id": "a__a-1", "resolved": True}]})
+    assert rollouts(tmp_path)["a__a-1"].outcome == "correct"
     assert not [r for _, _, r in read([tmp_path]) if isinstance(r, Skipped)], (
         "results are no files of an unknown format"
     )

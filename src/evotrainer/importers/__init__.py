@@ -16,7 +16,7 @@ from pathlib import Path
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered
 from evotrainer.importers.faults import with_named_fault, with_own_length
-from evotrainer.importers.results import JOINED, is_results, with_verdict
+from evotrainer.importers.results import JOINED, forget_folders, is_results, with_verdict
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
@@ -123,6 +123,7 @@ def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     and files that come with data (LICENSE, README, metadata.json, ...) are passed over, unless given by name.
     ConfigError for a path that does not exist.
     """
+    forget_folders()
     listed = [Path(p) for p in paths]
     for p in listed:
         if str(p) == "-":

@@ -122,6 +122,12 @@ def _runs(folder: Path) -> tuple[Path, ...]:
         return ()
 
 
+def forget_folders() -> None:
+    """Look at folders again: a reading begins, and since the last one reports may have been put beside trajectories."""
+    _named.cache_clear()
+    _runs.cache_clear()
+
+
 def _deep(folder: Path, task: str) -> Iterator[Path]:
     yield from (run / task / "report.json" for run in _runs(folder))
 

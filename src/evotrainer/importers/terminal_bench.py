@@ -133,9 +133,18 @@ def _rollout(path: Path, trial: dict[str, Any], folder: Path | None) -> Rollout:
     )
 
 
-@lru_cache(maxsize=1024)
 def policy_of(run: Path) -> str:
     """Agent and model of a run's folder; where `run_metadata.json` does not name both, the folder that does."""
+    try:
+        changed = (run / RUN).stat().st_mtime_ns
+    except OSError:
+        changed = 0
+    return _policy_of(run, changed)
+
+
+@lru_cache(maxsize=1024)
+def _policy_of(run: Path, changed: int) -> str:
+    """`changed`: for the cache."""
     try:
         known = mapping(whole(run / RUN)) if (run / RUN).is_file() else {}
     except (ValueError, StoreError, OSError):
