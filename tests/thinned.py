@@ -9,5 +9,10 @@ import pytest
 
 
 def thinned(cases: Iterable[Any], every: int) -> list[Any]:
-    """The cases as parameters; all but the first of every so many are marked slow."""
-    return [case if n % every == 0 else pytest.param(case, marks=pytest.mark.slow) for n, case in enumerate(cases)]
+    """The cases as parameters, tuples as several; all but the first of every so many are marked slow."""
+    return [
+        case
+        if n % every == 0
+        else pytest.param(*(case if isinstance(case, tuple) else (case,)), marks=pytest.mark.slow)
+        for n, case in enumerate(cases)
+    ]

@@ -107,6 +107,7 @@ def test_rollouts_and_policies_are_those_of_a_run_that_computed(pair: tuple[api.
     ).read_bytes()
 
 
+@pytest.mark.slow
 def test_a_run_that_draws_its_own_gate_takes_the_trainings_and_evaluates_anew(
     pair: tuple[api.Run, api.Run], tmp_path: Path
 ) -> None:

@@ -19,6 +19,7 @@ from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.rollout import Rollout, Turn
 from tests import leaky_task
 from tests.paper import Paper, bodies, complaints
+from tests.thinned import thinned
 from tests.verify.test_forged_runs import forge, set_
 
 TASK = leaky_task.TASK.replace('payable = ["right"]\n', "").replace(
@@ -117,8 +118,10 @@ def test_a_proposal_that_pays_it_is_refused_by_name_and_its_backtest_says_so(tas
     assert not complaints(run)
 
 
-@pytest.mark.parametrize("agent", [OneFactorAgent(0), RandomAgent(0)])
-@pytest.mark.parametrize("payable", [True, False])
+@pytest.mark.parametrize(
+    ("agent", "payable"),
+    thinned([(a(0), p) for p in (True, False) for a in (OneFactorAgent, RandomAgent)], 3),
+)
 def test_our_agents_are_not_offered_it(task: Path, tmp_path: Path, agent: Any, payable: bool) -> None:
     asked = Briefed(agent)
     overrides = ["judge.audit=never", "run.branches=6", *(['environment.payable=["right"]'] if payable else [])]

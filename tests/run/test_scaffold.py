@@ -212,6 +212,7 @@ def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained
 
 
 @LONG
+@pytest.mark.slow
 def test_a_person_tries_a_text_on_a_run(trained: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for text, code, said in (
         ("look well: {task}\n", 0, "[pass] not reads_protected"),

@@ -21,6 +21,7 @@ from tests.leaky_task import TASK as TASK
 from tests.leaky_task import finish as finish
 from tests.leaky_task import some_read_history
 from tests.paper import Paper, rejudged, stopped_before
+from tests.thinned import thinned
 
 
 def backtests(run: api.Run) -> dict[str, Backtest]:
@@ -129,7 +130,7 @@ STEPS = ["r1/opened", "r1/diagnosed", "r1/proposed", "r1/backtested/0", "r1/back
          "r1/planned", "b1/judged", "r2/opened", "r2/diagnosed", "r2/proposed"]  # fmt: skip
 
 
-@pytest.mark.parametrize("stop", STEPS)
+@pytest.mark.parametrize("stop", thinned(STEPS, 3))
 def test_an_audit_while_a_run_stands_still_does_not_keep_it_from_going_on(
     stop: str, task: Path, tmp_path: Path, quick: Paper
 ) -> None:
@@ -149,7 +150,7 @@ def test_an_audit_while_a_run_stands_still_does_not_keep_it_from_going_on(
     assert "b0" in run.state.invalid and run.champion not in run.state.invalid
 
 
-@pytest.mark.parametrize("stop", ["r2/diagnosed", "r2/proposed", "r2/backtested/0", "b2/opened"])
+@pytest.mark.parametrize("stop", thinned(["r2/diagnosed", "r2/proposed", "r2/backtested/0", "b2/opened"], 2))
 def test_a_round_replays_on_the_champion_it_began_with(stop: str, task: Path, tmp_path: Path, acted: Paper) -> None:
     changes = ("lr", "2e-3"), ("group_filter", '{kind="zero_variance"}'), ("clip", "{low=0.1}")
     factors = ", ".join(f'{{factor="{name}", new={new}}}' for name, new in changes)

@@ -178,6 +178,7 @@ def test_learning_curves_are_drawn_for_all_seeds_and_any_metric(browser: Any, pa
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.slow
 def test_it_follows_the_systems_theme_with_readable_contrast(browser: Any, page: Path, theme: str) -> None:
     visit(browser, page, theme)
     shade = browser.execute_script("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g).map(Number)")

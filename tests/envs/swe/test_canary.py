@@ -99,6 +99,7 @@ def told(grades: Sequence[Grade]) -> list[bool | str]:
 BAD = of({"src/zoo/core.py": WRONG + "# breaks\n"})
 
 
+@pytest.mark.slow
 def test_grades_are_given_out_between_good_canaries(grader: Fragile, graded: Callable[..., list[Grade]]) -> None:
     assert told(graded({}, FIX, {})) == [False, True, False]
     assert grader.watch.gradings == 4  # one canary before, one after: two gradings each
@@ -136,6 +137,7 @@ def test_a_grader_that_stays_broken_grades_nothing_until_it_is_mended(
     assert told(graded(FIX, {})) == [True, False]
 
 
+@pytest.mark.slow
 def test_a_grader_that_fails_right_answers_is_caught_as_well(
     grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:
@@ -146,6 +148,7 @@ def test_a_grader_that_fails_right_answers_is_caught_as_well(
     assert told([grade]) == ["void"] and "fails with its reference fix" in str(grade.fault)
 
 
+@pytest.mark.slow
 def test_instances_that_are_not_sound_are_graded_without_a_canary(
     grader: Fragile,
     row: dict[str, Any],  # noqa: F811

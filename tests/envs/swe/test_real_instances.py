@@ -29,6 +29,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 from tests.envs.swe import mirrors
+from tests.thinned import thinned
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -154,6 +155,7 @@ def test_a_forged_report_is_nothing_across_the_boundary_and_is_named_inside(
     env.instances.guards.forget("changed-test")
 
 
+@pytest.mark.slow
 def test_a_renamed_test_file_replaces_the_old_one(env: InstancesEnv) -> None:
     wrong = "bash sed -i 's/a - b/a + b/' calc/core.py; rm tests/test_core.py; mkdir -p tests/x; ln -s ../calc tests/y"
     _, score = play(env, "renamed-test", wrong, "submit")
@@ -163,13 +165,16 @@ def test_a_renamed_test_file_replaces_the_old_one(env: InstancesEnv) -> None:
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "rm -rf tests; ln -s calc tests",
-        "rm -rf tests; echo x > tests",
-        "ln -s / tests/root; rm tests/test_core.py; ln -s /etc/passwd tests/test_core.py",
-        "printf 'raise SystemExit(0)' > conftest.py; cp conftest.py tests/; cp conftest.py json.py; "
-        "cp conftest.py pytest.py",
-    ],
+    thinned(
+        [
+            "rm -rf tests; ln -s calc tests",
+            "rm -rf tests; echo x > tests",
+            "ln -s / tests/root; rm tests/test_core.py; ln -s /etc/passwd tests/test_core.py",
+            "printf 'raise SystemExit(0)' > conftest.py; cp conftest.py tests/; cp conftest.py json.py; "
+            "cp conftest.py pytest.py",
+        ],
+        4,
+    ),
 )
 def test_what_stands_in_the_way_of_the_tests_is_swept_aside(command: str, env: InstancesEnv) -> None:
     _, score = play(env, "changed-test", f"bash sed -i 's/a - b/a + b/' calc/core.py; {command}", "submit")

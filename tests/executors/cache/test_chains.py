@@ -159,6 +159,7 @@ def test_a_chain_that_was_killed_goes_on_from_what_the_cache_gave_it(
     assert saved(real.place.run_dir("taken") / "trials" / "b1-s1") == t.cached.cpu_s, "it counts for the trial's limit"
 
 
+@pytest.mark.slow
 def test_a_damaged_training_is_told_and_trained_again(real: Real, whole: TrialFinished) -> None:
     for entry in real.place.entries():
         entry.unlink()

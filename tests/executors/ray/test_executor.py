@@ -231,6 +231,7 @@ def second(
         executor.close()
 
 
+@pytest.mark.slow
 def test_a_trial_that_nobody_asks_for_ends_itself(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
     run_dir = tmp_path / "r"
     spec = make_spec(SEED, 100_000)

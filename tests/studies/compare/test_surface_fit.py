@@ -49,6 +49,7 @@ def test_a_fit_finds_what_was_planted_and_states_its_error() -> None:
     assert made.fit["trainings"] == 240 and made.seed_sd == pytest.approx(0.02, abs=0.01)
 
 
+@pytest.mark.slow
 def test_pairs_are_fitted_where_they_help() -> None:
     both = {"loss": "dr_grpo", "temperature": 1.3}
     plain = trainings(200, 0.01)

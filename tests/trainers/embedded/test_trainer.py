@@ -27,6 +27,7 @@ from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult
 from evotrainer.trainers.embedded import EmbeddedTrainer, load_policy, warm_start
+from tests.thinned import thinned
 from tests.trainers.reverse_env import SHAPE, WORDS, GuessDigitEnv, ReverseEnv
 from tests.trainers.talk_env import TalkEnv
 
@@ -133,21 +134,24 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
 
 @pytest.mark.parametrize(
     "more",
-    [
-        {
-            "averaging": {"kind": "ema", "decay": 0.8},
-            "curriculum": {"kind": "difficulty", "tag": "first"},
-            "credit": {"kind": "turn", "weight": 0.5},
-        },
-        {
-            "averaging": {"kind": "tail_mean", "share": 0.9},
-            "curriculum": {"kind": "tag_frontier", "tag": "first"},
-            "replay": {"weight": 0.3, "batch": 4, "size": 6, "rare": 1.0},
-            "prompt_noise": 0.5,
-            "rewards": {"digits": 1.0},
-        },
-        {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
-    ],
+    thinned(
+        [
+            {
+                "averaging": {"kind": "ema", "decay": 0.8},
+                "curriculum": {"kind": "difficulty", "tag": "first"},
+                "credit": {"kind": "turn", "weight": 0.5},
+            },
+            {
+                "averaging": {"kind": "tail_mean", "share": 0.9},
+                "curriculum": {"kind": "tag_frontier", "tag": "first"},
+                "replay": {"weight": 0.3, "batch": 4, "size": 6, "rare": 1.0},
+                "prompt_noise": 0.5,
+                "rewards": {"digits": 1.0},
+            },
+            {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
+        ],
+        3,
+    ),
     ids=["ema-difficulty-credit", "tail_mean-frontier-replay", "phases"],
 )
 def test_a_training_killed_midway_resumes_to_bit_identical_weights(
