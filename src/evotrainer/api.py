@@ -319,6 +319,7 @@ def _go(
     from evotrainer.run.loop import run
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
+    from evotrainer.run.task_sets import number_held
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
@@ -332,5 +333,6 @@ def _go(
             with open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
             ) as ctx:
-                run(ctx)
+                with number_held(ctx):
+                    run(ctx)
     return Run(folder)

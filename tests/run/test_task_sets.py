@@ -164,7 +164,24 @@ def test_runs_on_a_fixed_set_share_one_alpha_and_the_third_is_told(
     why(third.folder, "b1")
     said = " ".join(capsys.readouterr().out.split())
     assert said.count("run number 3 on these gate tasks on this machine: its alpha is 0.0034") == 2
-    assert said.count("gives its number back once its folder is deleted") == 2, "a way out, where the share is small"
+
+
+def test_what_breaks_off_before_a_training_costs_no_alpha(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
+    path = tmp_path / "task.toml"
+    path.write_text(TASK)
+    for name in ("one", "two", "three"):
+        with quick.stopped(lambda spec: spec.branch == "base"):
+            quick.start(path, tmp_path / name, OPTIONS)
+    first = quick.resume(tmp_path / "two")
+    gate = drawn(first).of("gate")
+    assert gate and gate.run == 1 and complaints(first) == []
+    with pytest.raises(StoreError, match="another run has this run's number 1 .* start a new run"):
+        quick.resume(tmp_path / "one")
+    with quick.stopped(lambda spec: spec.branch == "b1"):
+        quick.start(path, tmp_path / "four", OPTIONS)
+    (warned,) = [w for w in api.preflight(first.task, new=True) if "run number" in w]
+    assert "run number 3 on these gate tasks" in warned, "one in which something was trained keeps its number"
+    assert f"{tmp_path / 'four'} holds a number and was never judged: delete it" in warned
 
 
 def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:

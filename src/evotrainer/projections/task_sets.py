@@ -21,9 +21,7 @@ def told(opened: RunOpened | None) -> str:
 
 def budget_line(number: int, alpha: float) -> str:
     """What the `number`-th run on a set may spend."""
-    text = (
+    return (
         f"run number {number} on these gate tasks on this machine: its alpha is {alpha:.2g}, "
         f"of the {alpha / share_of(number):g} that all runs on them share"
     )
-    # a run that failed before its first verdict spent nothing, and may be the reason for a small alpha
-    return text + ("; one that was never judged gives its number back once its folder is deleted" if number > 1 else "")

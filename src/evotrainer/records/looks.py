@@ -78,7 +78,7 @@ class LookRegister:
         """The number of a run on a set, from 1, the lowest that no other run has; the same at every call. 0: the set
         was drawn for another run, nothing of its alpha is left.
 
-        A run that looked at nothing and whose folder is gone gives its number back.
+        A run that looked at nothing and whose folder is gone gives its number back; see `leave`, too.
         """
         with self._transaction() as db:
             known = db.execute('select number from runs where "set" = ? and run = ?', (tasks, run)).fetchone()
@@ -90,27 +90,57 @@ class LookRegister:
             )
             return number
 
+    def leave(self, tasks: str, run: str) -> None:
+        """Give a run's number back, where it looked at nothing."""
+        with self._transaction() as db:
+            db.execute(
+                'delete from runs where "set" = ? and run = ? '
+                'and not exists (select 1 from looks l where l."set" = runs."set" and l.run = runs.run)',
+                (tasks, run),
+            )
+
+    def hold(self, tasks: str, run: str, number: int, folder: Path) -> None:
+        """Take a number that a run gave back again. StoreError where another run has it meanwhile."""
+        with self._transaction() as db:
+            self._take(db, tasks, run, number, folder)
+
+    def never_judged(self, tasks: str) -> list[Path]:
+        """Folders of the runs that hold a number on this set, and have not looked at it."""
+        if not self.path.exists():
+            return []
+        with self._transaction() as db:
+            rows = db.execute(
+                'select folder from runs where "set" = ? and number > 0 and run not in '
+                '(select run from looks where "set" = ?) order by number',
+                (tasks, tasks),
+            ).fetchall()
+        return [Path(folder) for (folder,) in rows]
+
     def enter(self, tasks: str, run: str, what: str, number: int, folder: Path) -> Looks:
         """Note a look before it is taken; the same at every call. `what`: `judged ...`, `certified ...`: looks of the
         same first word are counted. `number`: the run's own, entered again where the register was lost.
         StoreError where another run has it meanwhile."""
         kind = what.split()[0]
         with self._transaction() as db:
-            other = db.execute(
-                'select run from runs where "set" = ? and number = ? and run != ?', (tasks, number, run)
-            ).fetchone()
-            if number and other:
-                raise StoreError(
-                    f"register {self.path}: another run has this run's number {number} on these tasks, since this "
-                    "one's folder was moved before it looked at anything; start a new run"
-                )
-            row = (tasks, run, number, str(folder.resolve()), time.time())
-            db.execute("insert or ignore into runs values (?, ?, ?, ?, ?)", row)
+            self._take(db, tasks, run, number, folder)
             db.execute("insert or ignore into looks values (?, ?, ?, ?)", (tasks, run, what, time.time()))
             rows = db.execute('select run, what from looks where "set" = ? order by rowid', (tasks,)).fetchall()
         same = [(r, w) for r, w in rows if w.split()[0] == kind]
         upto = same[: same.index((run, what)) + 1]
         return Looks(len(upto), len({r for r, _ in upto}))
+
+    def _take(self, db: sqlite3.Connection, tasks: str, run: str, number: int, folder: Path) -> None:
+        other = db.execute(
+            'select run from runs where "set" = ? and number = ? and run != ?', (tasks, number, run)
+        ).fetchone()
+        if number and other:
+            raise StoreError(
+                f"register {self.path}: another run has this run's number {number} on these tasks, since this one "
+                "stood still with nothing trained, or its folder was moved, before it looked at anything; start a new "
+                "run (trainings that have finished come from the cache)"
+            )
+        row = (tasks, run, number, str(folder.resolve()), time.time())
+        db.execute("insert or ignore into runs values (?, ?, ?, ?, ?)", row)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

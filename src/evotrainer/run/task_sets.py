@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
@@ -105,10 +106,56 @@ def forewarn(task: TaskFile, environment: Environment) -> list[str]:
         return ["register of looks off: earlier runs on these gate tasks are not counted, and verdicts say so"]
     if mode == "given" and isinstance(environment, EnvironmentWithDraws):
         environment.redraw(str(task.evaluation.draw))
-    number = register.next_number(set_key(str(t.prompt) for t in environment.tasks("gate")))
+    key = set_key(str(t.prompt) for t in environment.tasks("gate"))
+    number = register.next_number(key)
     if not number:
         return ["these gate tasks were drawn for another run, which had their whole alpha; verdicts will say so"]
-    return [budget_line(number, task.judge.alpha * share_of(number))]
+    return [budget_line(number, task.judge.alpha * share_of(number)) + _idle(register.never_judged(key))]
+
+
+def _idle(folders: list[Path]) -> str:
+    """A way to a larger alpha."""
+    if not folders:
+        return ""
+    names = ", ".join(map(str, folders[:3])) + (f" and {len(folders) - 3} more" if len(folders) > 3 else "")
+    one = len(folders) == 1
+    return (
+        f"; {names} {'holds a number and was' if one else 'hold numbers and were'} never judged: delete "
+        f"{'it' if one else 'what will not go on'}, and its number is free again"
+    )
+
+
+@contextlib.contextmanager
+def number_held(ctx: RunContext) -> Iterator[None]:
+    """The run's number on its gate tasks is its own while it runs. One that breaks off before a training has finished
+    gives it back: a typing error costs no alpha. StoreError where it goes on and another run has it meanwhile."""
+    if found := _gate(ctx):
+        found.register.hold(found.tasks, found.run, found.number, ctx.folder)
+    try:
+        yield
+    except BaseException:
+        trained = any(e.body.steps and e.body.status == "complete" for e in ctx.ledger.events("finished"))
+        if not trained and (found := _gate(ctx)):
+            with contextlib.suppress(StoreError):  # what broke the run off is told, and the number is kept
+                found.register.leave(found.tasks, found.run)
+        raise
+
+
+class _Gate(NamedTuple):
+    register: LookRegister
+    tasks: str
+    run: str
+    number: int
+
+
+def _gate(ctx: RunContext) -> _Gate | None:
+    """Where the run is counted, if it is."""
+    event = ctx.ledger.get(keys.RUN)
+    draw, register = event.body.draw if event else None, register_of(ctx.task)
+    found = draw.of("gate") if draw else None
+    if draw is None or found is None or not found.run or register is None:
+        return None
+    return _Gate(register, found.tasks, draw.commitment, found.run)
 
 
 def look(ctx: RunContext, split: str, what: str) -> Looks | None:
