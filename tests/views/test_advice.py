@@ -75,6 +75,15 @@ def test_a_base_that_solves_five_percent_wants_a_longer_warm_start(start: Start)
     assert "policy.warm_start.steps=800" in page and 'id="next"' in page
 
 
+def test_advice_that_takes_a_new_run_says_what_alpha_it_will_have(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
+    line = advice(load_view(start(Paper(scored(0.05, 0.05)), "evaluation.draw=fixed").folder))
+    assert "policy.warm_start.steps" in line
+    assert "a new run is number 2 or later on these gate tasks, with an alpha of 0.0076 at most" in line
+
+
 def test_a_policy_worse_than_its_base_is_the_first_line_and_not_tagged_certified(start: Start) -> None:
     run = start(Paper(scored(0.6, 0.4)), "run.rounds=0")
     view = load_view(run.folder)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 
 from evotrainer.projections.branches import BASE
 from evotrainer.records.keys import USER_CODE
+from evotrainer.records.looks import share_of
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
@@ -40,6 +42,25 @@ def rule(f: Callable[[RunView], str]) -> Callable[[RunView], str]:
     """Register a rule; rules are asked in order of registration."""
     RULES.append(f)
     return f
+
+
+def anew(f: Callable[[RunView], str]) -> Callable[[RunView], str]:
+    """A rule whose advice takes a new run, which shares this one's error budget where both have the same gate tasks."""
+
+    @functools.wraps(f)
+    def told(view: RunView) -> str:
+        line = f(view)
+        draw = view.opened.draw if view.opened else None
+        gate = draw.of("gate") if draw else None
+        if not line or gate is None or not gate.run or gate.alpha is None:
+            return line
+        alpha = gate.alpha / share_of(gate.run) * share_of(gate.run + 1)
+        return (
+            f"{line}; a new run is number {gate.run + 1} or later on these gate tasks, with an alpha of {alpha:.2g} at "
+            "most; on gate tasks that no run was judged on it has all of it"
+        )
+
+    return told
 
 
 def _judged(view: RunView) -> BranchView | None:
@@ -86,6 +107,7 @@ def nothing_was_to_prove(view: RunView) -> str:
 
 
 @rule
+@anew
 def nothing_was_learnt(view: RunView) -> str:
     """Weights equal to the base policy's, or no gradient at any step: and why."""
     b, base = _judged(view), view.branches.get(BASE)
@@ -114,6 +136,7 @@ def nothing_was_learnt(view: RunView) -> str:
 
 
 @rule
+@anew
 def the_policy_is_worse(view: RunView) -> str:
     b = _judged(view)
     lost = view.certified.below_base(b.name) if view.certified and b else None
@@ -132,6 +155,7 @@ def the_policy_is_worse(view: RunView) -> str:
 
 
 @rule
+@anew
 def nothing_was_ever_correct(view: RunView) -> str:
     """No attempt of any policy on any split: it may be the outcome that cannot be true."""
     scores = [s.score for t in view.trials if t.finished for s in t.finished.scores if s.score is not None]
@@ -143,6 +167,7 @@ def nothing_was_ever_correct(view: RunView) -> str:
 
 
 @rule
+@anew
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None
@@ -158,6 +183,7 @@ def the_base_solves_too_little(view: RunView) -> str:
 
 
 @rule
+@anew
 def the_base_solves_nearly_all(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None
