@@ -68,16 +68,16 @@ def read(task: TaskFile, environment: Any, policy: Path, name: str, seed: int) -
     """Both readings of a policy, at the task's temperature and greedily."""
     trainer = EmbeddedTrainer()
 
-    def attempts(n: int, greedy: bool) -> tuple[list[Rollout], float]:
+    def attempts(n: int, greedy: bool) -> tuple[list[Sequence[Rollout]], float]:
         ask = EvalRequest(Identity("bench", name, seed), task.recipe, policy, "search", 1, n, TASKS, greedy)
         began = time.process_time()
-        found = [r for g in trainer.evaluate(ask, environment, lambda _: None) for r in g]
+        found = list(trainer.evaluate(ask, environment, lambda _: None))
         return found, time.process_time() - began
 
     sampled, cost = attempts(ATTEMPTS, False)
     greedy, second = attempts(1, True)
     score = split_score(sampled, "search", 1, ATTEMPTS, greedy=greedy)
-    return Reading(name, seed, score, sampled, second, cost)
+    return Reading(name, seed, score, [r for g in sampled for r in g], second, cost)
 
 
 def scaled(policy: Path, factor: float, out: Path) -> Path:
@@ -103,8 +103,8 @@ def finding(r: Reading, before: SplitScore) -> str:
 
 def gate(branch: list[Reading], control: list[Reading]) -> str:
     """The judge's sentence on one side against another."""
-    sides = [[r.trial() for r in side] for side in (branch, control)]
-    given = JudgeInput("branch", "control", *sides, None, JudgeConfig(min_seeds=2))
+    ours, theirs = ([r.trial() for r in side] for side in (branch, control))
+    given = JudgeInput("branch", "control", ours, theirs, None, JudgeConfig(min_seeds=2))
     v = judge(given, InterimAnalysis(number=1, alpha=0.02))
     said = [g for g in v.gates if g.gate == "sharpening"]
     return f"{v.kind}: {said[0].message}" if said else f"{v.kind}: no second reading"
