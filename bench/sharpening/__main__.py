@@ -71,7 +71,7 @@ def read(task: TaskFile, environment: Any, policy: Path, name: str, seed: int) -
     def attempts(n: int, greedy: bool) -> tuple[list[Sequence[Rollout]], float]:
         ask = EvalRequest(Identity("bench", name, seed), task.recipe, policy, "search", 1, n, TASKS, greedy)
         began = time.process_time()
-        found = list(trainer.evaluate(ask, environment, lambda _: None))
+        found: list[Sequence[Rollout]] = list(trainer.evaluate(ask, environment, lambda _: None))
         return found, time.process_time() - began
 
     sampled, cost = attempts(ATTEMPTS, False)
