@@ -63,7 +63,7 @@ def test_a_leak_is_discovered_mined_audited_and_confirmed_before_any_promotion(
 
     harness(run.folder)
     told = capsys.readouterr().out
-    assert "gap (score move) in b1" in told and "CONFIRMED" in told and "h2 from h1" in told
+    assert "gap in b1" in told and "CONFIRMED" in told and "h2 from h1" in told
     harness(run.folder, "h1")
     told = capsys.readouterr().out
     assert "held out: bad b1-s2 search" in told and "rollouts it speaks of" in told and LOOKS in told

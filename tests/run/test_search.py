@@ -22,10 +22,11 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.recipe import BUNDLE
+from evotrainer.records.recipe import BUNDLE, format_diff
 from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.run import loop, search
+from evotrainer.run.observer import Changes, SilentObserver
 from evotrainer.verify import Record, checks
 from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
@@ -96,7 +97,14 @@ class Scripted:
 def test_search_trainings_have_one_seed_read_search_only_and_promote_nobody(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
-    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    told: dict[str, str] = {}
+
+    class Told(SilentObserver):
+        def opened(self, name: str, changes: Changes) -> None:
+            told[name] = format_diff(changes)
+
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE), view=Told())
+    assert told["p1"] == "lr: 1e-05 -> 2e-05" and told["b1"].startswith("bundle: ") and "b0" not in told
     (batch,) = bodies(run, "probes")
     assert [p.changes for p in batch.probes] == [{"lr": 2e-5}, {"prompts_per_step": 20}]
     specs = [s for s in quick.ran if s.purpose == "probe"]

@@ -68,12 +68,16 @@ def test_audits_do_not_use_up_what_was_planned() -> None:
     after = RunProgress(TASK, [base, trained, trained, *[audit] * 7, running])
     assert after.total == 9 + 7
     assert after.left_s == before.left_s
+    assert "trial 11 of about 16 (9 planned, 7 audits), about" in after.line(), "why there are more"
+    more = RunProgress(TASK, [base, *[trained] * 6, running])
+    assert "of about 12 (9 planned, 3 further)" in more.line()
 
 
 def test_a_training_whose_steps_are_done_still_has_its_evaluations_ahead() -> None:
     first = TrialState("noise", running=True, cpu_s=30, step=20, steps=20)
     base = TrialState("base", done=True, wall_s=8, cpu_s=8)
     assert RunProgress(TASK, [base, first]).left_s is None, "nothing has been trained yet: nobody knows"
+    assert RunProgress(TASK, [base, first]).line().endswith("; the time left is estimated once a training has ended")
     last = [base] + [TrialState("noise", done=True, wall_s=40, cpu_s=40, steps=20)] * 4
     last += [TrialState("certify", done=True, wall_s=16, cpu_s=16)] * 3
     end = RunProgress(TASK, [*last, TrialState("confirm", running=True, cpu_s=42, step=20, steps=20)])

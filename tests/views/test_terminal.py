@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
+import time
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,8 @@ def beat(step: int, phase: str = "train") -> Heartbeat:
 def play(view: LiveView) -> None:
     """A short piece of a run."""
     view.round(1, "b0")
-    view.step("8 train")
+    view.step("trains b1")
+    view.opened("b1", {"rewards": ({"visible": 1.0}, {"visible": 1.0, "robust": 1.0})})
     for step in range(0, 31, 3):
         view.trials([(spec("b1-s0", 0), beat(step)), (spec("b1-s1", 1), None)])
     view.trials([(spec("b1-s0", 0), beat(30, "evaluate search"))])
@@ -79,9 +81,10 @@ def test_without_a_terminal_each_event_is_one_plain_line(tmp_path: Path) -> None
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(lines))
     text = "\n".join(lines)
     assert "round 1: champion b0" in text
+    assert "step: trains b1" in text and "] b1: rewards: + robust 1" in text
     assert "b1: promoted +12.1 points [+8.4, +15.8]; lower bound" in text
     assert "b6-s0: failed (crash): MemoryError" in text
-    assert "b1-s2: complete, 1 min 23 s CPU, search 77.8%" in text
+    assert "b1-s2: complete, 1 min 23 s CPU, search split 77.8%" in text
     assert "budget: CPU 20 min of 50 min, trials 4 of 30" in text
     assert "[red]not markup[/red]" in text
     assert "␛[31mred" in text
@@ -102,7 +105,8 @@ def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None
         shown = re.sub(r"\x1b\[[0-9;]*m", "", still.file.getvalue())  # type: ignore[attr-defined]
     assert "evotrainer my-run" in shown
     assert "round 1" in shown
-    assert "8 train" in shown
+    assert "trains b1" in shown
+    assert re.search(r"b1 +rewards: \+ robust 1", shown), "what the branch that trains changes"
     assert re.search(r"b2-s0 +train +[━╸╺ ]+ 12/30 +32 s CPU", shown)
     assert re.search(r"budget +CPU +[━╸╺ ]+ 60% left +20 min of 50 min", shown)
     assert re.search(r"b5 +✓ promote +\+3\.8 pt \[\+1\.2, \+6\.4\]", shown)
@@ -135,8 +139,20 @@ def test_the_plain_log_has_them_too(tmp_path: Path) -> None:
     with LiveView(tmp_path, Console(file=out), plain=True) as view:
         view.trials([(spec("b0-s2", 0), beat(15).model_copy(update={"score": 0.6}))])
         view.trials([(spec("base", 0), beat(0).model_copy(update={"steps": 0, "phase": "evaluating search"}))])
-    assert "b0-s2: train 15/30, score 60.0%" in out.getvalue()
+    assert "b0-s2: train 15/30, training score 60.0%" in out.getvalue()
     assert "base: evaluating search, " in out.getvalue(), "no 0/0 where nothing is counted"
+
+
+def test_a_log_that_falls_silent_is_told_what_the_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "QUIET_S", 0.05)
+    out = io.StringIO()
+    with LiveView(tmp_path, Console(file=out), plain=True) as view:
+        view.step("proposes changes")
+        time.sleep(0.3)
+        view.trials([(spec("b0-s2", 0), beat(15))])
+        time.sleep(0.3)
+    assert "still at: proposes changes" in out.getvalue()
+    assert out.getvalue().count("] b0-s2 train 15/30; trial ") >= 2, "again and again, with the time"
 
 
 def test_a_question_gets_the_terminal_for_itself(tmp_path: Path) -> None:
@@ -147,6 +163,7 @@ def test_a_question_gets_the_terminal_for_itself(tmp_path: Path) -> None:
 
         def ask() -> None:
             with view.paused():
+                assert view._asking, "a plain log does not talk into a question"
                 during.append(view._live)
                 raise EOFError
 
@@ -180,6 +197,9 @@ def test_status_of_finished_and_killed_runs(finished_run: Path, killed_run: Path
     assert "evotrainer resume" in re.sub(r"\s+", " ", dead)
     assert re.search(r"b1-s1 +branch +stopped train +8/30", dead)
     assert re.search(r"b1-s2 +branch +waiting", dead)
+    assert re.search(r"… b3  lr: 0.0002 → 0.0004  no verdict yet", dead), "what is being trained"
+    ended = sum(t.cpu_s for t in load_view(killed_run).trials if t.finished)
+    assert load_view(killed_run).spent["cpu_s"] == pytest.approx(ended + 21.5), "heartbeats count"
 
 
 def test_lineage_is_a_tree_with_verdicts_in_words(finished_run: Path) -> None:

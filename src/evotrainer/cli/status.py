@@ -32,7 +32,6 @@ def status(folder: RunFolder, *, as_json: AsJson = False) -> None:
 
 def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
-    from evotrainer.projections.budget import Budget
     from evotrainer.projections.seat import SeatSpend
     from evotrainer.projections.trials import counts, labelled
     from evotrainer.views import progress, summary
@@ -42,7 +41,6 @@ def status_json(run: Run) -> dict[str, Any]:
     view = load_view(run.folder, rollouts=False)
     events = run.events()
     limits = run.limits
-    budget = Budget.from_events(events, limits)
     finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
     rounds = [e.body.round for e in events if e.kind == "round"]
     cert = run.certification
@@ -66,7 +64,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "effects": effects_json(events),
         "search": [s.model_dump(mode="json") for s in run.state.searched],
         "labels": counts(labelled(events)),
-        "spent": dict(budget.spent),
+        "spent": view.spent,
         "seat": asdict(SeatSpend.of(e.body for e in events if e.kind == "answered")),
         "limits": limits,
         "certification": cert.model_dump(mode="json") if cert else None,

@@ -41,7 +41,7 @@ def certify(ctx: RunContext) -> Certified:
     if last is not None and last.champion == ctx.champion:
         ctx.observer.note(f"{ctx.champion} is certified already; cert is not read again")
         return last
-    ctx.observer.step("certify")
+    ctx.observer.step("certifies on the cert split")
     looks = task_sets.look(ctx, "cert", f"certified {key}")  # before cert is read
     (cert,) = trial_specs.plans(ctx, "cert")
     champion = ctx.branches.get(ctx.champion) if ctx.champion != START else None

@@ -27,11 +27,12 @@ from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.ledger import Journal, Ledger
+from evotrainer.records.recipe import diff
 from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import RunKeys
 from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
-from evotrainer.run.observer import Observer, Running, SilentObserver
+from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
 
 if TYPE_CHECKING:
@@ -214,6 +215,9 @@ class RunContext:
             self._intend(spec, budget, training if spec.train else training / 4)
         if todo:
             self.check_files()
+        for name in dict.fromkeys(s.branch for s in todo if s.train):
+            if changes := self.changes_of(name):
+                self.observer.opened(name, changes)
         purpose = {s.trial: s.purpose for s in todo}
         self._waiting_since = time.monotonic()
         for result in self.executor.run(todo, self._progress):
@@ -237,6 +241,13 @@ class RunContext:
             self.observer.finished(result)
             self._waiting_since = time.monotonic()
         return [done[s.trial] for s in specs]
+
+    def changes_of(self, name: str) -> Changes:
+        """What a branch, or a search training, changes in what it came from; empty for a start."""
+        if (b := self.branches.get(name)) is not None:
+            return {b.intervention.factor: (b.intervention.old, b.intervention.new)} if b.intervention else {}
+        p = self.state.probes.get(name)
+        return diff(self.branches[p.incumbent].recipe, p.recipe) if p else {}
 
     def _trained(self) -> bool:
         """Has a training finished? Then the environment's files can no more be corrected."""

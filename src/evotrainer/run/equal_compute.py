@@ -25,7 +25,7 @@ def train_control(ctx: RunContext, n: int, name: str) -> None:
     """Train and read the control that was opened for a branch, as far as that is not done; nothing where none was."""
     control = ctx.branches[control_of(ctx.state, name)]
     if control.matches and len(control.finished) < len(ctx.task.run.seeds):
-        ctx.observer.step(f"9 verify: {control.branch}, {control.parent} at the training compute of {name}")
+        ctx.observer.step(f"trains {control.branch}: {control.parent} at the training compute of {name}")
         ctx.run_trials([trial_specs.training(ctx, control, s) for s in ctx.task.run.seeds])
         readings.read_branch(ctx, n, control.branch)
         widen_noise(ctx, [control.branch])

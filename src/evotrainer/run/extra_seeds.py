@@ -170,6 +170,6 @@ def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:
     if not asked:
         return
     told = ", ".join(f"{name}: {s}" for name, s in asked)
-    ctx.observer.step(f"9 verify: more seeds ({told})")
+    ctx.observer.step(f"trains further seeds ({told})")
     ctx.run_trials([trial_specs.training(ctx, ctx.branches[name], s, "branch") for name, s in asked])
     widen_noise(ctx, list(dict.fromkeys(g.control for g in given if g.control_seeds)))

@@ -40,7 +40,7 @@ def after_promotion(ctx: RunContext, name: str) -> None:
     if ctx.task.judge.reestimate != "promotions" or b.parent is None:
         return
     if ctx.recorded(keys.reestimated(name)) is None:
-        ctx.observer.step(f"9 verify: {name} on fresh seeds")
+        ctx.observer.step(f"trains {name} on fresh seeds")
     sides = (b, ctx.branches[control_of(ctx.state, name)])
     ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for s in ctx.task.run.certify_seeds for x in sides])
     reestimate(ctx, name)

@@ -96,7 +96,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     gap = find_gap(now, was, b.findings, watched_pairs(ctx, b))
     if gap is None:
         return None
-    ctx.observer.step(f"harness: {gap.trigger.replace('_', ' ')} of {b.branch}")
+    ctx.observer.step(f"looks for detectors of a gap in {b.branch}")
     sides = split_sides(ctx, b, gap, before, now)
     mined = mine(
         FeatureView.joined(sides.bad.values()), FeatureView.joined(sides.clean.values()), minable_pairs(ctx, b, gap)

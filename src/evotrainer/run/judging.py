@@ -54,7 +54,7 @@ def best_first(ctx: RunContext, names: Sequence[str]) -> list[str]:
 
 def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     """One interim analysis of some of a round's branches, best first."""
-    ctx.observer.step("9 verify")
+    ctx.observer.step(f"judges {', '.join(names)}")
     for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)

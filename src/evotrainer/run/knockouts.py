@@ -32,7 +32,7 @@ def prove(ctx: RunContext, n: int, name: str) -> str:
     if not is_bundle(b) or not unmeasured(ctx.state, name):
         return name
     assert b.intervention is not None
-    ctx.observer.step(f"9 verify: {name} without each of its factors, on fresh seeds")
+    ctx.observer.step(f"trains {name} without each of its factors, on fresh seeds")
     factors = sorted(b.intervention.new)
     parent = ctx.branches[b.parent or START].recipe
     parts = {f: open_part(ctx, n, b, without(parent, b.intervention, f)) for f in factors}

@@ -1,4 +1,4 @@
-"""A run, and the nine steps of a round.
+"""A run, and its rounds.
 
 Each decision is one event in the ledger, under a key of its own. A run that was killed is resumed by
 walking the same path again: what is recorded is read, what is not is done. So this file has no resume code.
@@ -94,20 +94,20 @@ def went_on(ctx: RunContext) -> bool:
 
 
 def play_round(ctx: RunContext, n: int) -> str:
-    """The nine steps. Returns why the run should stop here, or nothing."""
+    """Read, propose, backtest, train, judge. Returns why the run should stop here, or nothing."""
     open_round(ctx, n)
     escalate(ctx, n)
-    ctx.observer.step("1-4 read rollouts")
-    health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)  # 1 collect, 2 score, 3 signal, 4 behaviour
+    ctx.observer.step("reads the champion's rollouts")
+    health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)
     ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
     search(ctx, n, health)
     if ctx.task.run.search_only:
         return ""
-    considered = propose.consider(ctx, n, health)  # 5 hypothesis, 6 intervention, 7 backtest
+    considered = propose.consider(ctx, n, health)
     plan = propose.plan(ctx, n, considered)
     if plan.branches:
-        train(ctx, plan.branches)  # 8
-        judging.decide(ctx, n, plan.branches)  # 9
+        train(ctx, plan.branches)
+        judging.decide(ctx, n, plan.branches)
     return plan.stop
 
 
@@ -116,7 +116,7 @@ def play_round(ctx: RunContext, n: int) -> str:
 
 def open_run(ctx: RunContext) -> None:
     """Probe the sandbox, describe environment and machine, open the starting recipe's branch."""
-    ctx.observer.step("opening")
+    ctx.observer.step("opens the run")
     told = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
     if told.task_hash != ctx.task_hash:
         raise ConfigError(
@@ -190,15 +190,17 @@ def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
 
 def measure_base(ctx: RunContext) -> None:
     """The base policy on search and gate (and its SFT cold start, where the task asks for one)."""
-    ctx.observer.step("base policy")
+    ctx.observer.step("measures the base policy")
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     readings.read(ctx, keys.reading(BASE), 0, BASE)
 
 
 def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> None:
-    """Step 8: every branch on every seed, side by side."""
-    ctx.observer.step("8 train" if purpose == "branch" else "noise floor (A/A trials)")
+    """Every branch on every seed, side by side."""
+    ctx.observer.step(
+        f"trains {', '.join(names)}" + (", for the noise floor (A/A trials)" if purpose == "noise" else "")
+    )
     ctx.run_trials([trial_specs.training(ctx, ctx.branches[b], s, purpose) for s in ctx.task.run.seeds for b in names])
 
 

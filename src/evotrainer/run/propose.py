@@ -74,12 +74,12 @@ def consider(ctx: RunContext, n: int, health: HealthReport) -> BacktestedProposa
     return BacktestedProposal(Proposal(agent=ctx.agent.name, interventions=()))
 
 
-# -- 5 and 6: the agent ------------------------------------------------------------------------------------------------
+# -- the agent -------------------------------------------------------------------------------------------------------
 
 
 def propose(ctx: RunContext, n: int, k: int, health: HealthReport, tools: AgentTools) -> Proposal:
     """The agent's hypotheses as single-factor interventions; `k`: how often they were sent back."""
-    ctx.observer.step("5-6 propose")
+    ctx.observer.step("proposes changes")
 
     def proposed() -> Proposed:
         proposal = ctx.agent.propose(briefing(ctx, n, health, k), tools)
@@ -200,14 +200,14 @@ def search_rollouts(ctx: RunContext, branch: str, limit: int) -> Iterator[tuple[
             yield t.trial, r
 
 
-# -- 7: replays, and which branches are opened -------------------------------------------------------------------------
+# -- replays, and which branches are opened -------------------------------------------------------------------------
 
 
 def backtest(
     ctx: RunContext, n: int, k: int, proposal: Proposal, tools: AgentTools
 ) -> Iterable[tuple[int, Intervention]]:
     """Replay every intervention on stored rollouts; a contradicted one is not trained."""
-    ctx.observer.step("7 backtest")
+    ctx.observer.step("replays the proposals on stored rollouts")
     for i, iv in enumerate(proposal.interventions):
 
         def replayed(i: int = i, iv: Intervention = iv) -> Backtested:

@@ -40,7 +40,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
     """All search trainings of round `n`, batch by batch, until the agent stops or the round's share is used up."""
     if not searches(ctx):
         return
-    ctx.observer.step("5 search")
+    ctx.observer.step("makes search trainings")
     tools = propose.agent_tools(ctx)
     for i in count():
         key, end = keys.probes(n, i), keys.searched(n)

@@ -56,7 +56,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     gap = standing_gap(now, b.findings, paid)
     if gap is None or gap.paid is None:
         return None
-    ctx.observer.step(f"harness: standing gap of {b.branch}")
+    ctx.observer.step(f"looks for detectors of what is paid and wrong in {b.branch}")
     component = gap.paid[0]
     sides = split(ctx, component, now)
     bad, clean = (FeatureView.joined(side.values()) for side in (sides.bad, sides.clean))

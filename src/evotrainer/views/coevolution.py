@@ -23,7 +23,7 @@ TRIGGERS = {
     "opened": "as the run began",
     "score_move": "the score moved and no finding said why",
     "behaviour_shift": "behaviour shifted and no finding said why",
-    "contradiction": "signals contradicted one another",
+    "contradiction": "what is paid parted from the outcome and no finding said why",
     "standing_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
     "audit": "settled by audits",

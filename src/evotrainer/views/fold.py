@@ -5,7 +5,9 @@ Gate and cert rollouts are never opened here; of those splits only means and the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -49,9 +51,14 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     if not (folder / "ledger.db").exists():
         raise StoreError(f"no run in {folder}: ledger.db is missing; give the folder that `evotrainer run` wrote")
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
-        view = view_of(ledger.events(), read_heartbeats(folder))
+        events = list(ledger.events())
+    beats = read_heartbeats(folder)
+    view = view_of(events, beats)
     view.folder = folder
-    view.driver = None if view.closed else writer_of(folder / LOCK)
+    if not view.closed:
+        view.driver = writer_of(folder / LOCK)
+        last = max([_seconds(events[-1]), *(float(b.get("time") or 0) for b in beats.values())]) if events else 0.0
+        view.spent = _by_now(view, events, last if view.driver is None else time.time())
     if rollouts:
         attach_rollouts(view, folder)
     return view
@@ -71,6 +78,23 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
     view.seat = SeatSpend.of(e.body for e in seen if e.kind == "answered")
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view
+
+
+def _seconds(event: Event) -> float:
+    return datetime.fromisoformat(event.time).timestamp()
+
+
+def _by_now(view: RunView, events: Sequence[Event], now: float) -> dict[str, float]:
+    """What an unfinished run has spent until `now`: with the CPU time of trials that have not ended, as their
+    heartbeats tell it, and the whole time since the run began or was last taken up."""
+    begun = next((e for e in reversed(events) if e.kind in ("run", "resumed")), None)
+    if begun is None:
+        return view.spent
+    before = Budget.from_events((e for e in events if e.seq < begun.seq), {}).spent["wall_s"]
+    return view.spent | {
+        "cpu_s": view.spent["cpu_s"] + sum(t.cpu_s for t in view.trials if not t.finished),
+        "wall_s": max(view.spent["wall_s"], before + now - _seconds(begun)),
+    }
 
 
 class _Fold:

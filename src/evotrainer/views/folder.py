@@ -55,10 +55,15 @@ def render_status(run_folder: Path | str) -> RenderableType:
     )
     parts: list[RenderableType] = [facts]
     if waiting := [t for t in view.trials if not t.finished]:
-        parts += [Text(""), _table(["trial", "purpose", "state", "step", "score", "CPU"], map(_open_trial, waiting))]
-    judged = [b for b in view.branches.values() if b.verdict]
-    if judged:
-        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in judged)]
+        parts += [
+            Text(""),
+            _table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
+        ]
+    training = {t.branch for t in waiting}
+    shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
+    shown += [p for p in view.probes.values() if p.name in training]
+    if shown:
+        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in shown)]
     return Group(*parts)
 
 

@@ -149,14 +149,27 @@ class RunProgress:
         cert = base * cert_share(self.task)
         return {"evaluate": cert, "audit": base, "confirm": mean["train"] + cert} | mean
 
+    def grown(self) -> str:
+        """Why there are more trials than were planned: `23 planned, 4 audits`; empty where there are not."""
+        plan, audits = sum(planned(self.task).values()), sum(t.kind == "audit" for t in self.trials)
+        further = self.total - plan - audits
+        if further < 0 or not audits + further:
+            return ""
+        more = [f"{audits} audit{'s' * (audits > 1)}"] * bool(audits) + [f"{further} further"] * bool(further)
+        return f" ({plan} planned, {', '.join(more)})"
+
     def line(self) -> str:
-        """`trial 4 of about 25, about 3 min left`"""
+        """`trial 4 of about 25 (23 planned, 2 audits), about 3 min left`"""
         total, n = self.total, len(self.running)
         if n > 1:
             text = f"trials {self.done + 1} to {self.done + n} of about {total}"
         else:
             text = f"trial {min(self.done + 1, total)} of about {total}"
-        return text if self.left_s is None else f"{text}, about {duration(self.left_s)} left"
+        text += self.grown()
+        if self.left_s is not None:
+            return f"{text}, about {duration(self.left_s)} left"
+        first = self.running and self.ahead()["train"] and "train" not in self._costs("wall_s")
+        return f"{text}; the time left is estimated once a training has ended" if first else text
 
 
 def side_by_side(task: Mapping[str, Any], running: int) -> int:

@@ -6,13 +6,14 @@ or rollouts is cleaned and never read as markup.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.folder import (
@@ -22,9 +23,10 @@ from evotrainer.views.folder import (
     render_status,
     render_trial,
 )
-from evotrainer.views.progress import TrialWatch, spark
-from evotrainer.views.style import BRIEF, MARK, STYLE
-from evotrainer.views.text import duration, number, one_line, percent, point_range, points
+from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table, stands, trial_table, verdict_table
+from evotrainer.views.progress import TrialWatch
+from evotrainer.views.style import BRIEF
+from evotrainer.views.text import change, duration, number, one_line, percent, point_range, points
 from evotrainer.views.tree import render_lineage
 
 if TYPE_CHECKING:
@@ -47,28 +49,8 @@ NOTES_SHOWN = 4
 QUARTERS = 4
 """Without a terminal, a trial is mentioned at the start, at each quarter and when its phase changes."""
 BUDGET_LINE_S = 60.0
-
-
-class Spec(Protocol):
-    """What is shown of a trial's specification; `executors.spec.TrialSpec` fits."""
-
-    @property
-    def trial(self) -> str: ...
-    @property
-    def purpose(self) -> str: ...
-
-
-class Beat(Protocol):
-    """A trial's last sign of life; `executors.spec.Heartbeat` fits."""
-
-    @property
-    def step(self) -> int: ...
-    @property
-    def steps(self) -> int: ...
-    @property
-    def phase(self) -> str: ...
-    @property
-    def cpu_s(self) -> float: ...
+QUIET_S = 25.0
+"""Without a terminal, a log that was silent for this long is told what the run is doing."""
 
 
 class LiveView:
@@ -85,6 +67,7 @@ class LiveView:
         self._started = time.monotonic()
         self._round, self._champion, self._step = 0, "", "starting"
         self._running: Sequence[tuple[Spec, Beat | None]] = ()
+        self._changes: dict[str, str] = {}
         self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
         self._limits: Mapping[str, float] = {}
@@ -92,17 +75,22 @@ class LiveView:
         self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
         self._mentioned: dict[str, tuple[str, int]] = {}
         self._budget_line = float("-inf")
+        self._said = self._started
+        self._asking = False
+        self._ended = threading.Event()
 
     def __enter__(self) -> LiveView:
         self._started = time.monotonic()
         if self.plain:
             self._line(f"run {self.folder}")
+            threading.Thread(target=self._break_silence, daemon=True).start()
         else:
             self._start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
         self._running = ()
+        self._ended.set()
         if kind is not None:
             self._step = "stopped"
         self._stop()
@@ -112,9 +100,12 @@ class LiveView:
         """Give the terminal back for a question."""
         was = self._live is not None
         self._stop()
+        self._asking = True
         try:
             yield
         finally:
+            self._asking = False
+            self._said = time.monotonic()
             if was:
                 self._start()
 
@@ -127,6 +118,13 @@ class LiveView:
     def step(self, name: str) -> None:
         self._step = one_line(name)
         self._tell(f"step: {self._step}")
+
+    def opened(self, name: str, changes: Mapping[str, tuple[Any, Any]]) -> None:
+        """A branch or a search training is to be trained: what it changes."""
+        told = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
+        if self._changes.get(name) != told:
+            self._changes[name] = told
+            self._tell(f"{name}: {told}")
 
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)
@@ -153,7 +151,7 @@ class LiveView:
             text += f", {what} (computed in {duration(trial.cached.cpu_s)})"
         search = [s for s in trial.scores if s.split == "search"]
         if search:
-            text += f", search {percent(max(search, key=lambda s: s.step).score)}"
+            text += f", search split {percent(max(search, key=lambda s: s.step).score)}"
         if trial.status == "failed":
             text = f"{trial.trial}: failed ({trial.label or 'no label'}): {one_line(trial.error)}"
         self._note(text)
@@ -179,6 +177,19 @@ class LiveView:
         """One line, no markup, no wrapping, flushed: what a log wants."""
         self.console.file.write(f"[{time.monotonic() - self._started:7.1f} s] {one_line(text, 1000)}\n")
         self.console.file.flush()
+        self._said = time.monotonic()
+
+    def _break_silence(self) -> None:
+        while not self._ended.wait(QUIET_S / 5):
+            if not self._asking and time.monotonic() - self._said >= QUIET_S:
+                self._line(self._state())
+
+    def _state(self) -> str:
+        """What the run is doing, in one line."""
+        if not self._running:
+            return f"still at: {self._step}"
+        at = (f"{spec.trial} {stands(beat)}" for spec, beat in self._running)
+        return f"{', '.join(at)}; {self._watch.progress().line()}"
 
     def _mention(self, spec: Spec, beat: Beat | None) -> None:
         if beat is None:
@@ -187,10 +198,9 @@ class LiveView:
         if self._mentioned.get(spec.trial) == (beat.phase, quarter):
             return
         self._mentioned[spec.trial] = (beat.phase, quarter)
-        at = f" {beat.step}/{beat.steps}" if beat.steps else ""
         score = getattr(beat, "score", None)
-        told = f", score {percent(score)}" if score is not None else ""
-        self._line(f"{spec.trial}: {beat.phase}{at}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}")
+        told = f", training score {percent(score)}" if score is not None else ""
+        self._line(f"{spec.trial}: {stands(beat)}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}")
 
     # live --------------------------------------------------------------------------------------------------------
 
@@ -222,7 +232,13 @@ class LiveView:
             (f"{self._watch.progress().line()}, {duration(time.monotonic() - self._started)} so far", "dim"),
         )
         parts: list[RenderableType] = [head]
-        for rows in (self._trial_table(), self._budget_table(), self._verdict_table()):
+        tables = (
+            change_table(self._running, self._changes),
+            trial_table(self._running, self._watch),
+            budget_table(self._budget_rows()),
+            verdict_table(self._verdicts),
+        )
+        for rows in tables:
             if rows is not None:
                 parts += [Text(""), rows]
         if self._notes:
@@ -230,33 +246,6 @@ class LiveView:
         return Panel(
             Group(*parts), title=Text(f"evotrainer {self.folder.name}"), title_align="left", border_style="dim"
         )
-
-    def _trial_table(self) -> RenderableType | None:
-        running = self._running
-        if not running:
-            return None
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        grid = _grid()
-        for spec, beat in running:
-            steps = beat.steps if beat else 0
-            grid.add_row(
-                Text(spec.trial, style="bold"),
-                Text(one_line(beat.phase, 60) if beat else "starting", style="dim"),
-                ProgressBar(total=steps or 1, completed=beat.step if beat else 0, width=28, pulse=steps == 0),
-                Text(f"{beat.step}/{steps}" if beat and steps else ""),
-                Text(f"{duration(beat.cpu_s)} CPU" if beat else "", style="dim"),
-                self._score_line(spec.trial),
-            )
-        return grid
-
-    def _score_line(self, trial: str) -> RenderableType:
-        """The scores of a trial's training so far, and the last one in figures."""
-        from rich.text import Text
-
-        scores = self._watch.scores(trial)
-        return Text.assemble((spark(scores), "cyan"), f" {percent(scores[-1])}") if scores else Text("")
 
     def _budget_rows(self) -> list[tuple[str, str, str, float]]:
         """(name, spent, limit, share) of everything that is limited."""
@@ -268,52 +257,8 @@ class LiveView:
             out.append((name, show(used), show(limit), used / limit if limit else 0.0))
         return out
 
-    def _budget_table(self) -> RenderableType | None:
-        rows = self._budget_rows()
-        if not rows:
-            return None
-        from rich.progress_bar import ProgressBar
-        from rich.text import Text
-
-        grid = _grid()
-        for name, used, limit, share in rows:
-            left = f"{percent(max(1 - share, 0), 0)} left"
-            bar = ProgressBar(
-                total=1.0, completed=min(share, 1.0), width=28, complete_style="yellow", finished_style="red"
-            )
-            grid.add_row(
-                Text("budget", style="bold"),
-                Text(name, style="dim"),
-                bar,
-                Text(left),
-                Text(f"{used} of {limit}", style="dim"),
-            )
-        return grid
-
-    def _verdict_table(self) -> RenderableType | None:
-        if not self._verdicts:
-            return None
-        from rich.text import Text
-
-        grid = _grid()
-        for v in tuple(self._verdicts):
-            e = v.effect
-            grid.add_row(
-                Text(v.branch, style="bold"),
-                Text(f"{MARK[v.kind]} {v.kind}", style=STYLE[v.kind]),
-                Text(f"{points(e.mean)} pt {point_range(e.low, e.high)}" if e else ""),
-                Text(one_line(v.reason, 160), style="dim", no_wrap=True, overflow="ellipsis"),
-            )
-        return grid
-
 
 def verdict_line(v: Verdict) -> str:
     """A verdict in one line."""
     effect = f" {points(v.effect.mean)} points {point_range(v.effect.low, v.effect.high)}" if v.effect else ""
     return f"{v.branch}: {BRIEF[v.kind]}{effect}; {v.reason}"
-
-
-def _grid() -> Any:
-    from rich.table import Table
-
-    return Table.grid(padding=(0, 2, 0, 0))

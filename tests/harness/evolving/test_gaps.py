@@ -48,6 +48,7 @@ def test_a_truth_that_falls_while_what_is_paid_holds_is_a_contradiction() -> Non
     before = paid("held base", 0.55, 0.5)
     gap = find_gap({"b1-s1": paid("held x", 0.6, 0.02)}, before, [], pair)
     assert gap is not None and gap.trigger == "contradiction" and gap.up and gap.numbers["true"] < -0.05
+    assert "they contradict each other" in gap.claim
     both = find_gap({"b1-s1": paid("held y", 0.05, 0.02)}, before, [], pair)
     assert both is not None and both.trigger == "score_move" and not both.up, "both fell: training failed"
 
@@ -57,6 +58,10 @@ def test_a_proxy_that_rose_alone_contradicts_the_truth() -> None:
     gap = find_gap({"b1-s1": paid("p", 0.9, 0.3)}, paid("q", 0.4, 0.4), [], pairs)
     assert gap is not None and gap.trigger == "contradiction" and gap.up and gap.paid == ("seen", "hid")
     assert find_gap({"b1-s1": paid("p", 0.9, 0.3)}, paid("q", 0.4, 0.4), [finding("proxy_gap")], pairs) is None
+    more = find_gap({"b1-s1": paid("m", 0.9, 0.8)}, paid("q", 0.4, 0.4), [], pairs)
+    assert more is not None and more.trigger == "contradiction" and more.numbers["true"] > 0
+    assert "seen rose by" in more.claim and "points more than hid did" in more.claim
+    assert "contradict" not in more.claim, "both rose"
     both = find_gap({"b1-s1": paid("r", 0.8, 1.0)}, paid("q", 0.4, 0.4), [], pairs)
     assert both is not None and both.trigger == "score_move", "what rose together does not contradict"
 

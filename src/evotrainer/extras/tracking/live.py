@@ -109,7 +109,7 @@ class _Watched:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._view, name)
-        if name not in ("round", "step", "finished", "verdict", "note", "budget"):
+        if name not in ("round", "step", "opened", "finished", "verdict", "note", "budget"):
             return found
 
         def told(*values: Any) -> Any:

@@ -55,7 +55,7 @@ class Gap:
     moved: tuple[str, ...] = ()
     """Trials that moved; the others of the branch did not."""
     paid: tuple[str, str] | None = None
-    """contradiction: the component that rose, and the one (or `outcome`) that did not."""
+    """contradiction: the component that rose, and the one (or `outcome`) that fell, or rose by less."""
 
     @property
     def up(self) -> bool:
@@ -202,11 +202,11 @@ def _contradiction(now: Mapping[str, FeatureView], before: FeatureView, pair: tu
         return None
     moved = tuple(n for n, (m, e, _) in single.items() if m >= MOVE and e >= ERRORS) or tuple(now)
     numbers = {"paid": rise[0], "true": true[0], "gap": wide, "errors": errors, "tasks": float(tasks)}
-    what = f"rose by {100 * rise[0]:.1f}" if rose else f"moved by {100 * rise[0]:+.1f}"
-    claim = (
-        f"{pair[0]} {what} points, {pair[1]} by {100 * true[0]:+.1f}: they contradict each other "
-        f"({errors:.1f} standard errors) and no finding says why"
-    )
+    paid, other = (f"{100 * x[0]:+.1f}" for x in (rise, true))
+    claim = f"{pair[0]} moved by {paid} points, {pair[1]} by {other}: they contradict each other"
+    if true[0] >= 0:
+        claim = f"{pair[0]} rose by {100 * wide:.1f} points more than {pair[1]} did, {paid} against {other}"
+    claim += f" ({errors:.1f} standard errors) and no finding says why"
     return Gap("contradiction", claim, numbers | {"trials": float(len(moved))}, moved, pair)
 
 

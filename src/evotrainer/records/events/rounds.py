@@ -39,7 +39,7 @@ class Proposed(Frozen):
 
 
 class Backtested(Frozen):
-    """id `r<n>/backtested/<i>`: step 7."""
+    """id `r<n>/backtested/<i>`."""
 
     round: int
     index: int
