@@ -234,17 +234,20 @@ def resume(
                 f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join((*RESUMABLE, *FURTHER))}; "
                 "start a new run"
             )
+    from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
-    with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
-        if not ledger.events():
-            refuse_results(p)
-        state, played = Run(p).state, len(ledger.events("round"))
-        if state.closed_by and not overrides:
-            return Run(p)
-        given, overrides = overrides, [*(o for e in ledger.events("resumed") for o in e.body.overrides), *overrides]
+    looked = Ledger.look(p / "ledger.db")
+    with looked or contextlib.nullcontext():
+        events = looked.events() if looked else []
+    if not events:
+        refuse_results(p)
+    state, played = RunState.of(events), sum(e.kind == "round" for e in events)
+    if state.closed_by and not overrides:
+        return Run(p)
+    given, overrides = overrides, [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *overrides]
     task = load_task(p / "task.toml")
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
