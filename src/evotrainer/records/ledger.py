@@ -80,7 +80,7 @@ class Ledger:
         if not (create and not readonly) and not path.is_file():
             raise missing(path)
         if readonly:
-            return cls._ready(path, None, create=False)
+            return cls._ready(path, open_database(path, readonly=True, create=False), None, lambda ledger: None)
         if looked := cls.look(path):  # what is refused is refused before a byte changes
             looked._db.close()
         if create:
@@ -88,7 +88,7 @@ class Ledger:
                 path.parent.mkdir(parents=True, exist_ok=True)
         lock = WriterLock(path.with_name(path.name + ".lock"), f"ledger {path}")
         try:
-            return cls._ready(path, lock, create)
+            return cls._ready(path, open_database(path, readonly=False, create=create), lock, Ledger._take_up)
         except BaseException:
             lock.release()
             raise
@@ -102,37 +102,31 @@ class Ledger:
         lock = path.with_name(path.name + ".lock")
         if (pid := writer_of(lock)) is not None:
             raise held_by(f"ledger {path}", pid)
-        unlike = bytes_problem(path)
-        db = open_still(path)
+        unlike, db = bytes_problem(path), open_still(path)
         if db is None:
             check_end(path, unlike, (), GENESIS[SCHEMA_VERSION], named=True)
             return None
-        try:
-            ledger = cls(path, db, None)
-            check_end(path, unlike, ledger._hashes(), ledger._genesis, named=ledger.version > 1)
-        except BaseException:
-            db.close()
-            raise
-        return ledger
+        return cls._ready(path, db, None, lambda ledger: ledger._take_up(unlike))
 
     @classmethod
-    def _ready(cls, path: Path, lock: WriterLock | None, create: bool) -> Ledger:
-        db = open_database(path, readonly=lock is None, create=create)
+    def _ready(
+        cls, path: Path, db: sqlite3.Connection, lock: WriterLock | None, check: Callable[[Ledger], None]
+    ) -> Ledger:
         try:
             ledger = cls(path, db, lock)
-            if lock is not None:
-                ledger._take_up()
+            check(ledger)
         except BaseException:
             db.close()
             raise
         return ledger
 
-    def _take_up(self) -> None:
+    def _take_up(self, unlike: str | None = None) -> None:
         """Refuse to write behind a cut end; catch up where the last writer was killed before it noted its event."""
         hashes = self._hashes()
-        noted = check_end(self.path, None, hashes, self._genesis, named=self.version > 1)
-        self._noted = noted[0] if noted else -1
-        self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
+        noted = check_end(self.path, unlike, hashes, self._genesis, named=self.version > 1)
+        if self._lock is not None:
+            self._noted = noted[0] if noted else -1
+            self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
 
     def _note_head(self, events: int, digest: str) -> None:
         if self._noted != events:
