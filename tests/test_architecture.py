@@ -55,7 +55,8 @@ ALLOWED = {
     "envs.outcome": "errors envs.base",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
-    "envs.simple": "errors records envs.base envs.slots envs.user_files",
+    "envs.simple": "errors records envs.base envs.given envs.slots envs.user_files",
+    "envs.given": "errors envs.user_files",
     "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
@@ -105,7 +106,7 @@ ALLOWED = {
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.head_start": "errors records trainers.continued",
-    "executors.warm": "errors config envs.base trainers trainers.base",
+    "executors.warm": "errors config envs.base envs.given trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
@@ -125,7 +126,7 @@ ALLOWED = {
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving",
     "run": "errors records sandbox config judge projections agents skills harness harness.columns "
-    "harness.evolving harness.whatif envs envs.base envs.data envs.user_files trainers trainers.continued "
+    "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.continued "
     "trainers.curriculum executors executors.cache executors.spec rules",
     "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif trainers.advantages rules",

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.load import apply_overrides, load_task, resolve
+from evotrainer.config.load import apply_overrides, load_run_task, load_task, resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.records import keys
@@ -64,7 +64,7 @@ class Run:
     @property
     def task(self) -> TaskFile:
         """The resolved task file of the run."""
-        return load_task(self.folder / "task.toml")
+        return load_run_task(self.folder)
 
     @property
     def limits(self) -> dict[str, float]:
@@ -192,11 +192,7 @@ def start(
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
 
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    if (folder / "ledger.db").exists():
-        raise ConfigError(
-            f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
-        )
-    refuse_results(folder)
+    check_out(folder)
     check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
     for note in preflight(resolved, new=True):
@@ -211,7 +207,7 @@ def start(
         write_atomic(file, text)
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
-    return _go(folder, load_task(folder / "task.toml"), (), agent, view, ask, executor)
+    return _go(folder, load_run_task(folder), (), agent, view, ask, executor)
 
 
 def resume(
@@ -228,24 +224,28 @@ def resume(
     """
     p = Path(folder)
     open_run(p)
+    apply_overrides({}, overrides)
     for o in overrides:
         if not o.startswith((*RESUMABLE, *FURTHER)):
             raise ConfigError(
                 f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join((*RESUMABLE, *FURTHER))}; "
                 "start a new run"
             )
+    from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
-    with contextlib.closing(Ledger.open(p / "ledger.db", create=True)) as ledger:
-        if not ledger.events():
-            refuse_results(p)
-        state, played = Run(p).state, len(ledger.events("round"))
-        if state.closed_by and not overrides:
-            return Run(p)
-        given, overrides = overrides, [*(o for e in ledger.events("resumed") for o in e.body.overrides), *overrides]
-    task = load_task(p / "task.toml")
+    looked = Ledger.look(p / "ledger.db")
+    with looked or contextlib.nullcontext():
+        events = looked.events() if looked else []
+    if not events:
+        refuse_results(p)
+    state, played = RunState.of(events), sum(e.kind == "round" for e in events)
+    if state.closed_by and not overrides:
+        return Run(p)
+    given, overrides = overrides, [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *overrides]
+    task = load_run_task(p)
     changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
@@ -254,6 +254,19 @@ def resume(
     check_human(changed, ask)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
+
+
+def check_out(folder: Path) -> None:
+    """ConfigError, IntegrityError or StoreError where a new run cannot begin in a folder."""
+    from evotrainer.run.oddities import unwritable
+
+    if (folder / "ledger.db").exists():
+        raise ConfigError(
+            f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
+        )
+    refuse_results(folder)
+    if why := "it is a file" if folder.is_file() else unwritable(folder):
+        raise StoreError(f"cannot make run folder {folder}: {why}; choose another --out")
 
 
 def refuse_results(folder: Path) -> None:

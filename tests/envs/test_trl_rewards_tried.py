@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer import api
+from evotrainer.config.load import load_task, resolve
 from evotrainer.envs import open_environment
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import ConfigError, TaskSetError
 
 ROWS = [{"prompt": f"Add {i} and 1.", "answer": str(i + 1)} for i in range(40)]
 
@@ -34,6 +36,12 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
         ("return [0.0] * len(completions)", "completions, gold, **kwargs", "missing a required argument: 'gold'"),
         ("return [0.0]", "completions, **kwargs", "gave 1 values for 2 completions"),
         ("sys.exit(3)", "completions, **kwargs", r"called sys.exit\(3\)"),
+        ("return 'good'", "completions, **kwargs", r"gave str 'good'; it must give a list"),
+        ("return 1.0", "completions, **kwargs", "gave float '1.0'; it must give a list: a number, or None, for each"),
+        ("return ['good'] * 2", "completions, **kwargs", "'right' gave the text 'good' for attempt 0 .* finite number"),
+        ("return [[1.0]] * 2", "completions, **kwargs", r"'right' gave list \[1.0\] for attempt 0"),
+        ("return [float('nan')] * 2", "completions, **kwargs", "'right' gave nan for attempt 0"),
+        ("return [0.0, float('-inf')]", "completions, **kwargs", "'right' gave -inf for attempt 1"),
         ("os._exit(0)", "completions, **kwargs", r"called os._exit\(0\)"),
     ],
 )
@@ -42,10 +50,27 @@ def test_what_training_would_end_by_is_refused(tmp_path: Path, body: str, signat
         tried(tmp_path, body, signature)
 
 
-def test_what_newer_trl_hands_over_is_there_and_nan_is_a_note(tmp_path: Path) -> None:
+def test_what_newer_trl_hands_over_is_there(tmp_path: Path) -> None:
     assert tried(tmp_path, "log_metric('x', 1.0); return [0.0] * 2", "completions, log_metric, **kwargs") == []
-    (note,) = tried(tmp_path, "return [float('nan')] * 2", "completions, **kwargs")
-    assert "gave nan" in note and "empty completions" in note
+    assert tried(tmp_path, "return (x for x in (1, None))", "completions, **kwargs") == []
+
+
+def reward_task(folder: Path, body: str, task_file: Path) -> list[str]:
+    rows, file = folder / "rows.jsonl", folder / "reward.py"
+    rows.write_text("".join(json.dumps(r) + "\n" for r in ROWS), encoding="utf-8")
+    file.write_text(f"def right(completions, **kwargs):\n    {body}\n", encoding="utf-8")
+    values = load_task(task_file).model_dump(mode="json")
+    values["environment"] = {"name": f"trl-rewards:{file}:right", "path": str(rows), "payable": ["right"]}
+    values["recipe"] |= {"rewards": {"right": 1.0}, "knobs": {}}
+    values["trainer"] = {"name": "trl"}
+    return api.preflight(resolve(values), new=True)
+
+
+def test_a_faulty_reward_does_not_hide_behind_the_base_policy(tmp_path: Path, task_file: Path) -> None:
+    with pytest.raises(TaskSetError, match="'right' gave float '1.0'"):
+        reward_task(tmp_path, "return 1.0", task_file)
+    with pytest.raises(ConfigError, match='offers no demonstrations .* set policy.base to .*"builtin:math-v1"'):
+        reward_task(tmp_path, "return [0.0] * len(completions)", task_file)
 
 
 def test_an_error_that_an_empty_answer_may_cause_is_a_note(tmp_path: Path) -> None:

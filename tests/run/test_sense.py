@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.config.load import load_task
-from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError
+from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
 from evotrainer.run.sense import told_shares
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
@@ -73,6 +74,17 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
         (TRUTH, "    return task.data['anser']", "failed on task .*: KeyError: 'anser'; correct the function"),
         ("import random\n", "import random\nimport sys\n\nsys.exit(5)\n", r"calls sys.exit\(5\) on import"),
         (TRUTH, "    import os; os._exit(0)", r"reward function 'sorted_word' of .* called os._exit\(0\)"),
+        ("demos=demonstrations", "demos=lambda n, seed: None", "its demonstrations are None; give a list of"),
+        ("demos=demonstrations", "demos=lambda n, seed: 1 / 0", "the demonstrations of .* failed: ZeroDivisionError"),
+        ("demos=demonstrations", "demos=lambda n, seed: ['ab'] * n", r"demonstration 0 is str 'ab'; give .* pairs"),
+        ("demos=demonstrations", "demos=lambda n, seed: [('a', 5)]", r"demonstration 0 is tuple \('a', 5\); give"),
+        ("demos=demonstrations", "demos=lambda n, seed: (1 / 0 for _ in 'a')", "failed: ZeroDivisionError"),
+        ("tasks=make_tasks()", "tasks=None", "sort-letters: tasks is None; give split -> list of Task"),
+        ("tasks=make_tasks()", "tasks={'train': None}", "the tasks of split 'train' are None; give a list of Task"),
+        ("tasks=make_tasks()", "tasks={'train': ['a']}", "a task of split 'train' is str 'a'; give a Task"),
+        ('f"sort {word}\\n"', "5", "the prompt of task 'train-.*' of split 'train' is int 5; give a text"),
+        ('f"sort {word}\\n"', "None", "the prompt of task 'train-.*' of split 'train' is None; give a text"),
+        ('f"sort {word}\\n"', "['a']", r"the prompt of task .* is list \['a'\]; give a text"),
         ("import random\n", "import random\nimport os\n\nos._exit(0)\n", r"calls os._exit\(0\) on import"),
     ],
 )
@@ -99,12 +111,41 @@ def test_what_is_always_true_or_pays_nothing_is_said(task_file: Path, tmp_path: 
     assert any("an empty answer is correct by sorted_word (2 tasks tried)" in n for n in always)
     text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
     silent = next(line for line in text.splitlines() if "def right_letters" in line)
-    nothing = dry_run(
-        own(tmp_path, task_file, silent, f"{silent}\n    return None"), 'recipe.rewards={"right_letters"=1.0}'
-    )
-    assert any("reward 'right_letters', which is paid, gave None for each of" in n for n in nothing)
+    with pytest.raises(TaskSetError, match="reward 'right_letters', which is paid, gave None for each of"):
+        dry_run(own(tmp_path, task_file, silent, f"{silent}\n    return None"), 'recipe.rewards={"right_letters"=1.0}')
     upside = dry_run(task_file, 'recipe.rewards={"right_letters"=-1.0}')
     assert any("every reward is paid with a negative weight (right_letters = -1)" in n for n in upside)
+
+
+@pytest.mark.parametrize(
+    ("override", "note"),
+    [
+        (
+            "recipe.prompts_per_step=1000",
+            "and environment sort-letters has .* train tasks: each step draws tasks",
+        ),
+        ("run.workers=500", "run.workers=500, and this process may use .* cores"),
+        ("recipe.max_turns=5", "max_turns=5 has no effect: an attempt of environment sort-letters ends with its first"),
+    ],
+)
+def test_what_is_merely_odd_is_said(task_file: Path, override: str, note: str) -> None:
+    assert [n for n in dry_run(task_file, override) if re.search(note, n)]
+
+
+def test_a_split_of_one_task_is_said(task_file: Path, tmp_path: Path) -> None:
+    notes = dry_run(own(tmp_path, task_file, '"cert": 150', '"cert": 1'), "evaluation.cert_tasks=1")
+    assert any("split cert has one task" in n for n in notes)
+
+
+@pytest.mark.parametrize("option", ["cache", "looks", "keys"])
+def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=f"run.{option}=/proc/x/y cannot be written: .*name another place, or off"):
+        dry_run(task_file, f"run.{option}=/proc/x/y")
+    with pytest.raises(EvoTrainerError, match="cannot make run folder /proc/x: .*; choose another --out"):
+        api.check_out(Path("/proc/x"))
+    dry_run(task_file, f"run.{option}={tmp_path}/new/x")
+    api.check_out(tmp_path / "new" / "run")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_task_file_by_its_path_is_checked_as_well(task_file: Path) -> None:
@@ -112,7 +153,7 @@ def test_a_task_file_by_its_path_is_checked_as_well(task_file: Path) -> None:
 
 
 def test_a_human_gate_without_a_human_is_refused_at_once(task_file: Path, tmp_path: Path, letters_paper: Paper) -> None:
-    with pytest.raises(AbortedError, match="run.autonomy=human_gated asks a person, and there is no terminal"):
+    with pytest.raises(ConfigError, match="run.autonomy=human_gated asks a person, and there is no terminal"):
         letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.autonomy=human_gated"])
     assert not letters_paper.ran and not (tmp_path / "r").exists()
 

@@ -56,14 +56,14 @@ def run(
     """
     from evotrainer import api
     from evotrainer.config.load import load_task
-    from evotrainer.records.lint import lint
 
     asked = [f"run.skills={json.dumps(skills)}"] if skills else []
     asked += [f"run.harness={harness}"] if harness else []
     resolved = load_task(task, [*(overrides or []), *asked])
-    for issue in lint(resolved.recipe):
-        print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
+    _warn(resolved)
+    folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
+        api.check_out(folder)
         for note in api.preflight(resolved, new=True):
             print(f"evotrainer: note: {note}", file=sys.stderr)
         print(resolved.to_toml().rstrip())
@@ -72,10 +72,19 @@ def run(
     if estimate or step_s is not None:
         _estimate(resolved, step_s)
         return
-    folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     with live_view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=ask(view))
     finish(done, open_report)
+
+
+def _warn(task: TaskFile) -> None:
+    """Print what is doubtful of the recipe; ConfigError where a person would be asked and there is none."""
+    from evotrainer.records.lint import lint
+    from evotrainer.run.context import check_human
+
+    for issue in lint(task.recipe):
+        print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
+    check_human(task, ask(None))
 
 
 def _estimate(task: TaskFile, step_s: float | None) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evotrainer.config.task import TaskFile
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.frozen import explain
 from evotrainer.records.lint import lint
 
@@ -42,6 +42,8 @@ def _parse_value(text: str) -> Any:
 
 def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
     """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
+    if isinstance(overrides, str):
+        raise ConfigError(f"overrides is the text {overrides!r}; give a list of texts: [{overrides!r}]")
     out: dict[str, Any] = json.loads(json.dumps(values))
     for item in overrides:
         key, eq, text = item.partition("=")
@@ -87,6 +89,14 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     if isinstance(raw.get("run"), dict) and "agent" in raw["run"]:
         anchored["run"] = anchored["run"] | {"agent": _user_agent(raw["run"]["agent"], p.resolve().parent)}
     return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def load_run_task(folder: Path) -> TaskFile:
+    """The task file of a run folder; StoreError where the folder has lost it."""
+    path = folder / "task.toml"
+    if not path.is_file():
+        raise StoreError(f"{folder} has lost task.toml, which the run began with; restore it from a copy of the run")
+    return load_task(path)
 
 
 def _user_agent(v: Any, folder: Path) -> Any:

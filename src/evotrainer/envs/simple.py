@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, answered, drawn
+from evotrainer.envs.given import check_demos, check_tasks
 from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
@@ -88,8 +89,10 @@ class TextEnv:
     def redraw(self, seed: str) -> None:
         """Gate and cert as `draw` gives them; TaskSetError where it gives none, or tasks of train or search."""
         made = call(f"draw of environment {self.name}", self._draw, seed) if self._draw else {}
-        if set(made) != set(DRAWN):
+        if not isinstance(made, Mapping) or set(made) != set(DRAWN):
             raise TaskSetError(f"environment {self.name}: draw must give tasks of {' and '.join(DRAWN)}")
+        for split in DRAWN:
+            check_tasks(self.name, split, made[split])
         known = {t.prompt for s in ("train", "search") for t in self._tasks.get(s, ())}
         if again := next((t for s in DRAWN for t in made[s] if t.prompt in known), None):
             raise TaskSetError(
@@ -99,6 +102,11 @@ class TextEnv:
         tasks = self._tasks | {s: drawn(made[s], seed) for s in DRAWN}
         _check_ids(self.name, tasks)
         self._tasks = tasks
+
+    @property
+    def one_turn(self) -> bool:
+        """Does every attempt end with its first answer?"""
+        return type(self).step is TextEnv.step
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         return Episode(task=task, knobs=dict(knobs), turns=self.opening(task, knobs))
@@ -135,7 +143,8 @@ class TextEnv:
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
-        return [(self._scaffold.transcript(pair)[0], pair[1]) for pair in made] if self._scaffold.texts else list(made)
+        pairs = [(d[0], d[1]) for d in check_demos(self.name, made)]
+        return [(self._scaffold.transcript(pair)[0], pair[1]) for pair in pairs] if self._scaffold.texts else pairs
 
     @cached_property
     def _hash(self) -> str:
@@ -159,6 +168,10 @@ class TextEnv:
 
 
 def _check_ids(name: str, tasks: Mapping[str, Sequence[Task]]) -> None:
+    if not isinstance(tasks, Mapping):
+        raise TaskSetError(f"environment {name}: tasks is {tasks!r}; give split -> list of Task")
+    for split, given in tasks.items():
+        check_tasks(name, split, given)
     ids = [t.id for ts in tasks.values() for t in ts]
     if len(ids) != len(set(ids)):
         twice = next(i for i in ids if ids.count(i) > 1)

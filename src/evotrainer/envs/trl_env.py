@@ -11,7 +11,7 @@ import hashlib
 import inspect
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -144,6 +144,12 @@ class TrlEnv:
         given = {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
         return [x for k, f in self.reward_functions.items() if (x := tried(k, f, given, len(rows)))]
 
+    @property
+    def without_demonstrations(self) -> str:
+        """Where a policy comes from, as none can be warm-started here."""
+        small = "" if self.conversational else ', or to "builtin:math-v1", a small policy that ships with EvoTrainer'
+        return f"set policy.base to a Hugging Face id or folder{small}"
+
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
         return ()
 
@@ -182,8 +188,16 @@ def _conversational(rows: Sequence[Row], path: str) -> bool:
     return bool(kinds) and kinds[0]
 
 
-class NotFiniteError(TaskSetError):
-    """A reward function gave NaN or infinity."""
+def no_reward(value: Any) -> str | None:
+    """A value in words where it is neither a finite number nor None."""
+    if value is None:
+        return None
+    if isinstance(value, str | bytes):
+        return f"the text {value[:60]!r}"
+    try:
+        return None if math.isfinite(value) else str(value)
+    except (TypeError, ValueError, OverflowError):
+        return f"{type(value).__name__} {repr(value)[:60]}"
 
 
 def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -200,12 +214,18 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
                 values = f(*args, **kwargs)
             except SystemExit as e:
                 raise TaskSetError(f"{what} called {named_exit(e)}; it must return, or raise an error") from e
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise TaskSetError(
+                f"{what} gave {type(values).__name__} {str(values)[:60]!r}; it must give a list: a number, or None, "
+                "for each completion"
+            )
+        values = values if isinstance(values, Sized) else list(values)
         for n, v in enumerate(values):
-            if v is not None and not math.isfinite(v):
+            if (why := no_reward(v)) is not None:
                 prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
-                raise NotFiniteError(
-                    f"{what} gave {v} for attempt {n} of a batch, prompt {prompt[:60]!r}; a reward is a finite number, "
-                    "or None where it does not apply: correct the function"
+                raise TaskSetError(
+                    f"{what} gave {why} for attempt {n} of a batch, prompt {prompt[:60]!r}; a reward is a finite "
+                    "number, or None where it does not apply: correct the function"
                 )
         return values
 
@@ -224,9 +244,7 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
             "name what it needs of them, and let **kwargs take the rest"
         ) from None
     try:
-        values = list(f(**given))
-    except NotFiniteError as e:
-        return f"{e}; it was tried on {n} train rows with empty completions"
+        values = f(**given)
     except TaskSetError:
         raise
     except Exception as e:

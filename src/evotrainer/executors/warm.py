@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer.config.task import WarmStart
+from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError
 from evotrainer.trainers import trainer_spec
 from evotrainer.trainers.base import WarmStartRequest
@@ -36,7 +37,7 @@ def make_base(
     ConfigError where the trainer trains nothing from scratch, or the environment has no demonstrations, or no drills
     and `options.drill_steps` asks for them.
     """
-    demos = environment.demonstrations(options.demonstrations, options.seed)
+    demos = demonstrations_of(environment, options.demonstrations, options.seed)
     if not demos:
         raise ConfigError(
             f"environment {environment.name} offers no demonstrations to warm-start from; set policy.base to a folder"

@@ -336,7 +336,7 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
 
 def tell(folder: Path, e: Exception) -> None:
     """Leave an error's line in the log and in the trial's `error`, as far as the disk lets us."""
-    line = f"{type(e).__name__}: {e}"
+    line = str(e) or type(e).__name__
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())  # print would raise on a full disk, and end the process with another code
     with contextlib.suppress(StoreError, OSError):

@@ -85,6 +85,26 @@ def lag_problem(noted: Head | None, events: int, closed: bool) -> str | None:
     )
 
 
+def check_end(ledger: Path, unlike: str | None, hashes: Sequence[str], genesis: str, *, named: bool) -> Head | None:
+    """The noted head. IntegrityError where a writer must not go on behind these events, given by their hashes;
+    `unlike`: what `bytes_problem` said; `named`: a ledger of this version has a head file."""
+    if unlike:
+        raise IntegrityError(
+            f"ledger {ledger}: {unlike}; where the change is known and `evotrainer verify` finds nothing else, "
+            f"delete {ledger.name}.sha256 and go on"
+        )
+    noted, closed = read_head(ledger), sealed_bytes(ledger) is not None
+    if noted is not None or (hashes and named):
+        problem = head_problem(noted, hashes, genesis) or lag_problem(noted, len(hashes), closed)
+        if problem:
+            last = hashes[-1] if hashes else genesis
+            raise IntegrityError(
+                f"ledger {ledger}: {problem}; restore a copy of the run. Only where you know that no event is "
+                f"missing, write `{len(hashes)} {last}` into ledger.head and go on"
+            )
+    return noted
+
+
 def sealed_bytes(ledger: Path) -> str | None:
     """The checksum noted when the ledger was closed; None while it is open, or where it was not closed properly."""
     try:

@@ -18,13 +18,14 @@ from typing import TypeVar
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
-from evotrainer.records.durable import WriterLock, os_errors
+from evotrainer.records.durable import WriterLock, held_by, os_errors, writer_of
 from evotrainer.records.encryption import take_in
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.head import (
     bytes_problem,
+    check_end,
     head_problem,
     lag_problem,
     read_head,
@@ -34,7 +35,14 @@ from evotrainer.records.head import (
     write_head,
 )
 from evotrainer.records.split_scores import any_locked, opened
-from evotrainer.records.sqlite_file import missing, open_database, schema_problems, sqlite_errors
+from evotrainer.records.sqlite_file import (
+    SCHEMA_VERSION,
+    missing,
+    open_database,
+    open_still,
+    schema_problems,
+    sqlite_errors,
+)
 from evotrainer.records.text import clean_text
 
 __all__ = ["Event", "Journal", "Ledger"]
@@ -69,53 +77,56 @@ class Ledger:
         corrupt, written by a newer evotrainer, folder not writable.
         """
         path = Path(path)
+        if not (create and not readonly) and not path.is_file():
+            raise missing(path)
         if readonly:
-            if not path.is_file():
-                raise missing(path)
-            return cls._ready(path, None, create=False)
+            return cls._ready(path, open_database(path, readonly=True, create=False), None, lambda ledger: None)
+        if looked := cls.look(path):  # what is refused is refused before a byte changes
+            looked._db.close()
         if create:
             with os_errors(f"cannot create ledger {path}"):
                 path.parent.mkdir(parents=True, exist_ok=True)
-        elif not path.is_file():
-            raise missing(path)
         lock = WriterLock(path.with_name(path.name + ".lock"), f"ledger {path}")
         try:
-            return cls._ready(path, lock, create)
+            return cls._ready(path, open_database(path, readonly=False, create=create), lock, Ledger._take_up)
         except BaseException:
             lock.release()
             raise
 
     @classmethod
-    def _ready(cls, path: Path, lock: WriterLock | None, create: bool) -> Ledger:
-        unlike = bytes_problem(path) if lock is not None else None  # compared before SQLite touches the file
-        db = open_database(path, readonly=lock is None, create=create)
+    def look(cls, path: Path) -> Ledger | None:
+        """A ledger that a writer could go on with, read-only, no byte of its folder changed; None where none was begun.
+
+        Raises what `open` raises to write.
+        """
+        lock = path.with_name(path.name + ".lock")
+        if (pid := writer_of(lock)) is not None:
+            raise held_by(f"ledger {path}", pid)
+        unlike, db = bytes_problem(path), open_still(path)
+        if db is None:
+            check_end(path, unlike, (), GENESIS[SCHEMA_VERSION], named=True)
+            return None
+        return cls._ready(path, db, None, lambda ledger: ledger._take_up(unlike))
+
+    @classmethod
+    def _ready(
+        cls, path: Path, db: sqlite3.Connection, lock: WriterLock | None, check: Callable[[Ledger], None]
+    ) -> Ledger:
         try:
             ledger = cls(path, db, lock)
-            if lock is not None:
-                ledger._take_up(unlike)
+            check(ledger)
         except BaseException:
             db.close()
             raise
         return ledger
 
-    def _take_up(self, unlike: str | None) -> None:
+    def _take_up(self, unlike: str | None = None) -> None:
         """Refuse to write behind a cut end; catch up where the last writer was killed before it noted its event."""
-        if unlike:
-            raise IntegrityError(
-                f"ledger {self.path}: {unlike}; where the change is known and `evotrainer verify` finds nothing else, "
-                f"delete {self.path.name}.sha256 and go on"
-            )
-        noted, hashes, closed = read_head(self.path), self._hashes(), sealed_bytes(self.path) is not None
-        if noted is not None or (hashes and self.version > 1):
-            problem = head_problem(noted, hashes, self._genesis) or lag_problem(noted, len(hashes), closed)
-            if problem:
-                last = hashes[-1] if hashes else self._genesis
-                raise IntegrityError(
-                    f"ledger {self.path}: {problem}; restore a copy of the run. Only where you know that no event is "
-                    f"missing, write `{len(hashes)} {last}` into ledger.head and go on"
-                )
-        self._noted = noted[0] if noted else -1
-        self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
+        hashes = self._hashes()
+        noted = check_end(self.path, unlike, hashes, self._genesis, named=self.version > 1)
+        if self._lock is not None:
+            self._noted = noted[0] if noted else -1
+            self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
 
     def _note_head(self, events: int, digest: str) -> None:
         if self._noted != events:

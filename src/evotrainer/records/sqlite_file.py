@@ -78,16 +78,41 @@ def open_database(path: Path, readonly: bool, create: bool) -> sqlite3.Connectio
                 db.execute("PRAGMA journal_mode=WAL")
                 db.executescript(_SCHEMA)
                 fsync(path.parent)
-            _check_schema(db, path)
+            _check_sound(db, path)
             if not readonly:
                 db.execute("PRAGMA journal_mode=WAL")
                 db.execute("PRAGMA synchronous=FULL")
-            if (complaint := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
-                raise sqlite3.DatabaseError(f"malformed: {complaint}")
         except BaseException:
             db.close()
             raise
     return db
+
+
+def open_still(path: Path) -> sqlite3.Connection | None:
+    """A checked read-only connection that leaves no file behind; None where no ledger was begun there. What a killed
+    writer left in the log is read with it."""
+    if not path.is_file():
+        return None
+    log = path.with_name(path.name + "-wal").exists()
+    with sqlite_errors(path):
+        uri = path.absolute().as_uri() + ("?mode=ro" if log else "?mode=ro&immutable=1")
+        db = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False, timeout=10.0)
+        try:
+            begun = _has_tables(db)
+            if begun:
+                _check_sound(db, path)
+        except BaseException:
+            db.close()
+            raise
+    if not begun:
+        db.close()
+    return db if begun else None
+
+
+def _check_sound(db: sqlite3.Connection, path: Path) -> None:
+    _check_schema(db, path)
+    if (complaint := db.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
+        raise sqlite3.DatabaseError(f"malformed: {complaint}")
 
 
 def _has_tables(db: sqlite3.Connection) -> bool:

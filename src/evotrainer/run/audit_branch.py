@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.config.load import load_task
+from evotrainer.config.load import load_run_task
 from evotrainer.errors import ConfigError
 from evotrainer.records import keys
 from evotrainer.records.ledger import Ledger
@@ -33,7 +33,7 @@ def audit_branch(
 
     Returns its audits and the run's state after them. ConfigError for a branch or capability that is not there.
     """
-    task = load_task(folder / "task.toml")
+    task = load_run_task(folder)
     with contextlib.closing(Ledger.open(folder / "ledger.db")) as ledger, contextlib.ExitStack() as stack:
         ctx = stack.enter_context(open_context(folder, task, ledger, view=view, executor=executor))
         opened = ctx.recorded(keys.RUN)

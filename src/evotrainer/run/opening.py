@@ -16,6 +16,7 @@ from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
+from evotrainer.run.oddities import check_places
 from evotrainer.run.sense import check_sense, check_sizes
 
 if TYPE_CHECKING:
@@ -38,17 +39,18 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
     check_installed(task.trainer.name)
     if new:
         check_sizes(task)
+        check_places(task)
     check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
     check_policy(task)
-    base = resolve_base(task.policy.base)
-    if base is not None:
-        weights_sha256(base)
     agent = agent_of(task)
     check_searcher(task, agent)
     children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
     check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
     preflight_executor(task, children)
     tools, notes = check_environment(task, children, new=new)
+    base = resolve_base(task.policy.base)
+    if base is not None:
+        weights_sha256(base)
     asked = [r for x in (task.recipe, *children) for r in x.chain]
     return [*notes, *check_turns(task.trainer.name, task.trainer.options, base, asked, tools)]
 
@@ -91,11 +93,12 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
     goes on as it began. Returns whether TRL plays it by tool calls, and what is to be told before a new run.
     """
     from evotrainer.envs import check_needed, open_environment, pay_terms
+    from evotrainer.envs.user_files import call
     from evotrainer.trainers.curriculum import check_tag
 
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
     try:
-        described = environment.describe()
+        described = call(f"describe() of environment {environment.name}", environment.describe)
         if hasattr(environment, "environment_factory") and task.trainer.name != "trl":
             raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
         for recipe in (task.recipe, *children):

@@ -12,8 +12,11 @@ from typing import Any
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills, Score, Task
+from evotrainer.envs.given import check_tasks, demonstrations_of
+from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
+from evotrainer.run.oddities import oddities
 from evotrainer.trainers import trainer_spec
 
 MOST: Mapping[str, int] = {
@@ -79,14 +82,13 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
     `environment`: opened. `recipes`: the starting recipe and those of branches that are known already.
     """
     check_counts(task, environment)
+    notes = [*told_shares(task.environment.get("splits")), *oddities(task, environment, recipes)]
+    if task.environment["name"].startswith(OWN):  # before the base policy: a faulty reward does not hide behind it
+        check_prompts(environment)
+        try_rewards = getattr(environment, "try_rewards", None)
+        notes += try_rewards() if try_rewards is not None else probe_outcome(task, environment)
     check_context(task, environment, recipes)
-    notes = told_shares(task.environment.get("splits"))
-    if not task.environment["name"].startswith(OWN):
-        return notes
-    check_prompts(environment)
-    if (try_rewards := getattr(environment, "try_rewards", None)) is not None:
-        return notes + [str(note) for note in try_rewards()]
-    return notes + probe_outcome(task, environment)
+    return notes
 
 
 def told_shares(splits: Any) -> list[str]:
@@ -126,11 +128,13 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
     if base is not None:
         check_template(task, environment, base)
         return
-    demos = environment.demonstrations(min(PROBED, warm.demonstrations), warm.seed)
+    demos = demonstrations_of(environment, min(PROBED, warm.demonstrations), warm.seed)
     if not demos:
+        own = "give it some (demos of a TextEnv), or set policy.base to a policy folder"
+        remedy = getattr(environment, "without_demonstrations", own)
         raise ConfigError(
-            f"policy.base=warm-start, but environment {environment.name} offers no demonstrations to learn from; give "
-            "it some (demos of a TextEnv), or set policy.base to a policy folder"
+            f"policy.base=warm-start, but environment {environment.name} offers no demonstrations to learn from; "
+            f"{remedy}"
         )
     if warm.drill_steps and not isinstance(environment, EnvironmentWithDrills):
         raise ConfigError(
@@ -177,7 +181,9 @@ def check_prompts(environment: Environment) -> None:
     where: dict[str, Task] = {}
     there = environment.describe()["splits"]
     for split in (s for s in SPLITS if there.get(s)):
-        for t in environment.tasks(split):
+        tasks = environment.tasks(split)
+        check_tasks(environment.name, split, tasks)
+        for t in tasks:
             key = " ".join(t.prompt.split())
             if key and (other := where.setdefault(key, t)).split != split:
                 raise TaskSetError(
@@ -192,13 +198,13 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
     TaskSetError where the outcome is None throughout, or no share; a note where no demonstration is correct.
     """
     tries = list(_tries(task, environment))
-    if not tries or task.recipe.max_turns > 1 or hasattr(environment, "environment_factory"):
+    several = task.recipe.max_turns > 1 and not getattr(environment, "one_turn", False)
+    if not tries or several or hasattr(environment, "environment_factory"):
         return []
-    episodes = [environment.reset(t, dict(task.recipe.knobs)) for t, _ in tries]
-    environment.step(episodes, [text for _, text in tries], ["stop"] * len(tries))
-    if not all(e.done for e in episodes):
+    scores = call(f"the grading of environment {environment.name}", _scores, environment, tries, task.recipe.knobs)
+    graded = [(t, text, s) for (t, text), s in zip(tries, scores, strict=True) if not s.error_kind] if scores else []
+    if not graded:
         return []
-    graded = [(t, text, s) for (t, text), s in zip(tries, environment.score(episodes), strict=True) if not s.error_kind]
     truth = next(iter(getattr(environment, "outcome_components", ()) or (environment.proxy or ())[1:]), "")
     values = [s.components.get(truth) for _, _, s in graded]
     for t, text, s in graded:
@@ -216,6 +222,13 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
     return list(_doubts(task, graded, truth or "the outcome"))
 
 
+def _scores(environment: Environment, tries: Sequence[tuple[Task, str]], knobs: Mapping[str, Any]) -> list[Score]:
+    """Scores of the tried answers; none where the environment asks for more turns."""
+    episodes = [environment.reset(t, dict(knobs)) for t, _ in tries]
+    environment.step(episodes, [text for _, text in tries], ["stop"] * len(tries))
+    return environment.score(episodes) if all(e.done for e in episodes) else []
+
+
 def _doubts(task: TaskFile, graded: Sequence[tuple[Task, str, Score]], truth: str) -> Iterator[str]:
     """What the tried answers show and is worth a note."""
     shown = [s.outcome for _, text, s in graded if text]
@@ -229,7 +242,12 @@ def _doubts(task: TaskFile, graded: Sequence[tuple[Task, str, Score]], truth: st
     paid = {c: w for c, w in task.recipe.rewards.items() if w}
     for name in paid:
         if all(s.components.get(name) is None for _, _, s in graded):
-            yield f"reward {name!r}, which is paid, gave None for each of {len(graded)} answers: it would pay nothing"
+            nothing = (
+                f"reward {name!r}, which is paid, gave None for each of {len(graded)} answers: it would pay nothing"
+            )
+            if shown:
+                raise TaskSetError(f"{nothing}; it must return a number where it applies, or leave recipe.rewards")
+            yield f"{nothing}: it would pay nothing"
     if paid and max(paid.values()) < 0:
         yield f"every reward is paid with a negative weight ({', '.join(f'{c} = {w:g}' for c, w in paid.items())})"
 
@@ -238,6 +256,6 @@ def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str
     """Training tasks with what their demonstrations answer, and the first ones with an empty answer."""
     known = {t.prompt: t for t in environment.tasks("train")} if environment.describe()["splits"].get("train") else {}
     yield from ((t, "") for t in list(known.values())[:2])
-    for demo in environment.demonstrations(PROBED, task.policy.warm_start.seed):
+    for demo in demonstrations_of(environment, PROBED, task.policy.warm_start.seed):
         if len(demo) == 2 and demo[0] in known:
             yield known[demo[0]], demo[1]

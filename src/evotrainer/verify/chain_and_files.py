@@ -20,7 +20,7 @@ from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
-from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
 
 def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = None, head: str = "") -> VerifyReport:
@@ -67,7 +67,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
         folder,
-        tuple(problems),
+        tuple(said_once(problems)),
         {**record.checked, **counts},
         files.last_hash(events),
         tuple(notes),

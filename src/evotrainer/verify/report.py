@@ -59,7 +59,7 @@ class Record:
     def task(self) -> TaskFile:
         """The run's task file. ConfigError where it is missing or damaged."""
         path = self.folder / "task.toml"
-        return _task(path, path.stat().st_mtime_ns if path.is_file() else 0)
+        return _task(self.folder, path.stat().st_mtime_ns if path.is_file() else 0)
 
     @property
     def opened(self) -> RunOpened:
@@ -120,10 +120,10 @@ class VerifyReport:
 
 
 @lru_cache(maxsize=4)
-def _task(path: Path, mtime_ns: int) -> TaskFile:
-    from evotrainer.config.load import load_task
+def _task(folder: Path, mtime_ns: int) -> TaskFile:
+    from evotrainer.config.load import load_run_task
 
-    return load_task(path)
+    return load_run_task(folder)
 
 
 def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
@@ -154,6 +154,20 @@ def when_readable(record: Record, what: str, compute: Callable[[], Sequence[str]
         return []
 
 
+AGAIN = ": it cannot be computed again: "
+
+
+def said_once(problems: Sequence[Problem]) -> list[Problem]:
+    """Problems, those of one cause that keeps several events from being computed again as one."""
+    causes = Counter(c for p in problems if (c := p.message.partition(AGAIN)[2]))
+    out: list[Problem] = []
+    for p in problems:
+        n = causes.pop(cause, 0) if (cause := p.message.partition(AGAIN)[2]) else 1
+        if n:
+            out.append(p if n == 1 else replace(p, message=f"{p.message} (and {n - 1} further events cannot)"))
+    return out
+
+
 def guarded(kind: str, check: EventCheck) -> EventCheck:
     """A check whose own failure over damaged bodies is a problem of the event, not a traceback."""
 
@@ -163,9 +177,9 @@ def guarded(kind: str, check: EventCheck) -> EventCheck:
         except EncryptedError:
             record.locked.append(event.id)
         except EvoTrainerError as e:
-            yield Problem(kind, f"{event.id}: it cannot be computed again: {e}")
+            yield Problem(kind, f"{event.id}{AGAIN}{e}")
         except (KeyError, IndexError, ValueError, TypeError, ZeroDivisionError, StopIteration) as e:
-            yield Problem(kind, f"{event.id}: it cannot be computed again: {type(e).__name__} {e}")
+            yield Problem(kind, f"{event.id}{AGAIN}{type(e).__name__} {e}")
 
     return safe
 

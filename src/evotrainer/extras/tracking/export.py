@@ -132,9 +132,9 @@ class Exporter:
 
 def about_run(folder: Path) -> dict[str, Any]:
     """What joins every configuration: task file, report."""
-    from evotrainer.config.load import load_task
+    from evotrainer.config.load import load_run_task
 
-    task = load_task(folder / "task.toml")
+    task = load_run_task(folder)
     return {
         "task_file": task.model_dump(mode="json", exclude={"recipe", "tracking"}, exclude_none=True),
         "task_hash": task.hash,

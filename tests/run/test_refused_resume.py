@@ -1,0 +1,68 @@
+"""A resume that is refused changes no byte of the run folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.errors import EvoTrainerError
+from tests.letters_on_paper import Go
+
+
+def _empty(ledger: Path) -> None:
+    ledger.write_bytes(b"")
+
+
+def _empty_and_unsealed(ledger: Path) -> None:
+    ledger.write_bytes(b"")
+    ledger.with_name("ledger.db.sha256").unlink()
+
+
+def _empty_and_alone(ledger: Path) -> None:
+    _empty_and_unsealed(ledger)
+    ledger.with_name("ledger.head").unlink()
+
+
+def _cut(ledger: Path) -> None:
+    os.truncate(ledger, ledger.stat().st_size // 2)
+
+
+def _random(ledger: Path) -> None:
+    ledger.write_bytes(bytes(range(7, 256)) * 200)
+
+
+def _slack(ledger: Path) -> None:
+    ledger.write_bytes(ledger.read_bytes() + bytes(4096))
+
+
+def _no_task_file(ledger: Path) -> None:
+    ledger.with_name("task.toml").unlink()
+
+
+def _no_head(ledger: Path) -> None:
+    ledger.with_name("ledger.head").unlink()
+
+
+DAMAGES = (_empty, _empty_and_unsealed, _empty_and_alone, _cut, _random, _slack, _no_task_file, _no_head)
+
+
+def hashes(folder: Path) -> dict[str, str]:
+    files = (p for p in folder.rglob("*") if p.is_file())
+    return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_refused_resume_changes_nothing(damage: Callable[[Path], None], go: Go) -> None:
+    run = go("run").folder
+    (run / "trials" / "base").mkdir(parents=True, exist_ok=True)
+    damage(run / "ledger.db")
+    before = hashes(run)
+    with pytest.raises(EvoTrainerError) as refused:
+        api.resume(run, ["run.rounds=9"])
+    assert "\n" not in str(refused.value)
+    assert hashes(run) == before
