@@ -79,7 +79,7 @@ def test_without_a_terminal_each_event_is_one_plain_line(tmp_path: Path) -> None
     assert not re.search(r"[\x00-\x1f\x7f-\x9f]", "".join(lines))
     text = "\n".join(lines)
     assert "round 1: champion b0" in text
-    assert "b1: promoted +12.1 points [+8.4, +15.8]; lower bound" in text
+    assert "b1: passed every gate +12.1 points [+8.4, +15.8]; lower bound" in text
     assert "b6-s0: failed (crash): MemoryError" in text
     assert "b1-s2: complete, 1 min 23 s CPU, search 77.8%" in text
     assert "budget: CPU 20 min of 50 min, trials 4 of 30" in text

@@ -37,8 +37,10 @@ BRIEF = {
     "failed": "failed",
     "control": "control at equal compute",
     "knockout": "knock-out of a bundle",
-    "parted": "better, but for changes that added nothing; the rest was judged",
+    "parted": "better, but not promoted as it is",
     "open": "no verdict yet",
     "start": "starting recipe",
     "base": "base policy",
 }
+"""The words of a status; `PASSED` where a verdict alone is told, before a branch is promoted."""
+PASSED = "passed every gate"

@@ -23,7 +23,7 @@ from evotrainer.views.folder import (
     render_trial,
 )
 from evotrainer.views.progress import TrialWatch, spark
-from evotrainer.views.style import BRIEF, MARK, STYLE
+from evotrainer.views.style import BRIEF, MARK, PASSED, STYLE
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
 from evotrainer.views.tree import render_lineage
 
@@ -310,7 +310,7 @@ class LiveView:
 def verdict_line(v: Verdict) -> str:
     """A verdict in one line."""
     effect = f" {points(v.effect.mean)} points {point_range(v.effect.low, v.effect.high)}" if v.effect else ""
-    return f"{v.branch}: {BRIEF[v.kind]}{effect}; {v.reason}"
+    return f"{v.branch}: {PASSED if v.kind == 'promote' else BRIEF[v.kind]}{effect}; {v.reason}"
 
 
 def _grid() -> Any:
