@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.load import apply_overrides, load_run_task, load_task, resolve
 from evotrainer.config.task import TaskFile
-from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records import keys
 
 if TYPE_CHECKING:
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
-DRAW = "draw"
-"""In `sealed/`: what is kept there before the first event."""
 FURTHER = ("run.rounds=", "run.agent=", "run.agent_options", "run.agents=")
 """What a resume may override as well: how long the run goes on, and who proposes."""
 
@@ -187,6 +185,7 @@ def start(
     from evotrainer.executors.spec import write_atomic
     from evotrainer.run.context import check_human
     from evotrainer.run.observer import SilentObserver
+    from evotrainer.run.oddities import check_out
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
@@ -234,6 +233,7 @@ def resume(
     from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
+    from evotrainer.run.oddities import refuse_results
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     looked = Ledger.look(p / "ledger.db")
@@ -254,29 +254,6 @@ def resume(
     check_human(changed, ask)
     preflight(changed)
     return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
-
-
-def check_out(folder: Path) -> None:
-    """ConfigError, IntegrityError or StoreError where a new run cannot begin in a folder."""
-    from evotrainer.run.oddities import unwritable
-
-    if (folder / "ledger.db").exists():
-        raise ConfigError(
-            f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
-        )
-    refuse_results(folder)
-    if why := "it is a file" if folder.is_file() else unwritable(folder):
-        raise StoreError(f"cannot make run folder {folder}: {why}; choose another --out")
-
-
-def refuse_results(folder: Path) -> None:
-    """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
-    found = [d for d in ("trials", "rollouts", "sealed") if any(p.name != DRAW for p in (folder / d).glob("*"))]
-    if found:
-        raise IntegrityError(
-            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: "
-            "the ledger was lost or emptied; restore ledger.db from a copy, or start a new run in another folder"
-        )
 
 
 def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
@@ -342,10 +319,12 @@ def _go(
             if mended:
                 told = f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
                 (view or SilentObserver()).note(told)
-        with following(folder, task.tracking, view or SilentObserver()) as watched:
-            with open_context(
+        with (
+            following(folder, task.tracking, view or SilentObserver()) as watched,
+            open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
-            ) as ctx:
-                with number_held(ctx):
-                    run(ctx)
+            ) as ctx,
+            number_held(ctx),
+        ):
+            run(ctx)
     return Run(folder)

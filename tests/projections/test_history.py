@@ -13,9 +13,11 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
 from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
+from evotrainer.projections.predictions import outcomes
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.findings import Finding
 from evotrainer.records.interventions import Intervention, Prediction
+from evotrainer.views.fold import view_of
 from tests.letters_on_paper import QUICK, WARM, Go
 
 
@@ -103,6 +105,23 @@ def test_cases_tell_seen_tried_expected_happened(again: tuple[api.Run, Scripted]
     assert told[1].seen == {"dead_groups": 0.47} and told[1].kind == "promote" and told[1].effect is not None
     assert told[1].came_true is True and told[2].reopens == "b1"
     assert [c.likeness for c in agent.briefings[2].cases] == [1.0, 1.0]
+
+
+def test_a_prediction_is_told_by_the_readings_that_were_there_when_the_branch_was_judged(
+    again: tuple[api.Run, Scripted],
+) -> None:
+    events = list(again[0].events())
+    at = next(i for i, e in enumerate(events) if e.id == "b1/judged")
+    read = next(e for e in events if e.id == "b0/read")
+    other = read.body.health.model_copy(
+        update={"metrics": tuple(m.model_copy(update={"value": 1.0}) for m in read.body.health.metrics)}
+    )
+    anew = replace(read, id="r9/diagnosed", body=read.body.model_copy(update={"health": other}))
+    first = outcomes(events)["b1"]
+    assert first.change is not None and first.seeds == (3, 3)
+    for told, same in (([*events, anew], True), ([*events[:at], anew, *events[at:]], False)):
+        case, shown = next(c for c in cases(told) if c.branch == "b1"), view_of(told).branches["b1"].outcome
+        assert shown is not None and (shown == first) is same and shown.came_true is case.came_true
 
 
 def test_the_trace_has_every_proposal_with_its_fate(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
 from collections.abc import Callable
@@ -19,8 +20,10 @@ from evotrainer.cli.why import why
 from evotrainer.errors import AgentError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.held_back import held_back
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
+from evotrainer.records.console import Console
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import BUNDLE, format_diff
 from evotrainer.records.search import ProbePlan, SearchPlan
@@ -28,7 +31,10 @@ from evotrainer.rules.bundles import knockouts_each
 from evotrainer.run import loop, search
 from evotrainer.run.observer import Changes, SilentObserver
 from evotrainer.verify import Record, checks
-from evotrainer.views.fold import load_view
+from evotrainer.views.advice import advice
+from evotrainer.views.fold import load_view, view_of
+from evotrainer.views.folder import print_summary, render_branch, render_status
+from evotrainer.views.tree import render_lineage
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
 
@@ -138,6 +144,9 @@ def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_
     view = load_view(run.folder)
     assert view.branches["b1"].status == "parted", "its own verdict said promote, and only a part of it was judged on"
     assert {b.status for b in view.branches.values() if b.reduces and not b.verdict} == {"knockout"}
+    told = held_back(run.state, "b1")
+    assert "was not promoted: without group_size, which added nothing, the rest was promoted (b1k" in told
+    assert held_back(run.state, run.champion or "") == ""
     champion = run.state.branches[run.champion or ""]
     assert champion.reduces == "b1" and champion.recipe.group_size == 8 and champion.recipe.lr == 2e-5
     assert champion.verdict is not None and champion.verdict.kind == "promote"
@@ -146,6 +155,36 @@ def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_
         low, high = sorted((k.elsewhere.mean, k.effect.mean))
         assert low < k.together.mean < high and k.kept == (k.together.mean > 0)
     assert "b1" not in {v.branch for v in bodies(run, "promoted")}
+
+
+def test_every_view_says_that_a_bundle_was_not_promoted_and_why(
+    task: Path, tmp_path: Path, quick: Paper, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.probes=4"], agent=Scripted(IDLE))
+    told = held_back(run.state, "b1")
+    capsys.readouterr()
+    why(run.folder, "b1")
+    assert capsys.readouterr().out.startswith(f"b1 against b0: NOT PROMOTED\n  {told}\n")
+    out = io.StringIO()
+    console = Console(file=out, width=2000)
+    for shown in (render_branch(run.folder, "b1"), render_status(run.folder), render_lineage(run.folder)):
+        console.print(shown)
+    print_summary(run.folder, console)
+    text = out.getvalue()
+    assert told in text and "1 better, but not promoted as it is" in text
+    assert not re.search(r"verdict +promoted", text)
+    told_so = []
+    for e in run.events():
+        body = e.body
+        if e.kind == "judged" and body.verdict.branch == run.champion:
+            body = body.model_copy(update={"verdict": body.verdict.model_copy(update={"kind": "reject"})})
+        if e.kind == "closed":
+            body = body.model_copy(update={"champion": "b0"})
+        if e.kind != "promoted" or body.branch != run.champion:
+            told_so.append(replace(e, body=body))
+    view = view_of(told_so)
+    told = held_back(view.state, "b1")
+    assert f"the gain could not be shown ({run.champion}: +" in told and advice(view).startswith(told)
 
 
 def test_a_large_bundle_has_one_knock_out_for_each_factor_a_small_one_more() -> None:

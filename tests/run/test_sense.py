@@ -11,6 +11,7 @@ import pytest
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
+from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
@@ -142,9 +143,9 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     with pytest.raises(ConfigError, match=f"run.{option}=/proc/x/y cannot be written: .*name another place, or off"):
         dry_run(task_file, f"run.{option}=/proc/x/y")
     with pytest.raises(EvoTrainerError, match="cannot make run folder /proc/x: .*; choose another --out"):
-        api.check_out(Path("/proc/x"))
+        check_out(Path("/proc/x"))
     dry_run(task_file, f"run.{option}={tmp_path}/new/x")
-    api.check_out(tmp_path / "new" / "run")
+    check_out(tmp_path / "new" / "run")
     assert not list(tmp_path.iterdir())
 
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.projections.predictions import Side, outcome_of
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.interventions import Prediction
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import rollout_samples, summary
-from evotrainer.views.evidence import outcome_of
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
 from tests.whole_run import BASE, SPECS, rollout, rollouts_of, story
@@ -64,7 +64,7 @@ def test_predictions_are_held_against_what_happened(view: RunView) -> None:
     b1 = view.branches["b1"]
     assert b1.outcome is not None
     assert b1.outcome.change == pytest.approx(0.018 - 0.149)
-    nowhere = outcome_of(Prediction(metric="no_such_metric", direction="up", size=0.1), b1, view.branches["b0"])
+    nowhere = outcome_of(Prediction(metric="no_such_metric", direction="up", size=0.1), Side(None, ()), Side(None, ()))
     assert nowhere.came_true is None
 
 

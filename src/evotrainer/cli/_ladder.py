@@ -46,7 +46,8 @@ def _measured(record: Record, b: Branch) -> str:
         return f"{_points(fresh.effect)} against {fresh.control} on fresh seeds"
     if b.verdict is None or b.verdict.effect is None:
         return "not measured"
-    return f"{_points(b.verdict.effect)} against {b.verdict.control} as selected ({b.verdict.kind})"
+    kind = "not promoted" if b.verdict.kind == "promote" and b.version is None else b.verdict.kind
+    return f"{_points(b.verdict.effect)} against {b.verdict.control} as selected ({kind})"
 
 
 def _knockouts(record: Record, b: Branch) -> list[str]:

@@ -53,9 +53,12 @@ def cases(
         )
         print(json.dumps(rows, indent=1))
         return
+    from evotrainer.projections.state import RunState
     from evotrainer.views.history import render_cases, render_trace
 
-    console().print(render_trace(history.trace(events)) if trace else render_cases(history.cases(events)))
+    console().print(
+        render_trace(history.trace(events)) if trace else render_cases(history.cases(events), RunState.of(events))
+    )
 
 
 def _show_trials(events: Sequence[Event], as_json: bool) -> None:

@@ -30,7 +30,7 @@ def health(
     """
     from evotrainer import api
     from evotrainer.harness import render_text
-    from evotrainer.views.evidence import subject_branch
+    from evotrainer.projections.predictions import subject_branch
     from evotrainer.views.trend import render_trend, trend_rows
 
     run = api.open_run(folder)

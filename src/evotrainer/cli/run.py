@@ -56,6 +56,7 @@ def run(
     """
     from evotrainer import api
     from evotrainer.config.load import load_task
+    from evotrainer.run.oddities import check_out
 
     asked = [f"run.skills={json.dumps(skills)}"] if skills else []
     asked += [f"run.harness={harness}"] if harness else []
@@ -63,7 +64,7 @@ def run(
     _warn(resolved)
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        api.check_out(folder)
+        check_out(folder)
         for note in api.preflight(resolved, new=True):
             print(f"evotrainer: note: {note}", file=sys.stderr)
         print(resolved.to_toml().rstrip())

@@ -108,16 +108,19 @@ def _subjects(event: Event) -> set[str]:
 
 def _judged(record: Record, branch: str) -> Explained:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
-    from evotrainer.projections.task_sets import told
+    from evotrainer.projections.held_back import held_back
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     event = verdict_on(record, branch)
-    v = event.body.verdict
-    reason = v.reason
+    v, reason = event.body.verdict, event.body.verdict.reason
     for g in v.gates:  # each gate tells its own part below
         reason = reason.replace(f"; {g.message}", "")
-    print(f"{branch} against {v.control}: {v.kind.upper()}\n  {reason}")
+    sent_back = _sent_back(record, branch)
+    held = "" if sent_back else held_back(record.state, branch)
+    kind = "withheld" if sent_back else "not promoted" if held else v.kind
+    print(f"{branch} against {v.control}: {kind.upper()}")
+    print("\n".join(f"  {line}" for line in (held, reason) if line))
     if iv := record.state.branches[branch].intervention:
         _change(record, branch, iv)
         p = iv.prediction
@@ -127,7 +130,7 @@ def _judged(record: Record, branch: str) -> Explained:
         print(f"  [{mark}] {g.gate}: {g.message}")
     wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
     wrong += _analyses(record, branch)
-    if sent_back := _sent_back(record, branch):
+    if sent_back:
         print(f"  withheld   a human sent the promotion back: {sent_back}")
     wrong += _audits(record, branch)
     wrong += ladder(record, branch)
@@ -136,8 +139,6 @@ def _judged(record: Record, branch: str) -> Explained:
         print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
-        if line := told(record.opened):
-            print(f"  tasks      {line}")
     return Explained(f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from evotrainer.projections.branches import Branch
 from evotrainer.projections.labels import label_of_branch, label_of_refusal
+from evotrainer.projections.predictions import outcomes
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.briefing import Case
@@ -30,7 +30,7 @@ from evotrainer.records.events import (
     RoundOpened,
 )
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.interventions import Forecast, Intervention, Prediction
+from evotrainer.records.interventions import Forecast, Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
 
 NOISE_RATIO = 1.25
@@ -84,7 +84,7 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
     """Every branch with an intervention, in order of opening; `now` adds the likeness to a present diagnosis."""
     tree = RunState.of(events)
     readings = {e.id: e.body.health for e in events if isinstance(e.body, Diagnosed)}
-    here = fingerprint(now)
+    here, found = fingerprint(now), outcomes(events)
     out = []
     for b in tree.branches.values():
         iv = b.intervention
@@ -108,7 +108,7 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
                 prediction=iv.prediction,
                 kind=kind,
                 effect=v.effect if v else None,
-                came_true=_came_true(iv.prediction, b, tree, readings),
+                came_true=found[b.branch].came_true,
                 reason=b.invalid or (v.reason if v else ""),
                 skills=tuple(dict.fromkeys(u.skill for u in iv.skills)),
                 reopens=iv.reopens,
@@ -116,22 +116,6 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
             )
         )
     return out
-
-
-def _came_true(p: Prediction, b: Branch, tree: RunState, readings: Mapping[str, HealthReport]) -> bool | None:
-    """Did the metric move as predicted between the readings of parent and branch?"""
-    after, before = (_read(name, tree, readings, p.metric) for name in (b.branch, b.parent or ""))
-    if after is None or before is None:
-        return None
-    return (after - before if p.direction == "up" else before - after) >= p.size
-
-
-def _read(branch: str, tree: RunState, readings: Mapping[str, HealthReport], metric: str) -> float | None:
-    health = readings.get(keys.reading(branch))
-    value = health.metric(metric) if health else None
-    if value is None and metric == "accuracy" and branch in tree.branches:
-        return tree.branches[branch].record().search.get("score")
-    return value
 
 
 def trace(events: Sequence[Event]) -> list[Traced]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import InterimAnalysis, judge, next_looks
+from evotrainer.projections.held_back import held_back
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -94,6 +95,8 @@ def prove_bundle(ctx: RunContext, n: int, name: str) -> None:
         ctx.run_trials([trial_specs.training(ctx, b, s) for s in ctx.task.run.seeds])
         plan(ctx, n, [stands])
         analyse(ctx, n, [stands])
+    if told := held_back(ctx.state, name):
+        ctx.observer.note(told)
 
 
 def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Verdict:
@@ -144,6 +147,8 @@ def promote(ctx: RunContext, name: str, previous: str | None) -> None:
         raise IntegrityError(f"{name} cannot be promoted: nothing measured {', '.join(left)} by itself")
     version = next((p.version for p in given if p.branch == name), keys.version(len(given)))
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))
+    if previous is not None:
+        ctx.observer.note(f"{name}: promoted, version {version}")
     if body.branch != name:
         raise IntegrityError(
             f"{version} was given to {body.branch}, not to {name}; run `evotrainer verify {ctx.folder}`"

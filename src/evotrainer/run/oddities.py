@@ -9,7 +9,8 @@ from pathlib import Path
 
 from evotrainer.config.task import TaskFile, default_workers
 from evotrainer.envs.base import Environment
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.records.draw import PLACE
 from evotrainer.records.recipe import Recipe
 
 
@@ -58,3 +59,26 @@ def check_places(task: TaskFile) -> None:
         folder_is_file = option != "looks" and place.is_file()
         if value not in ("", "off") and (why := "it is a file" if folder_is_file else unwritable(place)):
             raise ConfigError(f"run.{option}={value} cannot be written: {why}; name another place, or off")
+
+
+def check_out(folder: Path) -> None:
+    """ConfigError, IntegrityError or StoreError where a new run cannot begin in a folder."""
+    if (folder / "ledger.db").exists():
+        raise ConfigError(
+            f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
+        )
+    refuse_results(folder)
+    if why := "it is a file" if folder.is_file() else unwritable(folder):
+        raise StoreError(f"cannot make run folder {folder}: {why}; choose another --out")
+
+
+def refuse_results(folder: Path) -> None:
+    """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
+    found = [
+        d for d in ("trials", "rollouts", "sealed") if any(p.name != Path(PLACE).name for p in (folder / d).glob("*"))
+    ]
+    if found:
+        raise IntegrityError(
+            f"{folder}: the ledger holds no event, but {', '.join(found)}/ hold results: "
+            "the ledger was lost or emptied; restore ledger.db from a copy, or start a new run in another folder"
+        )

@@ -168,6 +168,15 @@ def nothing_was_ever_correct(view: RunView) -> str:
 
 @rule
 @anew
+def a_bundle_was_better(view: RunView) -> str:
+    held = [b.held_back for b in view.branches.values() if b.status == "parted"]
+    if not held or not view.closed or _promoted(view):
+        return ""
+    return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
+
+
+@rule
+@anew
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
+from evotrainer.projections.predictions import subject_branch
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
-from evotrainer.views.evidence import subject_branch
 from evotrainer.views.text import change, one_line, points
 
 TRIGGERS = {

@@ -1,31 +1,18 @@
-"""Health reports of several seeds side by side, and predictions compared with what happened."""
+"""Health reports of several seeds side by side."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote
-from evotrainer.records.interventions import Prediction
 
 LAYERS = ("score", "signal", "behaviour")
 _SEVERITY = {"critical": 0, "warn": 1, "info": 2}
 _STEP = re.compile(r"@(\d+)")
-TAIL_STEPS = 5
-"""A curve is read as the mean of this many last steps."""
 QUOTES_PER_FINDING = 6
-
-
-class HasScores(Protocol):
-    """A branch, as far as predictions need it."""
-
-    @property
-    def metrics(self) -> list[MetricRow]: ...
-    @property
-    def trials(self) -> Sequence[Any]: ...
-    def mean(self, split: str, component: str | None = None) -> float | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +36,6 @@ class HealthReading:
     def where(self) -> str:
         place = "all seeds" if self.seed is None else f"seed {self.seed}"
         return f"{place}, {self.split}" if self.split else place
-
-
-def subject_branch(subject: str) -> str:
-    """Branch a health report speaks of."""
-    return re.split(r"[@/ ]", subject, maxsplit=1)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,27 +108,6 @@ def _places(names: Sequence[str], split: str) -> str:
     parts = [f"seed{'s' if len(seeds) > 1 else ''} {', '.join(seeds)}"] if seeds else []
     parts += ["all seeds"] if "all seeds" in names else []
     return ", ".join(parts) + (f" ({split})" if split else "")
-
-
-@dataclass(frozen=True, slots=True)
-class PredictionOutcome:
-    """A prediction against what was measured; None values: not measured."""
-
-    prediction: Prediction
-    control: float | None
-    branch: float | None
-    source: str
-    """Where the numbers come from."""
-
-    @property
-    def change(self) -> float | None:
-        return None if self.control is None or self.branch is None else self.branch - self.control
-
-    @property
-    def came_true(self) -> bool | None:
-        if self.change is None:
-            return None
-        return (self.change if self.prediction.direction == "up" else -self.change) >= self.prediction.size
 
 
 def readings(trials: Iterable[Any]) -> list[HealthReading]:
@@ -245,41 +206,3 @@ def blind_rows(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:
 def _findings(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:
     """(where, finding); where the same place was read again, of the last reading."""
     return [(where, f) for where, r in {r.where: r for r in items}.items() for f in r.report.findings]
-
-
-def outcome_of(prediction: Prediction, branch: HasScores, control: HasScores) -> PredictionOutcome:
-    """Look the predicted metric up in both branches: harness metric, search score or component, curve;
-    in this order."""
-    for source, look in _SOURCES:
-        b, c = look(branch, prediction.metric), look(control, prediction.metric)
-        if b is not None and c is not None:
-            return PredictionOutcome(prediction, c, b, source)
-    return PredictionOutcome(prediction, None, None, "")
-
-
-def _from_health(b: HasScores, metric: str) -> float | None:
-    rows = [r for r in b.metrics if r.name == metric and r.mean is not None]
-    rows.sort(key=lambda r: r.split != "search")
-    return rows[0].mean if rows else None
-
-
-def _from_scores(b: HasScores, metric: str) -> float | None:
-    name = metric.removeprefix("search/").removeprefix("search_")
-    return b.mean("search") if name in ("accuracy", "score", "pass_rate", "search") else b.mean("search", name)
-
-
-def _from_curve(b: HasScores, metric: str) -> float | None:
-    means = []
-    for t in b.trials:
-        curve = t.finished.curve if t.finished else ()
-        tail = [p[metric] for p in curve[-TAIL_STEPS:] if metric in p]
-        if tail:
-            means.append(sum(tail) / len(tail))
-    return sum(means) / len(means) if means else None
-
-
-_SOURCES = (
-    ("harness metric, mean over seeds", _from_health),
-    ("search split, mean over seeds", _from_scores),
-    (f"learning curve, mean of the last {TAIL_STEPS} steps", _from_curve),
-)

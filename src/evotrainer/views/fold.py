@@ -15,6 +15,8 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.branches import went_on
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
+from evotrainer.projections.held_back import held_back
+from evotrainer.projections.predictions import outcomes, subject_branch
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
@@ -30,9 +32,7 @@ from evotrainer.views.evidence import (
     blind_rows,
     finding_rows,
     metric_rows,
-    outcome_of,
     readings,
-    subject_branch,
 )
 from evotrainer.views.heartbeats import read_heartbeats
 from evotrainer.views.history import RunMemory
@@ -72,6 +72,8 @@ def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]]
         fold.take(e)
     view = fold.view
     fold.conclude()
+    for name, outcome in outcomes(seen).items():
+        view.branches[name].outcome = outcome
     view.caveats = caveats(seen)
     view.memory = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
@@ -126,8 +128,6 @@ class _Fold:
                 self._round(body.round).judged.append(body.verdict)
             case ev.ToppedUp():
                 self._branch(body.branch).topups.append(body)
-            case ev.KnockedOut():
-                self._branch(body.branch).taken_out |= not body.kept
             case ev.Reestimated():
                 self._branch(body.branch).fresh = body
             case ev.Promoted():
@@ -241,6 +241,7 @@ class _Fold:
         self.view.branches = dict(sorted(self.view.branches.items(), key=lambda kv: kv[1].recipe is not None))
         for b in (*self.view.branches.values(), *self.view.probes.values()):
             b.invalid = self.view.state.invalid.get(b.name)
+            b.held_back = held_back(self.view.state, b.name)
             b.went_on = went_on(self.view.state.branches, b.recipe) if b.recipe else ""
             b.audits = [a for a in self.view.state.audits if a.branch == b.name]
             if known := self.view.state.branches.get(b.name):
@@ -249,7 +250,3 @@ class _Fold:
             # what was read during training is shown with the learning curves
             b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
             b.findings, b.blind = finding_rows(b.readings), blind_rows(b.readings)
-        for b in self.view.branches.values():
-            # a prediction is about the parent, as the run's cases have it; a verdict's control may be another
-            if b.intervention and (parent := self.view.branches.get(b.parent or "")):
-                b.outcome = outcome_of(b.intervention.prediction, b, parent)

@@ -15,7 +15,7 @@ from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
 from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
-from evotrainer.views.style import BRIEF
+from evotrainer.views.style import BRIEF, VERDICT
 from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
 from evotrainer.views.tree import branch_line
 from evotrainer.views.trials import labels_line, role_lines
@@ -150,14 +150,17 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.outcome:
         o = b.outcome
         word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
-        out.append(("outcome", word + ("" if o.change is None else f": {number(o.control)} → {number(o.branch)}")))
+        told = f": {number(o.parent)} ({o.seeds[0]} seeds) → {number(o.branch)} ({o.seeds[1]} seeds)"
+        out.append(("outcome", word + ("" if o.change is None else told)))
     if b.backtest:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
     if b.verdict:
         for k, v in enumerate(b.looks[:-1], 1):
-            out.append((f"analysis {k}", f"{BRIEF[v.kind]}: {v.reason}"))
+            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {v.reason}"))
         out += [("more seeds", text) for text in summary.topup_lines(b)]
-        out.append(("verdict", f"{BRIEF[b.verdict.kind]}: {b.verdict.reason}"))
+        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {b.verdict.reason}"))
+    if b.held_back and not b.withheld:
+        out.append(("but", b.held_back))
     if b.withheld:
         out.append(("withheld", f"a human sent the promotion back: {b.withheld.feedback}"))
     if b.fresh:

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.forecasts import Forecasted, Scores, forecasts, score
+from evotrainer.projections.held_back import held_back
 from evotrainer.projections.history import Traced, cases, trace
+from evotrainer.projections.state import RunState
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
@@ -81,15 +83,15 @@ def points(mean: float, sd: float) -> str:
     return f"{100 * mean:+.1f} ± {100 * sd:.1f}"
 
 
-def render_cases(rows: Sequence[Case]) -> Table:
-    """One line per branch."""
+def render_cases(rows: Sequence[Case], state: RunState) -> Table:
+    """One line per branch of a run in this state."""
     table = _table("branch", "seen", "tried", "expected", "happened", "came true")
     for c in rows:
         seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = points(c.forecast.mean, c.forecast.sd) if c.forecast else ""
         if c.forecast and c.forecast.promote is not None:
             expected += f", {c.forecast.promote:.0%} promoted"
-        happened = c.kind or "no verdict yet"
+        happened = "not promoted" if held_back(state, c.branch) else c.kind or "no verdict yet"
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f} [{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.progress import TrialWatch, spark
-from evotrainer.views.style import MARK, STYLE
+from evotrainer.views.style import MARK, STYLE, VERDICT
 from evotrainer.views.text import duration, one_line, percent, point_range, points
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def verdict_table(verdicts: Collection[Verdict]) -> RenderableType | None:
         e = v.effect
         grid.add_row(
             Text(v.branch, style="bold"),
-            Text(f"{MARK[v.kind]} {v.kind}", style=STYLE[v.kind]),
+            Text(f"{MARK[v.kind]} {VERDICT[v.kind]}", style=STYLE[v.kind]),
             Text(f"{points(e.mean)} pt {point_range(e.low, e.high)}" if e else ""),
             Text(one_line(v.reason, 160), style="dim", no_wrap=True, overflow="ellipsis"),
         )

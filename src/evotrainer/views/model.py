@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.projections.caveats import Caveat, told
+from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
@@ -27,7 +28,6 @@ from evotrainer.views.evidence import (
     FindingRow,
     HealthReading,
     MetricRow,
-    PredictionOutcome,
 )
 from evotrainer.views.history import RunMemory
 from evotrainer.views.rounds import ProposalLine as ProposalLine
@@ -81,8 +81,8 @@ class BranchView:
     """The branch whose control at equal compute it is."""
     reduces: str = ""
     """The bundle that it is a part of."""
-    taken_out: bool = False
-    """Its verdict said promote, and a change of it lost nothing when it was knocked out: what is left was judged."""
+    held_back: str = ""
+    """Why a bundle that passed every gate was not promoted as it is; empty: that is not so."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -141,8 +141,8 @@ class BranchView:
     @property
     def status(self) -> str:
         """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed, control (at equal
-        compute), knockout (part of a bundle, trained to measure a factor), parted (a bundle of which only a
-        part was judged on) or open (no verdict yet)."""
+        compute), knockout (part of a bundle, trained to measure a factor), parted (a bundle that passed
+        every gate and was not promoted as it is) or open (no verdict yet)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -150,7 +150,7 @@ class BranchView:
         if self.withheld:
             return "withheld"
         if self.verdict:
-            return "parted" if self.taken_out and self.verdict.kind == "promote" else self.verdict.kind
+            return "parted" if self.held_back else self.verdict.kind
         if self.matches:
             return "control"
         if self.reduces:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.records.findings import HealthReport
-from evotrainer.views import plots, search, summary, text, trials
+from evotrainer.views import plots, search, style, summary, text, trials
 from evotrainer.views.advice import advice
 from evotrainer.views.evidence import HealthReading
 from evotrainer.views.fold import load_view
@@ -177,7 +177,12 @@ def _environment() -> Environment:
         "line": text.one_line,
         "clock": clock,
     }
-    env.globals |= {"point_range": text.point_range, "change_of": summary.change_of, "change": text.change}
+    env.globals |= {
+        "point_range": text.point_range,
+        "change_of": summary.change_of,
+        "BRIEF": style.BRIEF,
+        "change": text.change,
+    }
     return env
 
 

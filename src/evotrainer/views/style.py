@@ -37,8 +37,11 @@ BRIEF = {
     "failed": "failed",
     "control": "control at equal compute",
     "knockout": "knock-out of a bundle",
-    "parted": "better, but for changes that added nothing; the rest was judged",
+    "parted": "better, but not promoted as it is",
     "open": "no verdict yet",
     "start": "starting recipe",
     "base": "base policy",
 }
+"""The words of a branch's status."""
+VERDICT = {**BRIEF, "promote": "passed every gate"}
+"""The words of a verdict: what passed may still not be promoted, as a bundle whose knock-outs part it."""
