@@ -68,3 +68,13 @@ def test_every_command_on_the_quickstarts_run_works_as_it_stands(
         assert capsys.readouterr().out.strip(), f"{shlex.join(command)} said nothing"
     assert (tmp_path / "champion" / "README.md").is_file()
     assert (tmp_path / "runs" / "quickstart" / "report.html").is_file()
+
+
+def test_the_number_of_formats_is_that_of_the_importers() -> None:
+    from evotrainer.cli.audit import audit
+    from evotrainer.importers import MODULES
+
+    said = re.search(r"Formats: (.*?)\.\n\n", audit.__doc__ or "", re.S)
+    assert said and len(said[1].split(",")) == len(MODULES) == 14
+    for page in (ROOT / "README.md", ROOT / "docs" / "README.md"):
+        assert re.search(r"fourteen (rollout )?formats", page.read_text(encoding="utf-8"))

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+
+def install(extra: str) -> str:
+    """The command that installs an optional part: EvoTrainer is on no index, a clone's parts come from the clone."""
+    root = Path(__file__).resolve().parents[2]
+    clone = (root / "pyproject.toml").is_file()
+    return f"pip install -e '{root}[{extra}]'" if clone else f"pip install 'evotrainer[{extra}]'"
+
 
 class EvoTrainerError(Exception):
     """Base of all errors a user can act upon: `cause; remedy`. The CLI prints it and exits with `exit_code`."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.errors import EvoTrainerError
+from evotrainer.errors import EvoTrainerError, StoreError
 from tests.letters_on_paper import Go
 
 
@@ -66,3 +66,12 @@ def test_a_refused_resume_changes_nothing(damage: Callable[[Path], None], go: Go
         api.resume(run, ["run.rounds=9"])
     assert "\n" not in str(refused.value)
     assert hashes(run) == before
+
+
+def test_a_lost_task_file_is_told_once_with_its_remedy(go: Go) -> None:
+    run = go("run").folder
+    (run / "task.toml").unlink()
+    again = [p.message for p in api.Run(run).verify().problems if "cannot be computed again" in p.message]
+    assert len(again) == 1 and "has lost task.toml" in again[0] and "further events cannot" in again[0]
+    with pytest.raises(StoreError, match=r"has lost task.toml, .* restore it from a copy of the run"):
+        api.Run(run).task

@@ -10,9 +10,10 @@ import pytest
 
 from evotrainer import api
 from evotrainer.config.load import load_task
-from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
+from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, install
 from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
+from tests.cli.call import evotrainer
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
 
@@ -147,6 +148,38 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     dry_run(task_file, f"run.{option}={tmp_path}/new/x")
     check_out(tmp_path / "new" / "run")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_base_that_is_no_policy_of_this_trainer_is_said(task_file: Path) -> None:
+    with pytest.raises(ConfigError, match="policy.base 'nope': .* a folder that `evotrainer base` wrote"):
+        dry_run(task_file, "policy.base=nope")
+
+
+@pytest.mark.parametrize(
+    ("seeds", "says"), [("[]", "give at least one seed"), ("[1,1,2]", "seed 1 stands there twice; seeds must be")]
+)
+def test_seeds_are_refused_by_what_is_wrong_with_them(task_file: Path, seeds: str, says: str) -> None:
+    with pytest.raises(ConfigError, match=says):
+        load_task(task_file, [f"run.seeds={seeds}"])
+
+
+def test_overrides_that_are_one_text_are_named(task_file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"overrides is the text 'run.rounds=1'; give a list of texts"):
+        api.start(task_file, tmp_path / "r", "run.rounds=1")
+
+
+def test_a_dry_run_refuses_a_human_gate_and_a_run_folder_that_cannot_be(task_file: Path) -> None:
+    gate = evotrainer("run", str(task_file), "--dry-run", "run.autonomy=human_gated")
+    assert (gate.returncode, gate.stderr.count("\n")) == (2, 1) and "there is no terminal to ask in" in gate.stderr
+    out = evotrainer("run", str(task_file), "--dry-run", "--out", "/proc/x")
+    assert out.returncode == 4 and "cannot make run folder /proc/x" in out.stderr
+
+
+def test_an_optional_part_is_installed_from_the_clone() -> None:
+    root = Path(__file__).resolve().parents[2]
+    assert install("trl") == f"pip install -e '{root}[trl]'"
+    named = [p for p in (root / "src").rglob("*.py") if "pip install 'evotrainer[" in p.read_text(encoding="utf-8")]
+    assert [p.name for p in named] == ["errors.py"]
 
 
 def test_a_task_file_by_its_path_is_checked_as_well(task_file: Path) -> None:

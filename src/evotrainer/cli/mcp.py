@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.cli._common import RunFolder
-from evotrainer.errors import EvoTrainerError, MissingDependencyError
+from evotrainer.errors import EvoTrainerError, MissingDependencyError, install
 
 
 def mcp(folder: RunFolder) -> None:
@@ -25,7 +25,7 @@ def server(folder: Path) -> Any:
         from mcp.server import MCPServer
         from mcp.server.mcpserver.exceptions import ToolError
     except ImportError:
-        raise MissingDependencyError("evotrainer mcp needs the MCP SDK; pip install 'evotrainer[mcp]'") from None
+        raise MissingDependencyError(f"evotrainer mcp needs the MCP SDK; {install('mcp')}") from None
     from evotrainer.cli._seat_tools import TOOLS, SeatTools
 
     tools = SeatTools(folder)

@@ -186,8 +186,10 @@ class RunConfig(Frozen):
     @field_validator("seeds", "certify_seeds")
     @classmethod
     def _distinct(cls, v: tuple[int, ...]) -> tuple[int, ...]:
-        if not v or len(set(v)) != len(v):
-            raise ValueError("seeds must be distinct and at least one")
+        if not v:
+            raise ValueError("give at least one seed")
+        if twice := [s for i, s in enumerate(v) if s in v[:i]]:
+            raise ValueError(f"seed {twice[0]} stands there twice; seeds must be distinct")
         return v
 
     @model_validator(mode="after")

@@ -74,7 +74,7 @@ def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
     """
     from importlib.util import find_spec
 
-    from evotrainer.errors import ConfigError, MissingDependencyError
+    from evotrainer.errors import ConfigError, MissingDependencyError, install
     from evotrainer.executors.local import gpu_visible
 
     cuda = task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"
@@ -95,9 +95,7 @@ def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
 
     options = parse_cluster_options(task.executor.options)
     if find_spec("ray") is None:
-        raise MissingDependencyError(
-            "executor.name=ray needs Ray, which is not installed; run: pip install 'evotrainer[ray]'"
-        )
+        raise MissingDependencyError(f"executor.name=ray needs Ray, which is not installed; run: {install('ray')}")
     if options.workers_per_trial > 1 and task.trainer.name == "embedded":
         raise ConfigError(
             f"executor.options.workers_per_trial={options.workers_per_trial}: "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.errors import ConfigError, MissingDependencyError, install
 
 PINNED = re.compile(r"hf:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 ID = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
@@ -43,7 +43,7 @@ def snapshot(repo: str, revision: str | None = None) -> Path:
         from huggingface_hub.errors import LocalEntryNotFoundError
     except ImportError:
         raise MissingDependencyError(
-            f"policy.base {repo} is a Hugging Face id, which needs huggingface_hub; pip install 'evotrainer[trl]'"
+            f"policy.base {repo} is a Hugging Face id, which needs huggingface_hub; {install('trl')}"
         ) from None
     try:
         if revision and re.fullmatch(r"[0-9a-f]{40}", revision):

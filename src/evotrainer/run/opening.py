@@ -57,10 +57,18 @@ def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
 
 def check_policy(task: TaskFile) -> None:
     """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
-    from evotrainer.records.hub import looks_like_id
+    from evotrainer.records.hub import looks_like_id, parse_pinned
 
     base = task.policy.base
-    if task.trainer.name == "embedded" and looks_like_id(base) and not Path(base).expanduser().exists():
+    if task.trainer.name != "embedded" or base == "warm-start" or base.startswith("builtin:"):
+        return
+    folder = Path(base).expanduser()
+    if not looks_like_id(base) and not parse_pinned(base) and not (folder / "config.json").is_file():
+        raise ConfigError(
+            f"policy.base {base!r}: no config.json there; give a folder that `evotrainer base` wrote or a trial's "
+            "policy/, or warm-start"
+        )
+    if looks_like_id(base) and not folder.exists():
         raise ConfigError(
             f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": '
             "the embedded "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.errors import MissingDependencyError, TrainerError
+from evotrainer.errors import MissingDependencyError, TrainerError, install
 from evotrainer.trainers.bases import ADAPTER, base_of, is_adapter, noted
 
 __all__ = ["ADAPTER", "merge_adapter"]
@@ -24,7 +24,7 @@ def merge_adapter(policy: Path, out: Path) -> str:
         from evotrainer.trainers.trl.folder import load_model
     except ImportError as e:
         raise MissingDependencyError(
-            f"{policy} is an adapter, which {e.name} merges; it is not installed: pip install 'evotrainer[trl]'"
+            f"{policy} is an adapter, which {e.name} merges; it is not installed: {install('trl')}"
         ) from None
     tokens = policy
     # an adapter folder of peft holds no tokenizer: it is the next base's that has one

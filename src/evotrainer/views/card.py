@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import MissingDependencyError
+from evotrainer.errors import MissingDependencyError, install
 from evotrainer.projections.task_sets import told
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
@@ -74,7 +74,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
     try:
         from huggingface_hub import EvalResult, ModelCardData
     except ImportError:
-        raise MissingDependencyError("a model card needs huggingface_hub; pip install 'evotrainer[local]'") from None
+        raise MissingDependencyError(f"a model card needs huggingface_hub; {install('local')}") from None
     results = []
     beside = "; with a caveat, see the card" if "caveat" in status else ""
     if measured and view.certified:

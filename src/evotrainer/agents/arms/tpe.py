@@ -13,7 +13,7 @@ from pydantic import Field
 from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
 from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.moves import CandidateMove
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import Frozen
 
 KEEP = 0
@@ -30,7 +30,7 @@ class TpeOptions(Frozen):
 def check_optuna() -> None:
     """ConfigError with the remedy where Optuna is not installed."""
     if find_spec("optuna") is None:
-        raise ConfigError("agent tpe needs Optuna, which is not installed; run: pip install 'evotrainer[tpe]'")
+        raise ConfigError(f"agent tpe needs Optuna, which is not installed; run: {install('tpe')}")
 
 
 class Tpe(ControlArm):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evotrainer.envs.data.rows import Row
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import TaskSetError, install
 
 _FORM = re.compile(r"hf:(?P<id>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^@]+))?(?:@(?P<revision>\S+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -47,9 +47,7 @@ def read_hub(hub: HubSet) -> dict[str, list[Row]]:
     try:
         import datasets
     except ImportError:
-        raise TaskSetError(
-            f"{hub.name} needs the `datasets` package; pip install 'evotrainer[hf]', or give a local file"
-        ) from None
+        raise TaskSetError(f"{hub.name} needs the `datasets` package; {install('hf')}, or give a local file") from None
     quiet = datasets.utils.logging.is_progress_bar_enabled()
     try:
         datasets.disable_progress_bars()
@@ -70,9 +68,7 @@ def pinned(source: str) -> str:
     try:
         from huggingface_hub import HfApi
     except ImportError:
-        raise TaskSetError(
-            f"{source} needs the `datasets` package; pip install 'evotrainer[hf]', or give a local file"
-        ) from None
+        raise TaskSetError(f"{source} needs the `datasets` package; {install('hf')}, or give a local file") from None
     try:
         commit = HfApi().dataset_info(hub.id, revision=hub.revision, timeout=30).sha
     except Exception as e:  # as above

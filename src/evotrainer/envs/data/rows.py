@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import TaskSetError, install
 from evotrainer.records import caps
 
 Row = Mapping[str, Any]
@@ -155,7 +155,7 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
     except ImportError:
         raise TaskSetError(
             f"{path} looks like a Hugging Face data set, which needs the `datasets` package; "
-            "pip install 'evotrainer[hf]', or give a local .jsonl file"
+            f"{install('hf')}, or give a local .jsonl file"
         ) from None
     try:
         return [dict(r) for r in datasets.load_dataset(path, config, split=split)]

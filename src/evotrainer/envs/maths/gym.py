@@ -18,11 +18,11 @@ from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
 from evotrainer.envs.maths.problems import MathsProblem, level_of
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import TaskSetError, install
 
 FULL = 0.999
 """reasoning-gym pays partial credit for near misses; only its full score is a right answer."""
-MISSING = "the maths domain needs reasoning-gym; pip install 'evotrainer[math]'"
+MISSING = f"the maths domain needs reasoning-gym; {install('math')}"
 
 
 @cache

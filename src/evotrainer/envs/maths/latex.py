@@ -17,7 +17,7 @@ from pathlib import Path
 from evotrainer.envs.maths.answers import one_number
 from evotrainer.envs.maths.equality import ANSWER_CHARS
 from evotrainer.envs.maths.expressions import inside, plain_number
-from evotrainer.errors import SandboxError, TaskSetError
+from evotrainer.errors import SandboxError, TaskSetError, install
 
 KEPT = 65_536
 """Comparisons that are remembered."""
@@ -49,7 +49,7 @@ class LatexJudge:
     def __init__(self) -> None:
         """TaskSetError where math-verify is not installed; starts nothing."""
         if find_spec("math_verify") is None:
-            raise TaskSetError("comparing LaTeX answers needs math-verify; pip install 'evotrainer[math]'")
+            raise TaskSetError(f"comparing LaTeX answers needs math-verify; {install('math')}")
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._lock = threading.Lock()

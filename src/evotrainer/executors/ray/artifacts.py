@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError
+from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError, install
 from evotrainer.records.durable import sha256_file
 
 T = TypeVar("T")
@@ -86,7 +86,7 @@ def check_protocol(url: str) -> None:
         from fsspec.utils import get_protocol
     except ImportError:
         raise MissingDependencyError(
-            "executor.options.artifacts needs fsspec, which is not installed; run: pip install 'evotrainer[ray]'"
+            f"executor.options.artifacts needs fsspec, which is not installed; run: {install('ray')}"
         ) from None
     for part in url.split("::"):
         try:
@@ -111,7 +111,7 @@ class Artifacts:
             import fsspec
         except ImportError:
             raise MissingDependencyError(
-                "executor.options.artifacts needs fsspec, which is not installed; run: pip install 'evotrainer[ray]'"
+                f"executor.options.artifacts needs fsspec, which is not installed; run: {install('ray')}"
             ) from None
         try:
             self.fs, root = fsspec.core.url_to_fs(url, **(options or {}))

@@ -10,7 +10,7 @@ import time
 from typing import Any
 
 from evotrainer.config.task import default_workers
-from evotrainer.errors import AbortedError, ConfigError, MissingDependencyError, TrainerError
+from evotrainer.errors import AbortedError, ConfigError, MissingDependencyError, TrainerError, install
 from evotrainer.executors.ray.options import ClusterOptions, with_gpus
 
 NAMESPACE = "evotrainer"
@@ -30,7 +30,7 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise MissingDependencyError(
-            "executor.name=ray needs Ray, which is not installed; run: pip install 'evotrainer[ray]'"
+            f"executor.name=ray needs Ray, which is not installed; run: {install('ray')}"
         ) from None
     return ray
 

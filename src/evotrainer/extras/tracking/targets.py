@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.extras.tracking.figures import Sheet
 from evotrainer.extras.tracking.to_mlflow import Mlflow, MlflowOptions
 from evotrainer.extras.tracking.to_tensorboard import TensorBoard, TensorBoardOptions
@@ -81,7 +81,7 @@ def check_targets(names: tuple[str, ...], options: Mapping[str, Any]) -> None:
         for package in packages(name, parse_target(name, of_name)):
             if find_spec(package) is None:
                 raise MissingDependencyError(
-                    f"tracking to {name} needs {package}, which is not installed; pip install 'evotrainer[{name}]', "
+                    f"tracking to {name} needs {package}, which is not installed; {install(name)}, "
                     "or take it out of tracking.to"
                 )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.errors import install
 from evotrainer.trainers.lazy import attribute
 
 if TYPE_CHECKING:
@@ -33,8 +34,7 @@ _HOME = {
     "warm_start": "warmstart",
 }
 _NEEDS = (
-    "the embedded trainer needs {}, which is not installed; "
-    "run: pip install torch==2.13.0, then pip install 'evotrainer[local]'"
+    f"the embedded trainer needs {{}}, which is not installed; run: pip install torch==2.13.0, then {install('local')}"
 )
 
 

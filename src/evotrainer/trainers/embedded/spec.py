@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.errors import ConfigError, TrainerError, install
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
 
@@ -72,7 +72,7 @@ def room(policy: Path, options: Mapping[str, Any], prompts: Sequence[Sequence[An
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "safetensors", "tokenizers"),
-    remedy="pip install torch==2.13.0, then pip install 'evotrainer[local]'",
+    remedy=f"pip install torch==2.13.0, then {install('local')}",
     check=check,
     warm_start=warm_start,
     tokens=tokens,

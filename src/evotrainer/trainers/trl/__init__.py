@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.errors import install
 from evotrainer.trainers.lazy import attribute
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _HOME = {
     "save_merged": "folder",
     "warm_start": "scratch",
 }
-_NEEDS = "the trl trainer needs {}, which is not installed; run: pip install 'evotrainer[trl]'"
+_NEEDS = f"the trl trainer needs {{}}, which is not installed; run: {install('trl')}"
 
 
 def __getattr__(name: str) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.lazy import installed
@@ -97,7 +97,7 @@ def room(policy: Path, options: Mapping[str, Any], prompts: Sequence[Sequence[An
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "transformers", "trl", "accelerate", "datasets"),
-    remedy="pip install 'evotrainer[trl]'",
+    remedy=install("trl"),
     check=check,
     check_turns=check_turns,
     warm_start=warm_start,

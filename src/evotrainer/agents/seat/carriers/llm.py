@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, asked_for, openai_words, streamed_words
 from evotrainer.agents.seat.text import question_of
-from evotrainer.errors import MissingDependencyError
+from evotrainer.errors import MissingDependencyError, install
 from evotrainer.records.seat import MOST, SeatBriefing
 
 if TYPE_CHECKING:
@@ -190,5 +190,5 @@ def _httpx() -> Any:
     try:
         import httpx
     except ImportError:
-        raise MissingDependencyError("carrier llm needs httpx; pip install 'evotrainer[llm]'") from None
+        raise MissingDependencyError(f"carrier llm needs httpx; {install('llm')}") from None
     return httpx
