@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -15,14 +16,16 @@ from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.moves import in_words
 from evotrainer.cli import app
 from evotrainer.cli.backtest import backtest
-from evotrainer.cli.health import health
+from evotrainer.cli.health import explained, health, held_by
 from evotrainer.cli.show import show
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.harness import render_text
 from evotrainer.harness.evolving.render import history_lines
 from evotrainer.judge.audits import _moves
 from evotrainer.projections.caveats import answered
-from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.projections.state import RunState
+from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.text import value
@@ -49,6 +52,29 @@ def test_health_answers_first_and_keeps_the_other_metrics_behind_all(
     assert int(left.split()[0]) == len(metrics) - len(shown) > len(shown) > 2
     assert any(line.startswith("- accuracy: ") for line in shown)
     assert not [line for line in metrics - shown if "(healthy: " in line], "what is outside its range is always told"
+
+
+def test_health_explains_a_rise_by_the_promoted_change_and_names_its_harness(
+    finished: api.Run, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = "the score moved and nothing in the harness says why. Accuracy moved by +24.7 points; no detector"
+    b = Bottleneck(name="unexplained", score=0.3, findings=(), explanation=moved)
+    report = HealthReport(
+        subject="b1@20 search", harness="h1", rollouts=9, groups=3, metrics=(), findings=(), bottlenecks=(b,)
+    )
+    events = story()
+    proved = explained(SimpleNamespace(events=lambda: events, state=RunState.of(events)), "b2")  # type: ignore[arg-type]
+    assert proved.startswith("The score rose by its change, which was promoted: +10.0 points")
+    told = render_text(report, every=False, size="score layer only", explained=proved)
+    assert "Wrong first" not in told and proved in told and "Harness h1 (score layer only); 9 rollouts" in told
+    assert "Wrong first: unexplained" in render_text(report, every=False, size="", explained="")
+    fell = report.model_copy(update={"bottlenecks": (b.model_copy(update={"explanation": moved.replace("+", "-")}),)})
+    assert "Wrong first" in render_text(fell, every=False, explained=proved), "a promotion explains no fall"
+    health(finished.folder)
+    out = said(capsys)
+    version = re.search(r"^Harness (h\d+)", out, re.M).group(1)  # type: ignore[union-attr]
+    size, builtin = held_by(finished, version)
+    assert f"Harness {version} ({size}); " in out and builtin != ("`evotrainer audit " in out)
 
 
 def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:

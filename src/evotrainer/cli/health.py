@@ -51,7 +51,33 @@ def health(
             steps = ", ".join(sorted({h.subject.partition("@")[2] for h in chosen}))
             raise ConfigError(f"{name} was not read at step {step}; it was read at: {steps}")
         chosen = at
-    print(chosen[-1].model_dump_json(indent=1) if as_json else render_text(chosen[-1], every=every))
+    if as_json:
+        print(chosen[-1].model_dump_json(indent=1))
+        return
+    size, builtin = held_by(run, chosen[-1].harness)
+    print(render_text(chosen[-1], every=every, size=size, explained=explained(run, name)))
+    if not builtin:
+        print(
+            f"This harness has no built-in detector; `evotrainer audit {folder}` reads the rollouts with all of them."
+        )
+
+
+def held_by(run: Run, version: str) -> tuple[str, bool]:
+    """What a version of the harness holds, in words, and whether built-in detectors are among it."""
+    found = [e.body for e in run.events() if e.kind == "harness" and e.body.version == version]
+    return (found[-1].size, bool(found[-1].harness.get("detectors"))) if found else ("", True)
+
+
+def explained(run: Run, branch: str) -> str:
+    """The promotion that explains a branch's rise, with what was forecast of it; empty where none does."""
+    from evotrainer.projections.caveats import proved_gain
+
+    gain = proved_gain(run.events(), run.state, branch)
+    if not gain:
+        return ""
+    iv = run.state.branches[branch].intervention
+    forecast = f" (forecast {100 * iv.forecast.mean:+.1f})" if iv and iv.forecast else ""
+    return f"The score rose by its change, which was promoted: {gain}{forecast}."
 
 
 def readings_of(run: Run, name: str | None) -> list[Any]:

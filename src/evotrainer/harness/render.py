@@ -14,15 +14,23 @@ HEADLINE = ("accuracy", "reward", "frac_reward_zero_std", "completions/mean_leng
 """Metrics that are told also where they are in their healthy range."""
 
 
-def render_text(report: HealthReport, quotes: int = 2, every: bool = True) -> str:
+def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size: str = "", explained: str = "") -> str:
     """Markdown of at most some 100 lines: bottlenecks, findings with quotes, metrics in three layers, blind spots.
 
     Not `every`: the answer in a line, and of the metrics the headline ones and those outside their healthy range.
+    `size`: what the harness holds. `explained`: what explains a rise that no detector spoke of.
     """
+    risen = [b for b in report.bottlenecks if b.name == "unexplained" and "moved by +" in b.explanation]
+    if risen and explained:
+        left = tuple(b for b in report.bottlenecks if b not in risen)
+        report = report.model_copy(update={"bottlenecks": left})
+    else:
+        explained = ""
     lines = [f"# Health of {line(report.subject)}", ""]
     if not every:
-        lines += [answer(report), ""]
-    lines.append(f"Harness {report.harness}; {report.rollouts} rollouts in {report.groups} groups.")
+        lines += [f"{answer(report)} {explained}".strip(), ""]
+    held = f" ({size})" if size else ""
+    lines.append(f"Harness {report.harness}{held}; {report.rollouts} rollouts in {report.groups} groups.")
     lines += ["", "## Diagnosis", ""]
     if not report.bottlenecks:
         lines.append("No bottleneck found.")

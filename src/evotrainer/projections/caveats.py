@@ -257,21 +257,25 @@ def answered(events: Sequence[Event]) -> dict[str, str]:
 
     What is paid and wrong (`contradiction`, `standing_gap`) stays a gap: that a change did it does not make it right.
     """
-    fresh = {e.body.branch: e.body.effect for e in events if isinstance(e.body, Reestimated)}
     tree = RunState.of(events)
     out = {}
     for event in events:
         g = event.body
-        if not isinstance(g, GapSeen) or g.trigger != "score_move" or not rising(g) or g.branch not in tree.branches:
+        if not isinstance(g, GapSeen) or g.trigger != "score_move" or not rising(g):
             continue
-        b = tree.branches[g.branch]
-        if b.intervention is None or not b.version or g.branch in tree.invalid or b.verdict is None:
-            continue
-        e = fresh.get(g.branch) or b.verdict.effect
-        if e is not None and e.low > 0:
-            measured = " on fresh seeds" if g.branch in fresh else ""
-            out[event.id] = f"explained since by its change, which was promoted: {100 * e.mean:+.1f} points{measured}"
+        if gain := proved_gain(events, tree, g.branch):
+            out[event.id] = f"explained since by its change, which was promoted: {gain}"
     return out
+
+
+def proved_gain(events: Sequence[Event], tree: RunState, branch: str) -> str:
+    """The gain of a branch whose change the judge proved, in words; empty where there is none."""
+    b = tree.branches.get(branch)
+    if b is None or b.intervention is None or not b.version or branch in tree.invalid or b.verdict is None:
+        return ""
+    fresh = [e.body.effect for e in events if isinstance(e.body, Reestimated) and e.body.branch == branch]
+    e = fresh[-1] if fresh else b.verdict.effect
+    return f"{100 * e.mean:+.1f} points{' on fresh seeds' if fresh else ''}" if e is not None and e.low > 0 else ""
 
 
 def rising(g: GapSeen) -> bool:
