@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from evotrainer.errors import ConfigError, StoreError
 from evotrainer.projections.skills import Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.skills import Proof, SkillTrial
+from evotrainer.records.skills import CLAIMS, Proof, SkillTrial
 from evotrainer.skills import check_format, check_skill, content_hash, merge, read_skill, rendered_hash, write_skill
+from evotrainer.skills.text import effect_text
 
 NOW = "2026-11-01T00:00:00.000+00:00"
 
@@ -111,6 +113,43 @@ def test_a_byte_identical_branch_does_not_settle_everything() -> None:
     p = pool([trial(0.0, 0.0), trial(0.05, 0.01, run="b" * 64)])
     assert p is not None and 0 < p.mean < 0.05 and p.se > 0.01
     assert skill(trial(0.0, 0.0)).claim == "unsettled"
+
+
+def test_one_branch_has_the_judges_own_interval_and_its_word() -> None:
+    """b3 of a quickstart: rejected as within the noise at 99.7%, and 90% above 0: it was said to help."""
+    b3 = trial(0.03725, 0.0165330757, df=18.0, confidence=0.9965761919, seeds=5, low=-0.018438, high=0.092938)
+    s = skill(b3)
+    assert s.pooled is not None and s.pooled.confidence == b3.confidence
+    assert (s.pooled.low, s.pooled.high) == pytest.approx((b3.low, b3.high), abs=1e-6)
+    assert s.claim == "unsettled" and CLAIMS[s.claim] == "not shown"
+    assert effect_text(s.trials) == "+3.7 points of gate score [-1.8, +9.3] over 1 branch, 5 trainings"
+
+
+def test_what_trained_dearer_is_told_as_measured_and_not_counted() -> None:
+    effect = {"mean": 0.02375, "low": -0.03, "high": 0.0777, "confidence": 0.974, "se": 0.02, "df": 10.0}
+    effect |= {"seeds": 5, "tasks": 200, "noise_floor": 0.05}
+    known = trial(None)
+    proof = known.proof.model_copy(update={"body": json.dumps({"verdict": {"effect": effect}})})
+    b2 = known.model_copy(update={"kind": "reject", "proof": proof})
+    told = effect_text([b2])
+    assert (
+        "no effect at equal compute" in told and "+2.4 points [-3.0, +7.8]" in told and "1 branch, 5 trainings" in told
+    )
+    assert skill(b2).claim == "unsettled" and effect_text([known]) == "no effect was measured over 1 branch"
+
+
+def test_evidence_of_the_first_format_is_read_and_derived_again(tmp_path: Path) -> None:
+    s = skill(trial(None))
+    folder = write_skill(s, tmp_path)
+    path = folder / "evidence.json"
+    old = json.loads(path.read_text()) | {"claim": "helps"}
+    path.write_text(json.dumps(old))
+    assert check_skill(folder)[0], "what is derived must follow"
+    path.write_text(json.dumps(old | {"format": 1}))
+    assert check_skill(folder) == ([], 0) and read_skill(folder).claim == "invalid"
+    path.write_text(json.dumps(old | {"format": 3}))
+    with pytest.raises(StoreError, match="reads 1 to 2"):
+        read_skill(folder)
 
 
 def test_claims_follow_from_trials_and_scope() -> None:

@@ -8,6 +8,7 @@ from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import Finding, MetricValue
 from evotrainer.records.output import visible
 from evotrainer.records.recipe import diff, format_diff
+from evotrainer.records.skills import CLAIMS
 
 QUOTE = 400
 """Characters of a quoted rollout."""
@@ -188,13 +189,13 @@ def _skills(b: Briefing) -> list[str]:
     for a in b.skills:
         effect = "no effect measured"
         if a.mean is not None and a.low is not None and a.high is not None:
-            effect = f"{100 * a.mean:+.1f} [{100 * a.low:+.1f}, {100 * a.high:+.1f}] points over {a.trials} trial(s)"
+            effect = f"{100 * a.mean:+.1f} [{100 * a.low:+.1f}, {100 * a.high:+.1f}] points over {a.trials} branch(es)"
         doubts = [x for x, on in (("another domain", a.foreign), ("another base policy", a.other_base)) if on]
         doubts += [f"to be validated again: {a.expired}"] if a.expired else []
         doubts += [f"{a.losses} ended invalid or failed"] if a.losses else []
         rows.append(
             f"- **{a.name}** ({a.scope}, {', '.join(a.domains)}): {a.factor} {a.direction} when {a.bottleneck}: "
-            f"{a.claim}, {effect}" + (f" ({'; '.join(doubts)})" if doubts else "")
+            f"{CLAIMS[a.claim]}, {effect}" + (f" ({'; '.join(doubts)})" if doubts else "")
         )
     return ["## Skills", "", *rows] if rows else []
 

@@ -22,6 +22,7 @@ def skills_import(
 
     Example: evotrainer skills import runs/* --library skills/
     """
+    from evotrainer.records.skills import CLAIMS
     from evotrainer.run.skills import collect
     from evotrainer.skills import merge, read_library, write_skill
 
@@ -38,7 +39,7 @@ def skills_import(
         row = {"skill": name, "change": "updated" if was else "added", "trials": gained}
         merged.append(row | {"claim": skill.claim, "scope": skill.scope})
         if not as_json:
-            print(f"{row['change']} {name}: {gained} more trial(s), {skill.claim}, {skill.scope}")
+            print(f"{row['change']} {name}: {gained} more branch(es), {CLAIMS[skill.claim]}, {skill.scope}")
     there = len(read_library(library))
     told = {"library": str(library), "skills": there, "merged": merged}
     print(json.dumps(told, indent=1) if as_json else f"{there} skills in {library}")

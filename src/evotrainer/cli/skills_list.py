@@ -17,26 +17,22 @@ def skills_list(source: SkillSource, *, as_json: AsJson = False) -> None:
 
     Example: evotrainer skills list runs/mine
     """
+    from evotrainer.records.skills import CLAIMS
     from evotrainer.skills import read_library
+    from evotrainer.skills.text import effect_text
 
     every = read_library(source).values()
     if as_json:
         print(json.dumps([_row(s) for s in every], indent=1))
         return
     for s in every:
-        n = len(s.trials)
         print(s.name)
         print(
-            f"  {s.claim}: {_effect(s)}, {n} trial{'s' * (n != 1)}, {s.scope} ({', '.join(s.domains)}), "
+            f"  {CLAIMS[s.claim]}: {effect_text(s.trials)}, {s.scope} ({', '.join(s.domains)}), "
             f"valid until {s.expiry.until}"
         )
     if not every:
         print(no_skills(source))
-
-
-def _effect(s: Skill) -> str:
-    p = s.pooled
-    return f"{100 * p.mean:+.1f} points [{100 * p.low:+.1f}, {100 * p.high:+.1f}]" if p else "nothing measured"
 
 
 def _row(s: Skill) -> dict[str, Any]:
@@ -51,6 +47,7 @@ def _row(s: Skill) -> dict[str, Any]:
         "domains": list(s.domains),
         "validated": list(s.validated),
         "trials": len(s.trials),
+        "trainings": sum(t.trainings for t in s.trials),
         "pooled": p.model_dump(mode="json") if p else None,
         "expiry": s.expiry.model_dump(mode="json"),
     }

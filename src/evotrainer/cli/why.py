@@ -327,14 +327,15 @@ def _version(record: Record, version: str) -> Explained:
 def _skill(record: Record, name: str) -> Explained:
     """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
+    from evotrainer.records.skills import CLAIMS
     from evotrainer.skills import read_skill
     from evotrainer.skills.text import description, effect_text
     from evotrainer.verify import checks
 
     events = [e for e in record.of("skill") if e.body.skill == name]
     skill = distilled_skills(record.events).get(name) or read_skill(record.folder / "library" / name)
-    print(f"{name}: {skill.claim}, {skill.scope}\n  {description(skill)}")
-    print(f"  effect     {effect_text(skill.pooled)}")
+    print(f"{name}: {CLAIMS[skill.claim]}, {skill.scope}\n  {description(skill)}")
+    print(f"  effect     {effect_text(skill.trials)}")
     for t in skill.trials:
         side = "for" if t in skill.supporting else "against" if t in skill.opposing else "trial"
         low, high = 100 * (t.low or 0), 100 * (t.high or 0)

@@ -18,12 +18,13 @@ from pydantic import Field
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import Claim, Condition, SkillAdvice, SkillTrial
 
-FORMAT = 1
-"""Version of evidence.json."""
+FORMAT = 2
+"""Version of evidence.json. Version 1 holds the same trials, with effects pooled at 90%: a change that the judge found
+within the noise could be said to help."""
 WORTHWHILE = 0.01
 """Gain of the gate score below which a change is not worth having, score units."""
-CONFIDENCE = 0.9
-"""Of a pooled effect's two-sided interval."""
+CONFIDENCE = 0.95
+"""Of the interval of a trial that states none."""
 LEAST_SE, IDENTICAL_SE = 0.003, 0.01
 """Smallest standard error an effect is pooled with; and that of a byte-identical branch, which states 0: a change
 that could not act in one recipe says little of others."""
@@ -40,6 +41,9 @@ class Pooled(Frozen):
     se: float
     low: float
     high: float
+    """Two-sided interval at `confidence`, ..."""
+    confidence: float
+    """... the strictest at which a verdict behind it was given: one branch alone has the judge's own interval."""
     tau: float
     """Standard deviation of the effect between comparisons."""
     trials: int
@@ -217,10 +221,12 @@ def pool(trials: Sequence[SkillTrial]) -> Pooled | None:
     tau2 = max(0.0, (q - (len(y) - 1)) / spare) if len(y) > 1 and spare > 0 else 0.0
     w = [1 / (x + tau2) for x in v]
     mean, se = sum(a * b for a, b in zip(w, y, strict=True)) / sum(w), 1 / sqrt(sum(w))
-    half = float(stdtrit(sum(dfs), 0.5 + CONFIDENCE / 2)) * se
+    confidence = max(t.confidence or CONFIDENCE for group in by.values() for t in group)
+    half = float(stdtrit(sum(dfs), 0.5 + confidence / 2)) * se
     r = [round(x, 6) for x in (mean, se, mean - half, mean + half, sqrt(tau2))]
+    n = sum(map(len, by.values()))
     return Pooled(
-        mean=r[0], se=r[1], low=r[2], high=r[3], tau=r[4], trials=sum(map(len, by.values())), comparisons=len(y)
+        mean=r[0], se=r[1], low=r[2], high=r[3], confidence=confidence, tau=r[4], trials=n, comparisons=len(y)
     )
 
 

@@ -5,14 +5,24 @@ What follows from the evidence (effect, claim, scope, expiry) is computed in `pr
 
 from __future__ import annotations
 
+import json
 from typing import Any, Literal
 
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.verdicts import Effect
 
 MEASURED = ("promote", "reject", "inconclusive")
 """Verdicts whose effect speaks of the change; invalid and failed branches are counted, not pooled."""
 
 Claim = Literal["helps", "no-gain", "harms", "invalid", "unsettled"]
+CLAIMS: dict[Claim, str] = {
+    "helps": "helps",
+    "no-gain": "no gain",
+    "harms": "harms",
+    "invalid": "invalid",
+    "unsettled": "not shown",
+}
+"""A claim as readers are told it."""
 
 
 class Condition(Frozen):
@@ -85,6 +95,22 @@ class SkillTrial(Frozen):
     @property
     def measured(self) -> bool:
         return self.kind in MEASURED and self.mean is not None
+
+    @property
+    def uncounted(self) -> Effect | None:
+        """The effect that its verdict states where that does not speak of the change: it trained dearer than allowed
+        and was not compared at equal compute."""
+        if self.mean is not None or self.kind not in MEASURED:
+            return None
+        try:
+            return Effect.model_validate(json.loads(self.proof.body)["verdict"]["effect"])
+        except (ValueError, KeyError, TypeError):  # a row of another kind, or without an effect
+            return None
+
+    @property
+    def trainings(self) -> int:
+        """Trainings of the branch that its verdict compared."""
+        return self.seeds or (self.uncounted.seeds if self.uncounted else 0)
 
 
 class SkillAdvice(Frozen):

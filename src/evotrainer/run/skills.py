@@ -21,7 +21,7 @@ from evotrainer.records import keys
 from evotrainer.records.durable import os_errors
 from evotrainer.records.events import LibraryOpened, SkillDistilled
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.skills import SkillAdvice
+from evotrainer.records.skills import CLAIMS, SkillAdvice
 from evotrainer.skills import (
     check_skill,
     content_hash,
@@ -32,6 +32,7 @@ from evotrainer.skills import (
     rendered_hash,
     write_skill,
 )
+from evotrainer.skills.text import effect_text
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -133,7 +134,7 @@ def teach(ctx: RunContext, branch: str, key: str) -> None:
         alone = Skill(bottleneck=bottleneck, factor=factor, direction=way, trials=(trial,))
         known = distilled_skills(events).get(alone.name)
         skill = known.joined((trial,)) if known else alone
-        ctx.observer.note(f"skill {skill.name}: {skill.claim} after {len(skill.trials)} trial(s)")
+        ctx.observer.note(f"skill {skill.name}: {CLAIMS[skill.claim]}, {effect_text(skill.trials)}")
         return SkillDistilled(
             round=trial.round,
             branch=branch,

@@ -20,6 +20,8 @@ from evotrainer.skills.text import evidence_json, skill_md
 
 SKILL_FILES = ("SKILL.md", "evidence.json")
 BUILTIN = "builtin"
+READ = range(1, FORMAT + 1)
+"""Formats of evidence.json that are read: what is derived is derived again from their trials."""
 
 
 def content_hash(folder: Path) -> str:
@@ -87,9 +89,9 @@ def read_evidence(folder: Path) -> dict[str, Any]:
         raise StoreError(f"{folder}: no evidence.json; a skill without evidence cannot be used here") from None
     except (OSError, UnicodeDecodeError, ValueError) as e:
         raise StoreError(f"cannot read {path}: {e}; restore it from a copy") from None
-    if not isinstance(data, dict) or data.get("format") != FORMAT:
+    if not isinstance(data, dict) or data.get("format") not in READ:
         found = data.get("format") if isinstance(data, dict) else None
-        raise StoreError(f"{path}: format {found!r}, this evotrainer reads {FORMAT}; use the version that wrote it")
+        raise StoreError(f"{path}: format {found!r}, this evotrainer reads 1 to {FORMAT}; use a later one")
     return data
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
-from evotrainer.projections.skills import CONFIDENCE, SOUND, WORTHWHILE, Pooled, Skill, minor
+from evotrainer.projections.skills import SOUND, WORTHWHILE, Pooled, Skill, minor, pool
 from evotrainer.records.recipe import short as brief
-from evotrainer.records.skills import SkillTrial
+from evotrainer.records.skills import CLAIMS, SkillTrial
 
 SAYS = {
     "helps": "helps",
     "no-gain": "does not help",
     "harms": "does harm",
     "invalid": "ended without standing",
-    "unsettled": "has no settled effect yet",
+    "unsettled": "has no effect shown",
 }
 
 
@@ -38,7 +39,8 @@ def front_matter(skill: Skill) -> dict[str, Any]:
         "claim": skill.claim,
         "scope": skill.scope,
         "domains": ", ".join(skill.domains),
-        "trials": str(len(skill.trials)),
+        "branches": str(len(skill.trials)),
+        "trainings": str(sum(t.trainings for t in skill.trials)),
         "valid-until": e.until,
         "evotrainer": e.evotrainer,
     }
@@ -53,7 +55,7 @@ def description(skill: Skill) -> str:
     """At most 1,024 characters: what it does and when to use it."""
     text = (
         f"Changing {skill.factor} ({skill.direction}) {SAYS[skill.claim]} when {when(skill)} in reinforcement "
-        f"learning of {', '.join(skill.domains)}: {effect_text(skill.pooled)}. "
+        f"learning of {', '.join(skill.domains)}: {effect_text(skill.trials)}. "
         f"Use it when choosing the next single-factor change of a training recipe."
     )
     text = short(text)
@@ -64,18 +66,27 @@ def when(skill: Skill) -> str:
     return "no bottleneck stands out" if skill.bottleneck == SOUND else f"{skill.bottleneck} is diagnosed"
 
 
-def effect_text(p: Pooled | None) -> str:
-    if p is None:
-        return "no effect was measured"
-    return (
-        f"{100 * p.mean:+.1f} points of gate score [{100 * p.low:+.1f}, {100 * p.high:+.1f}] over {p.trials} "
-        f"trial{'s' if p.trials > 1 else ''}"
-    )
+def counted(trials: Sequence[SkillTrial]) -> str:
+    """`1 branch, 5 trainings`"""
+    n, trained = len(trials), sum(t.trainings for t in trials)
+    told = "1 branch" if n == 1 else f"{n} branches"
+    return f"{told}, {trained} training{'s' * (trained != 1)}" if trained else told
+
+
+def effect_text(trials: Sequence[SkillTrial]) -> str:
+    """The pooled effect with its interval, or why there is none."""
+    if p := pool(trials):
+        over = counted([t for t in trials if t.measured])
+        return f"{100 * p.mean:+.1f} points of gate score [{100 * p.low:+.1f}, {100 * p.high:+.1f}] over {over}"
+    if dear := [t.uncounted for t in trials if t.uncounted]:
+        told = ", ".join(f"{100 * e.mean:+.1f} points [{100 * e.low:+.1f}, {100 * e.high:+.1f}]" for e in dear)
+        return f"no effect at equal compute was measured ({told} with dearer trainings; {counted(trials)})"
+    return f"no effect was measured over {counted(trials)}"
 
 
 def body(skill: Skill) -> str:
     """Trigger, intervention, expected effect, validation criterion, applicability, evidence."""
-    p, e = skill.pooled, skill.expiry
+    p, e, told = skill.pooled, skill.expiry, effect_text(skill.trials)
     conditions = [f"- {c.text()} (mildest seen: {c.value:g})" for c in skill.conditions]
     values = list(dict.fromkeys(f"{short(t.old)} -> {short(t.new)}" for t in skill.trials))
     lines = [
@@ -84,7 +95,7 @@ def body(skill: Skill) -> str:
         "## Trigger condition",
         "",
         f"{when(skill)[0].upper()}{when(skill)[1:]}, in a reading of the champion's search rollouts.",
-        *(["In every trial also:", "", *conditions] if conditions else []),
+        *(["In every branch also:", "", *conditions] if conditions else []),
         "",
         "## Intervention",
         "",
@@ -94,14 +105,14 @@ def body(skill: Skill) -> str:
         "",
         "## Expected effect",
         "",
-        f"{effect_text(p)[0].upper()}{effect_text(p)[1:]}"
+        f"{told[0].upper()}{told[1:]}"
         + (
-            f" ({CONFIDENCE:.0%} interval, random effects, {p.comparisons} independent comparison"
+            f" ({100 * p.confidence:.3g}% interval, random effects, {p.comparisons} independent comparison"
             f"{'s' if p.comparisons > 1 else ''}, between them a standard deviation of {100 * p.tau:.1f} points)."
             if p
             else "."
         ),
-        f"Claim: {skill.claim}.",
+        f"Claim: {CLAIMS[skill.claim]}.",
         "",
         "## Validation criterion",
         "",
@@ -146,7 +157,7 @@ def short(value: Any) -> str:
 
 def evidence(skill: Skill) -> dict[str, Any]:
     """What evidence.json holds: the trials, and what follows from them."""
-    from evotrainer.projections.skills import FORMAT, pool
+    from evotrainer.projections.skills import FORMAT
 
     return {
         "format": FORMAT,

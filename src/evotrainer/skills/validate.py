@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.projections.skills import Skill
+from evotrainer.projections.skills import FORMAT, Skill
 from evotrainer.records import keys
 from evotrainer.records.chain import EventRow, chain_hash, parse
 from evotrainer.records.events import Invalidated, Judged, Reestimated
@@ -110,13 +110,8 @@ def check_skill(folder: Path, ledgers: Mapping[str, Mapping[str, EventRow]] | No
         skill = parse_evidence(data, folder)
     except StoreError as e:
         return [*problems, str(e)], 0
-    fresh = json.loads(json.dumps(evidence(skill)))
-    problems += [
-        f"evidence.json: {k} does not follow from the trials" for k in sorted(fresh) if data.get(k) != fresh[k]
-    ]
-    problems += [f"evidence.json: unknown entry {k}" for k in sorted(data.keys() - fresh.keys())]
-    if (folder / "SKILL.md").is_file() and (folder / "SKILL.md").read_text("utf-8", "replace") != skill_md(skill):
-        problems.append("SKILL.md does not say what evidence.json says")
+    if data["format"] == FORMAT:  # of an earlier one nothing derived is read
+        problems += _derived(folder, data, skill)
     for t in skill.trials:
         problems += [f"trial {t.id}: {p}" for p in check_trial(t)]
     checked = 0
@@ -127,6 +122,16 @@ def check_skill(folder: Path, ledgers: Mapping[str, Mapping[str, EventRow]] | No
         checked += 1
         problems += [f"trial {t.id}: {p}" for p in _against(t, rows, skill)]
     return problems, checked
+
+
+def _derived(folder: Path, data: Mapping[str, Any], skill: Skill) -> list[str]:
+    """What does not follow from the trials."""
+    fresh = json.loads(json.dumps(evidence(skill)))
+    out = [f"evidence.json: {k} does not follow from the trials" for k in sorted(fresh) if data.get(k) != fresh[k]]
+    out += [f"evidence.json: unknown entry {k}" for k in sorted(data.keys() - fresh.keys())]
+    if (folder / "SKILL.md").is_file() and (folder / "SKILL.md").read_text("utf-8", "replace") != skill_md(skill):
+        out.append("SKILL.md does not say what evidence.json says")
+    return out
 
 
 def check_trial(t: SkillTrial) -> list[str]:
