@@ -74,4 +74,4 @@ def test_a_lost_task_file_is_told_once_with_its_remedy(go: Go) -> None:
     again = [p.message for p in api.Run(run).verify().problems if "cannot be computed again" in p.message]
     assert len(again) == 1 and "has lost task.toml" in again[0] and "further events cannot" in again[0]
     with pytest.raises(StoreError, match=r"has lost task.toml, .* restore it from a copy of the run"):
-        api.Run(run).task
+        _ = api.Run(run).task
