@@ -26,7 +26,8 @@ def worker(folder: Path, **streams: object) -> int:
 def test_a_full_log_does_not_change_what_a_trial_ends_with(tmp_path: Path) -> None:
     with open("/dev/full", "w") as full:
         assert worker(tmp_path, stdout=full, stderr=full) == StoreError.exit_code, "there is no spec.json"
-    assert "spec.json is missing" in (tmp_path / "error").read_text(encoding="utf-8")
+    told = (tmp_path / "error").read_text(encoding="utf-8")
+    assert "spec.json is missing" in told and "Error" not in told, "no name of a class"
 
 
 def ended(tmp_path: Path, code: int) -> Running:

@@ -301,5 +301,5 @@ def test_without_a_terminal_a_human_gate_stops_with_the_remedy(
 ) -> None:
     args = [str(task_file), f"policy.base={trained_base}", *TINY, "run.autonomy=human_gated"]
     done = command(["run", *args, "--out", str(tmp_path / "r")])
-    assert done.returncode == AbortedError.exit_code
+    assert done.returncode == ConfigError.exit_code
     assert "no terminal to ask" in done.stderr.strip().splitlines()[-1]
