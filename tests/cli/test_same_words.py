@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import shutil
 from collections.abc import Callable
@@ -24,11 +25,20 @@ from evotrainer.harness import render_text
 from evotrainer.harness.evolving.render import history_lines
 from evotrainer.judge.audits import _moves
 from evotrainer.projections.caveats import answered
+from evotrainer.projections.labels import LABELS
 from evotrainer.projections.state import RunState
+from evotrainer.projections.trials import counts, labelled
+from evotrainer.records.console import Console
+from evotrainer.records.events import FromCache
 from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
+from evotrainer.views.fold import load_view
+from evotrainer.views.folder import render_status
+from evotrainer.views.summary import comparison_lines, cost_lines
+from evotrainer.views.tables import word_table
 from evotrainer.views.text import value
+from evotrainer.views.trials import labels_told, render_trials
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -215,3 +225,57 @@ def test_progress_tells_each_version_that_is_read(finished: api.Run, tmp_path: P
     branches = list(finished.state.branches)
     read = [f"reading {finished.folder.name}/{b} {i}/{len(branches)}" for i, b in enumerate(branches)]
     assert seen == read + [f"asking about {b} {i}/{len(branches)}" for i, b in enumerate(branches)]
+
+
+def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Run) -> None:
+    trials = labelled(finished.events())
+    told = labels_told(trials)
+    branches = sum(t.kind == "branch" for t in trials)
+    assert re.match(rf"of (\d+ search trainings?, )?{branches} branch(es)?[,:]", told), told
+    for label in counts(trials):
+        assert f"{label}: {LABELS[label]}" in told
+    out = io.StringIO()
+    Console(file=out, width=400).print(render_trials(trials))
+    Console(file=out, width=400).print(render_status(finished.folder))
+    assert out.getvalue().count(told) == 2
+
+
+def test_show_names_what_there_is(finished: api.Run) -> None:
+    with pytest.raises(ConfigError, match="branches: base, b0, b1"):
+        show(finished.folder, "b99")
+
+
+def test_a_reading_that_says_the_same_is_told_once(finished: api.Run) -> None:
+    view = load_view(finished.folder, rollouts=False)
+    assert view.certified is not None
+    same = {"mean": 0.1, "low": 0.05, "high": 0.15}
+    rows = tuple(r.model_copy(update={"decoding": "greedy"}) for r in view.certified.rows)
+    names = list(view.certified.comparisons)
+    for chosen, times in ((same, 0), (same | {"mean": 0.2}, 1)):
+        cert = view.certified.model_copy(
+            update={"rows": rows, "greedy": dict.fromkeys(names, same), "chosen": dict.fromkeys(names, chosen)}
+        )
+        object.__setattr__(view.state, "certified", cert)
+        for _, _, reading in comparison_lines(view):
+            assert reading.count("each decoded as search prefers") == times
+
+
+def test_what_the_cache_saved_is_named(finished: api.Run) -> None:
+    view = load_view(finished.folder, rollouts=False)
+    base = view.branches["base"].trials[0]
+    assert base.finished is not None
+    cached = FromCache(parts=("warm start 3f", "evaluation/gate 4e"), cpu_s=3.7, wall_s=4)
+    hit = base.finished.model_copy(update={"steps": 0, "cached": cached})
+    view.branches["base"].trials[0] = replace(base, finished=hit)
+    cost = {name: text for name, text, *_ in cost_lines(view)}
+    assert (
+        "(3.7 s saved by the cache: 1 warm start, 1 evaluation)" in cost["CPU time"]
+        and ", 0 from the cache" in cost["Trainings"]
+    )
+
+
+def test_a_table_of_words_breaks_between_them() -> None:
+    out = io.StringIO()
+    rows = [("b1", "lr 1 → 2, negative_weight 1 → 0.5, group_filter.kind none → ema", "yes")] * 2
+    Console(file=out, width=44).print(word_table(("branch", "tried", "came true"), rows, "told below"))
+    assert "negative_weight" in out.getvalue() and "came true" in out.getvalue() and "told below" in out.getvalue()

@@ -19,9 +19,11 @@ from evotrainer.judge import (
     scores_of,
     seeds_wanted,
 )
+from evotrainer.judge.decide import _decide, _floor_gate, _size_gate
 from evotrainer.judge.simulate import trial
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.records.verdicts import Effect, GateResult
 from tests.judge.scored_trials import FIRST, leak, planted, with_components
 
 
@@ -30,6 +32,18 @@ def decide(branch: list[TrialFinished], control: list[TrialFinished], **kwargs: 
     noise = measure_noise("b0", scores_of(control, "gate"))
     look = kwargs.pop("look", FIRST)
     return judge(JudgeInput("b1", "b0", branch, control, noise, **kwargs), look)
+
+
+def test_a_reason_has_the_digits_that_tell_a_gain_from_what_is_asked() -> None:
+    e = Effect(
+        mean=0.00976, low=-0.0002, high=0.03, confidence=0.95, se=0.01, df=9, seeds=3, tasks=9, noise_floor=0.0098
+    )
+    config = JudgeConfig(min_effect=0.01)
+    gate = GateResult(gate="proxy", passed=True, message="")
+    kind, reason = _decide(e, InterimAnalysis(number=1, alpha=0.01), config, gate, None)
+    assert (kind, reason) == ("reject", "gate score +0.98 points [-0.02, +3.00] is not the gain of 1.00 asked for")
+    assert _size_gate(e, config).message == "mean +0.98 points, at least 1.00 asked"
+    assert _floor_gate(e).message.startswith("mean +0.976 points; repeated trials reach 0.980")
 
 
 def test_a_clear_gain_is_promoted() -> None:

@@ -122,6 +122,27 @@ def test_a_rollout_can_be_linked_to(browser: Any, page: Path, finished_run: Path
     assert browser.find_element("id", "rollout").is_displayed()
 
 
+def test_the_tree_uses_the_width_and_no_text_leaves_its_box(browser: Any, page: Path) -> None:
+    visit(browser, page)
+    over = """return [...document.querySelectorAll('#tree a')].flatMap((a) => {
+      const box = a.querySelector('rect').getBBox();
+      return [...a.querySelectorAll('text')].filter((t) => t.getBBox().x + t.getBBox().width > box.width)
+        .map((t) => t.textContent); })"""
+    assert browser.execute_script(over) == []
+    drawn, room = browser.execute_script(
+        "const t = document.getElementById('tree'); return [t.firstChild.getBoundingClientRect().width, t.clientWidth]"
+    )
+    assert drawn > 0.9 * room
+
+
+def test_on_a_phone_every_interval_has_its_axis(browser: Any, page: Path) -> None:
+    visit(browser, page, width=390)
+    shown = """return [...document.querySelectorAll('.verdicts td.wide')].filter((x) => x.querySelector('.plot')).map(
+      (x) => [...x.querySelectorAll('.ticks.own text')].filter((t) => t.getBoundingClientRect().width > 0).length)"""
+    counts = browser.execute_script(shown)
+    assert counts and min(counts) > 1
+
+
 def test_a_node_of_the_tree_leads_to_its_branch(browser: Any, page: Path) -> None:
     visit(browser, page)
     nodes = browser.find_elements("css selector", "#tree a")

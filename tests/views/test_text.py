@@ -71,6 +71,10 @@ def test_durations_are_written_for_readers(s: float, shown: str) -> None:
     assert text.duration(s) == shown
 
 
+def test_a_confidence_below_1_is_never_shown_as_100_percent() -> None:
+    assert [text.confidence(x) for x in (0.95, 0.996, 0.99944, 1.0)] == ["95%", "99.6%", "99.9%", "100%"]
+
+
 def test_a_change_names_only_what_differs() -> None:
     old = {"kind": "none", "keep": 0.9}
     assert text.change("group_filter", old, {"kind": "ema_std", "keep": 0.9}) == "group_filter.kind: none → ema_std"
@@ -82,4 +86,16 @@ def test_a_change_names_only_what_differs() -> None:
     assert text.change("rewards", {"visible": 1.0}, {"visible": 1.0, "hidden": 1.0}) == "rewards: + hidden 1"
     assert text.change("rewards", {"visible": 1.0, "x": 1.0}, {"visible": 1.0}) == "rewards: − x"
     assert text.change("rewards", {"x": 1.0, "y": 1.0}, {"x": 2.0, "z": 0.5}) == "rewards: x 1 → 2, − y, + z 0.5"
+    both = (
+        {"averaging": {"decay": 0.9, "kind": "none", "share": 0.5}, "lr": 1},
+        {
+            "averaging": {"decay": 0.9, "kind": "ema"},
+            "lr": 2,
+        },
+    )
+    assert text.change("bundle", *both) == "bundle: averaging.kind none → ema, lr 1 → 2"
+    assert text.change("averaging", *(x["averaging"] for x in both)) == "averaging.kind: none → ema"
+    rewards = {"rewards": {"x": 1.0}, "lr": 1}, {"rewards": {"y": 1.0}, "lr": 1}
+    assert text.change("bundle", *rewards) == "bundle.rewards: − x, + y 1"
+    assert text.differing(*(x["averaging"] for x in both)) == ({"kind": "none", "share": 0.5}, {"kind": "ema"})
     assert text.change("lr", 0.0002, 0.0004) == "lr: 0.0002 → 0.0004"

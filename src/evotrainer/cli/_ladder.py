@@ -10,8 +10,36 @@ from evotrainer.records.output import print
 if TYPE_CHECKING:
     from evotrainer.projections.branches import Branch
     from evotrainer.records.events import Reestimated
+    from evotrainer.records.interventions import Intervention
     from evotrainer.records.verdicts import Effect
     from evotrainer.verify import Record
+
+
+def tell_change(record: Record, branch: str, iv: Intervention) -> None:
+    """Print what a branch changes, why, and the code and texts that it wrote."""
+    from evotrainer.projections.branches import went_on
+    from evotrainer.views.text import change
+
+    print(f"  changed    {change(iv.factor, iv.old, iv.new)}")
+    if text := went_on(record.state.branches, record.state.branches[branch].recipe):
+        print(f"  start      {text}")
+    print(f"  hypothesis {iv.hypothesis}")
+    _sources(record, branch)
+
+
+def _sources(record: Record, branch: str) -> None:
+    """Print the code and the texts around tasks that a branch wrote: what differs from those before."""
+    from evotrainer.records.scaffold import slots_of
+    from evotrainer.records.text import clean
+    from evotrainer.views.text import written_anew
+
+    b = record.state.branches[branch]
+    parent = record.state.branches.get(b.parent or "")
+    slots = slots_of(record.state.environment)
+    for what, name, lines in written_anew(parent.recipe if parent else None, b.recipe, slots):
+        print(f"  {what:<10} {name}")
+        for line in lines:
+            print(f"    | {clean(line, 200)}")
 
 
 def ladder(record: Record, branch: str) -> list[str]:

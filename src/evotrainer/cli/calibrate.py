@@ -86,10 +86,10 @@ def _lines(c: Calibration) -> Iterator[str]:
     else:
         yield "  real A/A comparisons                         none: no recipe has 4 trainings; --trials N runs more"
     yield "power: chance to promote the one branch with a true effect"
-    yield f"  {'effect':>8}  {'in the first round':<28}{'as the last branch'}"
+    yield f"  {'effect':>8}  {'in the first round':<34}{'as the last branch'}"
     for row in c.power:
         mark = "  <- judge.worthwhile" if abs(row.effect - c.worthwhile) < 1e-9 else ""
-        yield f"  {100 * row.effect:+7.1f}   {_share(row.first):<28}{_share(row.last)}{mark}"
+        yield f"  {100 * row.effect:+7.1f}   {_share(row.first):<34}{_share(row.last)}{mark}"
     at = "beyond the largest above" if c.effect_at_power is None else f"{100 * c.effect_at_power:+.1f} points"
     yield f"  power 0.8 in the first round: {at}"
     yield f"ways to judge, at {100 * c.worthwhile:+.1f} points"

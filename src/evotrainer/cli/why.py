@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from evotrainer.cli._common import AsJson, RunFolder
-from evotrainer.cli._ladder import ladder
+from evotrainer.cli._ladder import ladder, tell_change
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.records.chain import Event
-    from evotrainer.records.interventions import Intervention
     from evotrainer.verify import Record
 
 LOCKED = "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
@@ -109,6 +108,7 @@ def _subjects(event: Event) -> set[str]:
 def _judged(record: Record, branch: str) -> Explained:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
     from evotrainer.projections.held_back import held_back
+    from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
@@ -122,7 +122,7 @@ def _judged(record: Record, branch: str) -> Explained:
     print(f"{branch} against {v.control}: {kind.upper()}")
     print("\n".join(f"  {line}" for line in (held, reason) if line))
     if iv := record.state.branches[branch].intervention:
-        _change(record, branch, iv)
+        tell_change(record, branch, iv)
         p = iv.prediction
         print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
     for g in v.gates:
@@ -139,6 +139,8 @@ def _judged(record: Record, branch: str) -> Explained:
         print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
+        if line := told(record.opened):
+            print(f"  tasks      {line}")
     return Explained(f"the verdict on {branch}", wrong, "the same verdict, every number")
 
 
@@ -149,7 +151,7 @@ def _unjudged(record: Record, branch: str) -> Explained:
     b = record.state.branches[branch]
     print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, which has no control'}")
     if b.intervention:
-        _change(record, branch, b.intervention)
+        tell_change(record, branch, b.intervention)
     if b.version:
         print(f"  version    {b.version}")
     about = {
@@ -169,32 +171,6 @@ def _unjudged(record: Record, branch: str) -> Explained:
     _beside(record, branch)
     kinds = {e.kind for e in told}
     return Explained(branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
-
-
-def _change(record: Record, branch: str, iv: Intervention) -> None:
-    from evotrainer.projections.branches import went_on
-    from evotrainer.views.text import change
-
-    print(f"  changed    {change(iv.factor, iv.old, iv.new)}")
-    if text := went_on(record.state.branches, record.state.branches[branch].recipe):
-        print(f"  start      {text}")
-    print(f"  hypothesis {iv.hypothesis}")
-    _sources(record, branch)
-
-
-def _sources(record: Record, branch: str) -> None:
-    """Print the code and the texts around tasks that a branch wrote: what differs from those before."""
-    from evotrainer.records.scaffold import slots_of
-    from evotrainer.records.text import clean
-    from evotrainer.views.text import written_anew
-
-    b = record.state.branches[branch]
-    parent = record.state.branches.get(b.parent or "")
-    slots = slots_of(record.state.environment)
-    for what, name, lines in written_anew(parent.recipe if parent else None, b.recipe, slots):
-        print(f"  {what:<10} {name}")
-        for line in lines:
-            print(f"    | {clean(line, 200)}")
 
 
 def _beside(record: Record, branch: str) -> None:

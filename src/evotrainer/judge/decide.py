@@ -15,6 +15,7 @@ from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.text import places
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
@@ -143,7 +144,9 @@ def _decide(
     effect: Effect, look: InterimAnalysis, config: JudgeConfig, rose: GateResult, more: int | None
 ) -> tuple[Kind, str]:
     """Promote, reject or ask for seeds, from the effect and the proxy gate."""
-    points = f"{100 * effect.mean:+.1f} points [{100 * effect.low:+.1f}, {100 * effect.high:+.1f}]"
+    asked, low, mean, high = (100 * x for x in (config.min_effect, effect.low, effect.mean, effect.high))
+    n = places((effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0))
+    points = f"{mean:+.{n}f} points [{low:+.{n}f}, {high:+.{n}f}]"
     worth = effect.mean >= config.min_effect
     # `low > 0` nearly implies the noise floor; it asks more only where the task part lends the sum degrees of freedom
     # that the trial variance alone does not have
@@ -159,9 +162,9 @@ def _decide(
     if effect.high < 0:
         return "reject", f"harmful: gate score {points}, the whole interval is below 0"
     if effect.high < config.min_effect:
-        return "reject", f"gate score {points} excludes a gain of {100 * config.min_effect:.1f}"
+        return "reject", f"gate score {points} excludes a gain of {asked:.{n}f}"
     if not worth:
-        return "reject", f"gate score {points} is not the gain of {100 * config.min_effect:.1f} asked for"
+        return "reject", f"gate score {points} is not the gain of {asked:.{n}f} asked for"
     if more is None:
         return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
     return "inconclusive", f"gate score {points} straddles 0; {more} seeds per branch would decide"
@@ -176,11 +179,12 @@ def seeds_wanted(verdict: Verdict) -> int | None:
 
 
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
+    low = f"{100 * effect.low:+.{places((effect.low, 0))}f}"
     needed = {} if more is None else {"seeds_needed": float(more)}
     return GateResult(
         gate="effect",
         passed=effect.low > 0,
-        message=f"lower bound {100 * effect.low:+.1f} points at look {look.number} (alpha {look.alpha:.2g})",
+        message=f"lower bound {low} points at look {look.number} (alpha {look.alpha:.2g})",
         numbers={
             "mean": effect.mean,
             "low": effect.low,
@@ -196,20 +200,22 @@ def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis,
 
 
 def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
+    n = places((effect.mean, config.min_effect))
     return GateResult(
         gate="min_effect",
         passed=effect.mean >= config.min_effect,
-        message=f"mean {100 * effect.mean:+.1f} points, at least {100 * config.min_effect:.1f} asked",
+        message=f"mean {100 * effect.mean:+.{n}f} points, at least {100 * config.min_effect:.{n}f} asked",
         numbers={"mean": effect.mean, "min_effect": config.min_effect},
     )
 
 
 def _floor_gate(effect: Effect) -> GateResult:
+    n = places((effect.mean, effect.noise_floor))
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
-        message=f"mean {100 * effect.mean:+.1f} points; repeated trials reach {100 * effect.noise_floor:.1f} at "
-        "this look",
+        message=f"mean {100 * effect.mean:+.{n}f} points; repeated trials reach "
+        f"{100 * effect.noise_floor:.{n}f} at this look",
         numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
     )
 

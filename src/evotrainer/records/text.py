@@ -48,6 +48,12 @@ def shown(value: Any, limit: int, end: str = "...") -> str:
     return text if text.isascii() else clean_text(text)
 
 
+def places(*pairs: tuple[float, float], least: int = 1) -> int:
+    """Decimals of percentages at which the two shares of each pair are told apart; at least `least`, 8 at most."""
+    unlike = [(100 * a, 100 * b) for a, b in pairs if a != b]
+    return next((n for n in range(least, 8) if all(round(a, n) != round(b, n) for a, b in unlike)), 8)
+
+
 NUMBER = re.compile(r"(?<![\w-])-?\d+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 

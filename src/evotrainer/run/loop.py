@@ -117,6 +117,7 @@ def play_round(ctx: RunContext, n: int) -> str:
 def open_run(ctx: RunContext) -> None:
     """Probe the sandbox, describe environment and machine, open the starting recipe's branch."""
     ctx.observer.step("opens the run")
+    begun = ctx.state.opened is not None
     told = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
     if told.task_hash != ctx.task_hash:
         raise ConfigError(
@@ -125,7 +126,7 @@ def open_run(ctx: RunContext) -> None:
         )
     check_unchanged(ctx, told)
     ctx.observer.note(told.isolation)
-    if line := task_line(told):
+    if (line := task_line(told)) and (begun or (told.draw and told.draw.mode == "fresh")):  # else told before it began
         ctx.observer.note(line)
     if told.environment.get("outcome") == []:
         ctx.observer.note(

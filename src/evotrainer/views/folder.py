@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,13 +16,24 @@ from evotrainer.views.model import BranchView, RunView, TrialView
 from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
 from evotrainer.views.style import BRIEF, VERDICT
-from evotrainer.views.text import clean, duration, number, one_line, percent, point_range, points, value
+from evotrainer.views.tables import facts_grid, ruled_table
+from evotrainer.views.text import (
+    clean,
+    confidence,
+    differing,
+    duration,
+    number,
+    one_line,
+    percent,
+    point_range,
+    points,
+    value,
+)
 from evotrainer.views.tree import branch_line
-from evotrainer.views.trials import labels_line, role_lines
+from evotrainer.views.trials import labels_told, role_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.table import Table
 
 FINDINGS_SHOWN = 5
 SAMPLES_SHOWN = 6
@@ -34,7 +45,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
     from rich.text import Text
 
     view = load_view(run_folder, rollouts=False)
-    facts = _facts(
+    facts = facts_grid(
         [
             ("run", view.opened.run if view.opened else str(run_folder)),
             ("state", summary.state(view)[1]),
@@ -44,7 +55,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("round", _round(view)),
             ("champion", view.champion or "none yet"),
             *([("search", line)] if (line := search_line(view)) else []),
-            *([("labels", told)] if view.memory and (told := labels_line(view.memory.trials)) else []),
+            *([("labels", told)] if view.memory and (told := labels_told(view.memory.trials)) else []),
             *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
@@ -57,7 +68,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
     if waiting := [t for t in view.trials if not t.finished]:
         parts += [
             Text(""),
-            _table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
+            ruled_table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
         ]
     training = {t.branch for t in waiting}
     shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
@@ -97,14 +108,14 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
     b = view.branches.get(view.branch_of(branch)) or view.probes.get(branch)
     if b is None:
         raise ConfigError(f"no branch {branch!r} in {run_folder}; there are: {', '.join(view.branches) or 'none yet'}")
-    parts: list[RenderableType] = [Text.assemble(*branch_line(b)), Text(""), _facts(_branch_facts(b, view))]
+    parts: list[RenderableType] = [Text.assemble(*branch_line(b)), Text(""), facts_grid(_branch_facts(b, view))]
     if b.verdict and b.verdict.gates:
         marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
         parts += [
             Text(""),
-            _table(["gate", "result", "why"], ([g.gate, marks[g.passed], g.message] for g in b.verdict.gates)),
+            ruled_table(["gate", "result", "why"], ([g.gate, marks[g.passed], g.message] for g in b.verdict.gates)),
         ]
-    parts += [Text(""), _table(_TRIAL_HEAD, (_trial_row(t) for t in b.trials))]
+    parts += [Text(""), ruled_table(_TRIAL_HEAD, (_trial_row(t) for t in b.trials))]
     for f in b.findings[:FINDINGS_SHOWN]:
         parts += [
             Text(""),
@@ -120,12 +131,13 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
         ]
     if b.samples:
         rows = ([r.id[:12], why, one_line(r.task, 40), number(r.reward)] for r, why in _sampled(b, view))
-        parts += [Text(""), _table(["rollout", "kind", "task", "reward"], rows)]
+        parts += [Text(""), ruled_table(["rollout", "kind", "task", "reward"], rows)]
     if b.recipe_diff:
         parts += [
             Text(""),
-            _table(
-                ["factor", b.parent or "", b.name], ([k, value(o), value(n)] for k, (o, n) in b.recipe_diff.items())
+            ruled_table(
+                ["factor", b.parent or "", b.name],
+                ([k, *map(value, differing(o, n))] for k, (o, n) in b.recipe_diff.items()),
             ),
         ]
     found = [(f"code of {k}", x) for k, x in b.sources.items()] + [(f"text of {k}", x) for k, x in b.texts.items()]
@@ -169,7 +181,7 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(
             (
                 "at selection" if b.fresh else "effect",
-                f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)}, "
+                f"{points(e.mean)} points {point_range(e.low, e.high)} at {confidence(e.confidence)}, "
                 f"noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
             )
         )
@@ -213,7 +225,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
     facts = [("trial", t.id), ("branch", t.branch), ("seed", str(t.seed)), ("purpose", t.purpose), ("status", t.status)]
     if f is None:
         facts += [("last heartbeat", value(dict(t.heartbeat)) if t.heartbeat else "none")]
-        return _facts(facts)
+        return facts_grid(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
     facts += [
         ("CPU time", duration(f.cpu_s) + (f"; {duration(f.cached.cpu_s)} saved by the cache" if f.cached else "")),
@@ -234,9 +246,9 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         for s in f.scores
     )
     parts: list[RenderableType] = [
-        _facts(facts),
+        facts_grid(facts),
         Text(""),
-        _table(["split", "step", "score", "greedy", "components", "faults"], scores),
+        ruled_table(["split", "step", "score", "greedy", "components", "faults"], scores),
     ]
     if f.curve:
         keys = [
@@ -247,7 +259,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
         picked = f.curve[:: max(len(f.curve) // 8, 1)]
         parts += [
             Text(""),
-            _table(["step", *keys], ([number(p.get("step")), *(number(p.get(k)) for k in keys)] for p in picked)),
+            ruled_table(["step", *keys], ([number(p.get("step")), *(number(p.get(k)) for k in keys)] for p in picked)),
         ]
     return Group(*parts)
 
@@ -256,10 +268,13 @@ def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
     """A train or search rollout by id or a start of at least 8 digits; ConfigError where there is none."""
     found = rollout_samples.find(Path(run_folder), rollout)
     if found is None:
+        view = load_view(run_folder, rollouts=False)
+        probes = list(view.probes)
+        searched = f"; search trainings: {probes[0]} to {probes[-1]}" if probes else ""
         raise ConfigError(
-            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; "
-            "rollout ids (8 digits or more) are in `evotrainer show RUN BRANCH`, "
-            "and gate and cert rollouts are never shown"
+            f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; branches: "
+            f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (8 digits or more) are in "
+            "`evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
         )
     return found
 
@@ -278,7 +293,7 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
     if isinstance(tests, list | tuple) and tests:
         keys = ("kind", "input", "expected", "got", "status", "error")
         parts.append(
-            _table(
+            ruled_table(
                 keys,
                 (
                     [one_line(t.get(k) if t.get(k) is not None else "", 120) for k in keys]
@@ -287,9 +302,9 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
                 ),
             )
         )
-    parts.append(_table(["component", "value"], ([k, number(v)] for k, v in r.components.items())))
+    parts.append(ruled_table(["component", "value"], ([k, number(v)] for k, v in r.components.items())))
     parts.append(
-        _facts(
+        facts_grid(
             [
                 ("rollout", r.id),
                 ("task", r.task),
@@ -323,28 +338,3 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
     console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
     if line := advice(view, str(run_folder)):
         console.print(Text.assemble(("next: ", "bold"), line), soft_wrap=True)
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    grid = Table.grid(padding=(0, 2, 0, 0))
-    grid.add_column(no_wrap=True)
-    grid.add_column(overflow="fold")
-    for name, text in rows:
-        grid.add_row(Text(name, style="dim"), Text(one_line(text, 600)))
-    return grid
-
-
-def _table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    from rich.box import SIMPLE_HEAD
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=SIMPLE_HEAD, pad_edge=False, header_style="dim")
-    for name in head:
-        table.add_column(Text(name), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(one_line(cell, 400)) for cell in row))
-    return table

@@ -13,6 +13,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
+from evotrainer.views.tables import word_table
 from evotrainer.views.text import change, one_line, value
 
 if TYPE_CHECKING:
@@ -85,45 +86,45 @@ def points(mean: float, sd: float) -> str:
 
 def render_cases(rows: Sequence[Case], state: RunState) -> Table:
     """One line per branch of a run in this state."""
-    table = _table("branch", "seen", "tried", "expected", "happened", "came true")
+    table = []
     for c in rows:
-        seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
+        seen = ",\n".join(f"{one_line(k)} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = points(c.forecast.mean, c.forecast.sd) if c.forecast else ""
         if c.forecast and c.forecast.promote is not None:
-            expected += f", {c.forecast.promote:.0%} promoted"
+            expected += f",\n{c.forecast.promote:.0%} promoted"
         happened = "not promoted" if held_back(state, c.branch) else c.kind or "no verdict yet"
         if c.effect:
-            happened += f" {100 * c.effect.mean:+.1f} [{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
+            happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
         came = {True: "yes", False: "no", None: "not measured"}[c.came_true]
-        table.add_row(c.branch, one_line(seen), tried, expected, happened, came)
-    return table
+        table.append((c.branch, seen, tried, expected, happened, came))
+    return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
 
 
 def render_trace(rows: Sequence[Traced]) -> Table:
     """One line per proposal; changes that were only considered come after those of their round."""
-    table = _table("round", "agent", "change", "fate", "label", "reason")
+    table = []
     for t in rows:
         what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
         fate = f"{t.fate} {t.branch} {t.kind}".strip()
         cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
-        table.add_row(str(t.round), t.by or t.agent, what, fate, t.label, one_line(cited + t.reason, 160))
-    return table
+        table.append((str(t.round), t.by or t.agent, what, fate, t.label, one_line(cited + t.reason, 160)))
+    return word_table(("round", "agent", "change", "fate", "label", "reason"), table)
 
 
 def render_scores(s: Scores) -> Table:
     """One agent's forecasts."""
-    table = _table(f"{s.agent}: {s.branches} branches", "forecast", "asked for, or climatology")
+    table: list[tuple[str, str, str]] = []
     for level, share in s.coverage.items():
-        table.add_row(f"effects inside the {float(level):.0%} interval", _share(share), f"{float(level):.0%}")
-    table.add_row("bias, expected minus observed", _points(s.bias), "0.0 points")
-    table.add_row("CRPS of the gain", _points(s.crps, sign=False), _points(s.crps_climatology, sign=False))
-    table.add_row("Brier score of promotions", _number(s.brier), _number(s.brier_climatology))
+        table.append((f"effects inside the {float(level):.0%} interval", _share(share), f"{float(level):.0%}"))
+    table.append(("bias, expected minus observed", _points(s.bias), "0.0 points"))
+    table.append(("CRPS of the gain", _points(s.crps, sign=False), _points(s.crps_climatology, sign=False)))
+    table.append(("Brier score of promotions", _number(s.brier), _number(s.brier_climatology)))
     for b in s.bins:
         if b.n:
             name = f"chance {b.low:.0%} to {b.high:.0%}: {b.n} branches"
-            table.add_row(name, f"{_share(b.expected)} expected", f"{_share(b.happened)} promoted")
-    return table
+            table.append((name, f"{_share(b.expected)} expected", f"{_share(b.happened)} promoted"))
+    return word_table((f"{s.agent}: {s.branches} branches", "forecast", "asked for, or climatology"), table)
 
 
 def _share(x: float | None) -> str:
@@ -136,12 +137,3 @@ def _points(x: float | None, sign: bool = True) -> str:
 
 def _number(x: float | None) -> str:
     return "–" if x is None else f"{x:.3f}"
-
-
-def _table(*columns: str) -> Table:
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for c in columns:
-        table.add_column(c, overflow="fold")
-    return table

@@ -273,11 +273,12 @@ class RunView:
             at = self.branches.get(at.parent or "")
         return out[::-1]
 
-    def cached(self) -> tuple[int, float]:
-        """Trainings whose result was taken from the cache, and the CPU-seconds that the cache saved in all."""
-        found = [t.finished for t in self.trials if t.finished and t.finished.cached]
-        whole = sum(t.steps > 0 and not (t.cached and t.cached.begun) for t in found)
-        return whole, sum(t.cached.cpu_s for t in found if t.cached)
+    def cached(self) -> tuple[dict[str, int], float]:
+        """How many parts of each kind (training, warm start, evaluation, start) were taken from the cache, and the
+        CPU-seconds that they saved in all."""
+        found = [t.finished.cached for t in self.trials if t.finished and t.finished.cached]
+        kinds = Counter(part.rpartition(" ")[0].partition("/")[0] for c in found for part in c.parts)
+        return dict(kinds), sum(c.cpu_s for c in found)
 
     def cpu_by_purpose(self) -> dict[str, float]:
         """CPU-seconds of trials by purpose, and `other` (agent, judge, bookkeeping) once the run is closed."""

@@ -170,6 +170,7 @@ def _environment() -> Environment:
     )
     env.filters |= {
         "percent": text.percent,
+        "confidence": text.confidence,
         "points": text.points,
         "number": text.number,
         "duration": text.duration,

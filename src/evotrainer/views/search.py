@@ -87,7 +87,7 @@ def search_line(view: RunView) -> str:
     if last.ended is None:
         return text
     best = [
-        f"{e.what} {points(e.mean)} ± {number(100 * (e.high - e.mean), 2)} points ({e.trainings})"
+        f"{e.what} {points(e.mean)} ± {number(100 * (e.high - e.mean), 2)} points ({e.trainings} trainings)"
         for e in last.effects[:BEST]
         if e.mean > 0
     ]

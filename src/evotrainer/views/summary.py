@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
@@ -10,7 +10,7 @@ from evotrainer.records.events import Reestimated
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.views import progress
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.text import change, duration, percent, point_range, points
+from evotrainer.views.text import change, confidence, duration, percent, point_range, points
 
 MIN_SEEDS = 3
 
@@ -112,7 +112,8 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
             reading += f", p = {p:.2g}"
         if view.certified and (g := view.certified.greedy.get(name)):
             reading += f"; greedy {points(g['mean'])} points {point_range(g['low'], g['high'])}"
-        if view.certified and (g := view.certified.chosen.get(name)):
+        told = [c, view.certified.greedy.get(name)] if view.certified else []
+        if view.certified and (g := view.certified.chosen.get(name)) and not any(_same(g, x) for x in told):
             how = {r.name: r.decoding for r in view.certified.rows}
             reading += (
                 f"; each decoded as search prefers ({a} {how[a]}, {b} {how[b]}) {points(g['mean'])} points "
@@ -120,6 +121,11 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
             )
         out.append((f"{a} minus {b}", shown, reading))
     return out
+
+
+def _same(a: Mapping[str, float | None], b: Mapping[str, float | None] | None) -> bool:
+    """Are both the same difference with the same interval?"""
+    return b is not None and all(a.get(k) == b.get(k) for k in ("mean", "low", "high"))
 
 
 def topup_lines(b: BranchView) -> list[str]:
@@ -140,7 +146,7 @@ def fresh_line(r: Reestimated) -> str:
     """The effect on fresh seeds in one sentence."""
     e = r.effect
     text = (
-        f"{points(e.mean)} points {point_range(e.low, e.high)} at {percent(e.confidence, 0)} against {r.control} "
+        f"{points(e.mean)} points {point_range(e.low, e.high)} at {confidence(e.confidence)} against {r.control} "
         "on fresh seeds"
     )
     if not r.control_fresh:
@@ -290,8 +296,12 @@ def _branches(view: RunView, names: Iterable[str]) -> str:
 def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
     """(label, amount, limit, share of the limit) for each resource that was measured or limited."""
     limits = view.opened.budget if view.opened else {}
-    trained, saved = view.cached()
-    more = {"trials": f", {trained} from the cache", "cpu_s": f" ({duration(saved)} saved by the cache)"}
+    found, saved = view.cached()
+    what = ", ".join(_count(n, kind) for kind, n in found.items())
+    more = {
+        "trials": f", {found.get('training', 0)} from the cache",
+        "cpu_s": f" ({duration(saved)} saved by the cache: {what})",
+    }
     out = []
     for key in dict.fromkeys(["cpu_s", "wall_s", "trials", *limits, *(k for k, v in view.spent.items() if v)]):
         used, limit = view.spent.get(key, 0.0), limits.get(key)

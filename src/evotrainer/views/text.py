@@ -7,10 +7,11 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from evotrainer.errors import ConfigError
 from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.scaffold import Slot, changed_texts
-from evotrainer.records.text import as_text, shown
+from evotrainer.records.text import as_text, places, shown
 from evotrainer.records.written import changed_sources
 
 MINUS = "\u2212"
@@ -75,6 +76,11 @@ def percent(x: float | None, places: int = 1) -> str:
     return "–" if x is None else f"{100 * x:.{places}f}%".replace("-", MINUS)
 
 
+def confidence(level: float) -> str:
+    """A confidence as `95%`; none that is below 1 is shown as `100%`."""
+    return percent(level, places((level, 1.0), least=0))
+
+
 def points(x: float | None, places: int = 1, sign: bool = True) -> str:
     """A difference of shares in percentage points, `+12.5`."""
     if x is None:
@@ -128,7 +134,8 @@ def change(factor: str, old: Any, new: Any) -> str:
     A key that was added is `+ key value`, one that was removed `− key`.
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        parts = [k for k in dict.fromkeys([*old, *new]) if old.get(k) != new.get(k)]
+        old, new = whole(factor, old), whole(factor, new)
+        parts = list(dict.fromkeys(k for side in differing(old, new) for k in side))
         if len(parts) == 1 and parts[0] in old and parts[0] in new:
             return change(f"{factor}.{parts[0]}", old[parts[0]], new[parts[0]])
         if parts:
@@ -136,12 +143,36 @@ def change(factor: str, old: Any, new: Any) -> str:
     return f"{one_line(factor)}: {value(old)} → {value(new)}"
 
 
-def _part(key: str, old: dict[str, Any], new: dict[str, Any]) -> str:
-    """What became of one key of a mapping."""
-    name = one_line(key)
+def _part(key: str, old: dict[str, Any], new: dict[str, Any], within: str = "") -> str:
+    """What became of one key of a mapping; of a mapping under it, of each key that differs."""
+    name = within + one_line(key)
     if key not in new:
         return f"{MINUS} {name}"
-    return f"+ {name} {value(new[key])}" if key not in old else f"{name} {value(old[key])} → {value(new[key])}"
+    if key not in old:
+        return f"+ {name} {value(new[key])}"
+    before, after = differing(whole(key, old[key]), whole(key, new[key]))
+    if within or not isinstance(before, dict) or not isinstance(after, dict):
+        return f"{name} {value(before)} → {value(after)}"
+    return ", ".join(_part(k, before, after, f"{name}.") for k in dict.fromkeys([*before, *after]))
+
+
+def whole(factor: str, x: Any) -> Any:
+    """A factor's value with its defaults, where only a part of it was given; as it is where it is no valid one."""
+    if not isinstance(x, dict):
+        return x
+    try:
+        return Recipe().with_factor(factor, x).value(factor) or x  # a bundle is no factor: none of that name
+    except (ConfigError, TypeError, ValueError, RecursionError):
+        return x
+
+
+def differing(old: Any, new: Any) -> tuple[Any, Any]:
+    """Two values; of two mappings only the keys that differ."""
+    if not isinstance(old, dict) or not isinstance(new, dict):
+        return old, new
+    same = {k for k in old.keys() & new.keys() if old[k] == new[k]}
+    before, after = ({k: v for k, v in side.items() if k not in same} for side in (old, new))
+    return before, after
 
 
 def written_anew(old: Recipe | None, new: Recipe, slots: Iterable[Slot]) -> list[tuple[str, str, list[str]]]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from evotrainer.projections.labels import LABELS
 from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
+from evotrainer.views.tables import word_table
 from evotrainer.views.text import one_line, value
 
 if TYPE_CHECKING:
@@ -28,9 +31,24 @@ class RoleLine:
         return f"{self.trainings} trainings, {self.ideas} ideas; {told}"
 
 
+KINDS = {"search": "search training", "branch": "branch", "proposal": "proposal", "answer": "answer of a seat"}
+"""What is labelled; the run's own proofs are not counted."""
+
+
 def labels_line(trials: Sequence[LabelledTrial]) -> str:
     """`keep 3, discard 20`; empty where nothing was tried."""
     return ", ".join(f"{k} {n}" for k, n in counts(trials).items())
+
+
+def labels_told(trials: Sequence[LabelledTrial]) -> str:
+    """What was labelled, how often each label was given, and what these labels mean; empty where nothing was tried."""
+    kinds = Counter(t.kind for t in trials if t.kind in KINDS)
+    if not kinds:
+        return ""
+    plural = {"branch": "branches", "answer": "answers of a seat"}
+    of = [f"{n} {KINDS[k] if n == 1 else plural.get(k, KINDS[k] + 's')}" for k, n in kinds.items()]
+    meant = "; ".join(f"{k}: {LABELS[k]}" for k in LABELS if k in counts(trials))
+    return f"of {', '.join(of)}: {labels_line(trials)} ({meant})"
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[RoleLine]:
@@ -60,22 +78,23 @@ def measured_line(t: LabelledTrial) -> str:
 
 
 def render_trials(trials: Sequence[LabelledTrial]) -> Table:
-    """One line per trial; a parent that its recipe does not bear out is marked."""
-    from rich.table import Table
-
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for c in ("trial", "by", "change", "from", "why", "expected", "measured", "label"):
-        table.add_column(c, overflow="fold")
+    """One row per trial, what the labels mean below them; a parent that its recipe does not bear out is marked."""
+    rows = []
+    alone = len({t.by for t in trials if t.by}) < 2
     for t in trials:
         doubt = "" if t.verified or t.kind in ("proposal", "answer") else " (not borne out)"
-        table.add_row(
-            t.trial,
-            one_line(t.by, 40),
-            one_line(changes_line(t), 160),
-            one_line(t.parent + doubt, 40),
-            one_line(t.hypothesis, 160),
-            expected_line(t),
-            measured_line(t),
-            f"{t.label}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
+        why = one_line(t.hypothesis if alone or not t.by else f"{t.by}: {t.hypothesis}", 160)
+        rows.append(
+            (
+                t.trial,
+                one_line(changes_line(t), 160) + (f"\n  {why}" if why else ""),
+                one_line(t.parent + doubt, 40),
+                expected_line(t),
+                measured_line(t),
+                f"{t.label}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
+            )
         )
-    return table
+    by = f"by {one_line(trials[0].by, 40)}; " if alone and trials and trials[0].by else ""
+    return word_table(
+        ("trial", "change, and why", "from", "expected", "measured", "label"), rows, by + labels_told(trials)
+    )

@@ -38,8 +38,10 @@
   // lineage tree ----------------------------------------------------------------------------------------------------
   function drawTree() {
     if (!$("tree")) return;
-    const W = 236, H = 64, DX = 272, DY = 78;
     const root = d3.stratify().id((d) => d.id || "(base)").parentId((d) => d.parent === null ? undefined : d.parent || "(base)")(data.tree);
+    // boxes share the width that there is; 7.2: a character's width, with a little to spare
+    const GAP = 36, W = Math.max(236, Math.min(440, Math.floor(($("tree").clientWidth - 8 + GAP) / (root.height + 1)) - GAP)), H = 64, DX = W + GAP, DY = 78;
+    const cut = (s, n = Math.floor((W - 42) / 7.2)) => s.length <= n ? s : s.slice(0, Math.max(s.lastIndexOf(" ", n - 1), n / 2)).replace(/[\s,;:→+−]+$/, "") + " …";
     d3.tree().nodeSize([DY, DX])(root);
     const nodes = root.descendants();
     if ($("tree").clientWidth < 520) { $("tree").replaceChildren(indented(root)); return; }
@@ -55,7 +57,7 @@
     for (const n of nodes) {
       const d = n.data;
       const a = svg("a", { href: d.id ? `#${encodeURIComponent(d.id)}` : "#summary", class: `k-${d.kind}${d.champion ? " champion" : ""}`, transform: `translate(${n.y},${n.x - H / 2})` });
-      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = s.length > 31 ? s.slice(0, 30) + "…" : s; return t; };
+      const text = (cls, y, s) => { const t = svg("text", { class: cls, x: 34, y }); t.textContent = cut(s); return t; };
       const about = svg("title"); about.textContent = d.about || "base policy";
       a.append(about, svg("rect", { width: W, height: H, rx: 8 }), svg("use", { href: `#i-${d.kind}`, class: "mark", x: 11, y: 10, width: 15, height: 15 }),
         text("title", 22, d.title + (d.champion ? " · champion" : "")), text("what", 39, d.change), text("score", 54, d.sub));
@@ -222,6 +224,9 @@
     if (!heads.length || !body) return;
     for (const row of [...table.tBodies].flatMap((t) => [...t.rows])) [...row.cells].forEach((c, k) => { if (c.colSpan === 1 && row.cells.length === heads.length) c.dataset.label = cellText(heads[k]); });
     table.classList.add("stacks");
+    // stacked, the axis of the last row is far from the intervals: each has its own
+    const axis = table.querySelector("tr.axis .ticks");
+    if (axis) for (const plot of body.querySelectorAll("td.wide > .plot")) { const own = axis.cloneNode(true); own.classList.add("own"); plot.after(own); }
     if (table.matches(".cert")) return;
     const plain = table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
     if (plain && body.rows.length > 2) heads.forEach((h, k) => {
