@@ -220,7 +220,7 @@ def test_tpe_comes_back_to_what_scored_well() -> None:
 def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # in that module alone: patched in importlib.util, a module first imported meanwhile would keep the stub for good
     monkeypatch.setattr("evotrainer.agents.arms.tpe.find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match=r"needs Optuna, .* run: pip install 'evotrainer\[tpe\]'"):
+    with pytest.raises(ConfigError, match=r"needs Optuna, .* run: pip install -e '.*\[tpe\]'"):
         make_agent("tpe")
 
 

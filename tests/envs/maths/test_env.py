@@ -294,7 +294,7 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    with pytest.raises(TaskSetError, match=r"pip install 'evotrainer\[math\]'"):
+    with pytest.raises(TaskSetError, match=r"pip install -e '.*\[math\]'"):
         open_math({"name": "math"})
 
 

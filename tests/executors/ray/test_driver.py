@@ -265,7 +265,7 @@ def test_options_are_checked_before_anything_is_spent(task_file: Path, monkeypat
     task = load_task(task_file, ["executor.name=ray"])
     found = importlib.util.find_spec  # ray alone: a module first imported meanwhile may keep what it takes from here
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *at: None if name == "ray" else found(name, *at))
-    with pytest.raises(MissingDependencyError, match=r"pip install 'evotrainer\[ray\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install -e '.*\[ray\]'"):
         preflight_executor(task)
 
 
