@@ -17,6 +17,7 @@ from evotrainer.records.draw import PLACE, read_seed
 from evotrainer.records.events import RunOpened, TaskDraw
 from evotrainer.records.looks import LookRegister, share_of
 from evotrainer.rules.judge_input import judge_config
+from evotrainer.run.observer import SilentObserver
 from evotrainer.verify import Record, checks
 from tests.keys_of_run import held
 from tests.leaky_task import HONEST, TASK
@@ -195,6 +196,24 @@ def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: L
         assert cert is not None and cert.of_set == cert.by_runs
     gate = drawn(run).of("gate")
     assert gate and gate.run == 3 and register.next_number(gate.tasks) == 4 and cert.of_set == 3
+
+
+def test_a_log_tells_the_runs_alpha_and_a_promotion_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
+    class Log(SilentObserver):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.lines.append(text)
+
+    path, log = tmp_path / "task.toml", Log()
+    path.write_text(TASK)
+    run = quick.start(path, tmp_path / "run", OPTIONS, view=log)
+    assert sum("run number 1 on these gate tasks" in line for line in log.lines) == 1
+    promoted = [v.branch for v in run.state.versions if v.previous is not None]
+    assert [line for line in log.lines if "promoted, version" in line] == [
+        f"{b}: promoted, version v{i}" for i, b in enumerate(promoted, 1)
+    ]
 
 
 def test_a_lost_register_does_not_give_a_run_another_alpha(

@@ -5,6 +5,7 @@ a run's own trials, further ones in a folder of their own, no cert.
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     calibrate(run.folder, runs=20, plain=True)
     told = capsys.readouterr().out
     assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
+    assert not re.search(r"of \d+\.\d%", told), "the columns of the power table keep apart"
+    moved = grown.model_copy(
+        update={"false_promotions_moving": grown.false_promotions_moving.model_copy(update={"value": 0.085})}
+    )
+    assert any("8.5% where useless branches move single tasks, 3.5 points above 5%" in p for p in moved.problems)
     calibrate(run.folder, runs=20, as_json=True, plain=True)
     assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
 
