@@ -10,7 +10,14 @@ import pytest
 from tests.test_architecture import modules, tree
 
 APPENDING = {"run.context", "records.ledger", "api"}
-FOLDING = {"projections.state", "run.context", "verify.report", "studies.compare.choices", "views.fold"}
+FOLDING = {
+    "projections.state",
+    "run.context",
+    "verify.report",
+    "studies.compare.choices",
+    "views.fold",
+    "projections.predictions",
+}
 
 
 def seam_breaks(module: str, code: ast.Module) -> list[str]:

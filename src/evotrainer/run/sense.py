@@ -247,7 +247,7 @@ def _doubts(task: TaskFile, graded: Sequence[tuple[Task, str, Score]], truth: st
             )
             if shown:
                 raise TaskSetError(f"{nothing}; it must return a number where it applies, or leave recipe.rewards")
-            yield f"{nothing}: it would pay nothing"
+            yield nothing
     if paid and max(paid.values()) < 0:
         yield f"every reward is paid with a negative weight ({', '.join(f'{c} = {w:g}' for c, w in paid.items())})"
 

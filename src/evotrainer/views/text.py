@@ -10,6 +10,7 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
+from evotrainer.records.recipe_parts import COMPOSITES
 from evotrainer.records.scaffold import Slot, changed_texts
 from evotrainer.records.text import as_text, places, shown
 from evotrainer.records.written import changed_sources
@@ -157,8 +158,9 @@ def _part(key: str, old: dict[str, Any], new: dict[str, Any], within: str = "") 
 
 
 def whole(factor: str, x: Any) -> Any:
-    """A factor's value with its defaults, where only a part of it was given; as it is where it is no valid one."""
-    if not isinstance(x, dict):
+    """A factor's value with its defaults, where only a part of it was given; as it is where it is no valid one, of
+    several fields, or a start, which means another recipe in every run."""
+    if not isinstance(x, dict) or factor in COMPOSITES or factor == "start":
         return x
     try:
         return Recipe().with_factor(factor, x).value(factor) or x  # a bundle is no factor: none of that name

@@ -134,7 +134,8 @@ def test_a_policy_without_a_template_takes_text_and_refuses_messages_before_the_
     assert by_us(bare, "standard, prompt-only", tmp_path / "text")
     file = reward_file(tmp_path / "messages")
     path = tmp_path / "rows.jsonl"
-    path.write_text("\n".join(json.dumps(r) for r in rows("conversational, prompt-only", 60)))
+    told = [{"role": "user", "content": "Be brief. Say " + "3" * n} for n in range(1, 61)]
+    path.write_text("\n".join(json.dumps({"prompt": [m], "answer": "3"}) for m in told))
     task = tmp_path / "task.toml"
     task.write_text(
         f'[task]\nname = "t"\n[environment]\nname = "trl-rewards:{file}:noted"\npath = "{path}"\n'
