@@ -89,6 +89,11 @@ OWN_TRIGGERS = {
 """Triggers of audits that no detector asked for, the loop's own and a person, and what is said of them."""
 
 
+def occasion_of(trigger: str) -> str:
+    """When and at whose word an audit is done."""
+    return OWN_TRIGGERS.get(trigger, f"asked by {trigger}")
+
+
 class ShortcutAudit(Frozen):
     """A counterfactual audit: the same policies on the same tasks, with one capability open and closed.
 
@@ -140,4 +145,4 @@ class ShortcutAudit(Frozen):
     @property
     def occasion(self) -> str:
         """When and at whose word it was done."""
-        return OWN_TRIGGERS.get(self.trigger, f"asked by {self.trigger}")
+        return occasion_of(self.trigger)

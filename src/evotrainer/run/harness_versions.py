@@ -72,7 +72,7 @@ def evolve(
         )
 
     body = ctx.record(keys.harness(at), HarnessEvolved, made)
-    ctx.observer.note(f"harness {body.version} ({body.trigger}): {body.reason}")
+    ctx.observer.note(f"harness {body.version}: {body.reason}")
 
 
 def names_used(ctx: RunContext) -> set[str]:

@@ -17,7 +17,7 @@ from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
 from evotrainer.records.names import joined, slug
-from evotrainer.records.verdicts import OWN_TRIGGERS, Capability, ShortcutAudit
+from evotrainer.records.verdicts import OWN_TRIGGERS, Capability, ShortcutAudit, occasion_of
 from evotrainer.run import skills, trial_specs
 from evotrainer.run.context import RunContext
 
@@ -108,7 +108,7 @@ def audit(ctx: RunContext, n: int, branch: str, c: Capability, trigger: str) -> 
     for known in made:
         if known.confirmed or len(known.trials) >= len(b.complete):
             return known
-    ctx.observer.step(f"audits {branch} with {c.name} closed ({trigger})")
+    ctx.observer.step(f"audits {branch} with {c.name} closed, {occasion_of(trigger)}")
     if base is None or not b.complete:
         raise ConfigError(f"{branch} has no finished trial to audit; finish the run: evotrainer resume")
     opened, closed = ctx.env_knobs | {c.knob: c.open}, ctx.env_knobs | {c.knob: c.closed}
