@@ -19,7 +19,7 @@ from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.skills import CLAIMS, Proof, SkillTrial
 from evotrainer.skills import check_format, check_skill, content_hash, merge, read_skill, rendered_hash, write_skill
-from evotrainer.skills.text import effect_text
+from evotrainer.skills.text import description, effect_text
 
 NOW = "2026-11-01T00:00:00.000+00:00"
 
@@ -279,3 +279,8 @@ def test_where_there_is_no_skill_nothing_is_valid_and_nothing_is_copied(tmp_path
     with pytest.raises(StoreError, match="no skill in"):
         skills_export(tmp_path / "empty", out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_description_is_the_sentence_itself_however_long() -> None:
+    told = description(skill())
+    assert told.startswith("Changing temperature (up) helps when dead_groups is diagnosed") and len(told) > 120

@@ -47,7 +47,7 @@ def front_matter(skill: Skill) -> dict[str, Any]:
     return {
         "name": skill.name,
         "description": description(skill),
-        "metadata": {k: short(v) for k, v in meta.items()},
+        "metadata": {k: one_line(v) for k, v in meta.items()},
     }
 
 
@@ -58,7 +58,7 @@ def description(skill: Skill) -> str:
         f"learning of {', '.join(skill.domains)}: {effect_text(skill.trials)}. "
         f"Use it when choosing the next single-factor change of a training recipe."
     )
-    text = short(text)
+    text = one_line(text)
     return text if len(text) <= 1024 else text[:1021] + "..."
 
 
@@ -149,9 +149,13 @@ def _row(t: SkillTrial) -> str:
 
 
 def short(value: Any) -> str:
-    """A value on one line, with no run of hyphens that a front matter's reader could take for its fence."""
+    """A factor's value on one line, long ones by their length."""
     value = brief(value)
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return one_line(value if isinstance(value, str) else json.dumps(value, sort_keys=True))
+
+
+def one_line(text: str) -> str:
+    """Text in full, with no newline and no run of hyphens that a front matter's reader could take for its fence."""
     return text.replace("---", "- - -").replace("\n", " ")
 
 

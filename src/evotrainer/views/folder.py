@@ -137,7 +137,11 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
             Text(""),
             ruled_table(
                 ["factor", b.parent or "", b.name],
-                ([k, *map(value, differing(o, n))] for k, (o, n) in b.recipe_diff.items()),
+                # of rewards all that is paid: what is left out would look unpaid
+                (
+                    [k, *map(value, (o, n) if k == "rewards" else differing(o, n))]
+                    for k, (o, n) in b.recipe_diff.items()
+                ),
             ),
         ]
     found = [(f"code of {k}", x) for k, x in b.sources.items()] + [(f"text of {k}", x) for k, x in b.texts.items()]
