@@ -185,9 +185,9 @@ def kinds(found: Sequence[Caveat]) -> set[str]:
     return {c.kind for c in found}
 
 
-def sharpened(events: Sequence[Event], sampled_low: float, excess_high: float) -> list[Event]:
+def sharpened(events: Sequence[Event], sampled_low: float, excess_high: float, high: float = 0.03) -> list[Event]:
     """The same run with a greedy reading of this kind on its certificate."""
-    g = {"mean": 0.004, "low": -0.02, "high": 0.03, "sampled_low": sampled_low, "excess_high": excess_high}
+    g = {"mean": 0.004, "low": -0.02, "high": high, "sampled_low": sampled_low, "excess_high": excess_high}
     return [
         replace(e, body=e.body.model_copy(update={"greedy": dict.fromkeys(e.body.comparisons, g)}))
         if e.kind == "certified"
@@ -206,6 +206,10 @@ def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
     for low, high in ((-0.01, -0.02), (0.05, 0.01)):
         found = caveats(sharpened(run.events(), low, high)).get(run.champion, ())
         assert "sharpening" not in {c.kind for c in found}
+    (loss, *_) = [
+        c for c in caveats(sharpened(run.events(), -0.01, 0.01, -0.005))[run.champion] if c.kind == "sharpening"
+    ]
+    assert loss.text.startswith("by greedy decoding it is worse than the "), "a gain as sampled alone hides it"
 
 
 def test_a_gain_that_an_audit_settled_has_no_caveat(

@@ -165,16 +165,20 @@ def _goes_with(g: Gained | None) -> list[Caveat]:
 
 
 def _sharpened(cert: Certified, name: str) -> list[Caveat]:
-    """Gains of a certified policy that greedy decoding shares less than half of (`judge/readings.py`)."""
+    """Gains of a certified policy of which greedy decoding shares less than half (`judge/readings.py`), and what it
+    loses by greedy decoding."""
     out = []
     for what, g in cert.greedy.items():
         policy, _, other = what.partition("-")
-        if policy == name and g["sampled_low"] > 0 and g["excess_high"] < 0:
-            gain = 100 * cert.comparisons[what]["mean"]
-            text = (
-                f"sharpening: of {gain:+.1f} points over the {NAMES.get(other, other)} greedy decoding shows "
-                f"{100 * g['mean']:+.1f} [{100 * g['low']:+.1f}, {100 * g['high']:+.1f}]"
-            )
+        if policy != name:
+            continue
+        gain, than = 100 * cert.comparisons[what]["mean"], NAMES.get(other, other)
+        shows = f"{100 * g['mean']:+.1f} [{100 * g['low']:+.1f}, {100 * g['high']:+.1f}]"
+        if g["sampled_low"] > 0 and g["excess_high"] < 0:
+            text = f"sharpening: of {gain:+.1f} points over the {than} greedy decoding shows {shows}"
+            out.append(Caveat(kind="sharpening", text=text))
+        elif g["high"] < 0 < gain:
+            text = f"by greedy decoding it is worse than the {than}: {shows} points, {gain:+.1f} as sampled"
             out.append(Caveat(kind="sharpening", text=text))
     return out
 

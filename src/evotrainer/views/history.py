@@ -13,6 +13,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
+from evotrainer.views.style import BRIEF
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import change, one_line, value
 
@@ -92,7 +93,9 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         expected = points(c.forecast.mean, c.forecast.sd) if c.forecast else ""
         if c.forecast and c.forecast.promote is not None:
             expected += f",\n{c.forecast.promote:.0%} promoted"
-        happened = "not promoted" if held_back(state, c.branch) else c.kind or "no verdict yet"
+        b = state.branches[c.branch]
+        unjudged = BRIEF["control" if b.matches else "knockout" if b.reduces else "open"]
+        happened = "not promoted" if held_back(state, c.branch) else c.kind or unjudged
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")

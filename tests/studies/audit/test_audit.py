@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -17,7 +18,8 @@ from evotrainer.cli._common import FOUND
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.ingest import ingest
 from evotrainer.records.reading import load
-from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.rollout import Rollout, Turn, groups_of
+from evotrainer.records.store import RolloutStore
 from evotrainer.studies.audit import audit, bulk, digest, sources, units
 from evotrainer.studies.audit.bulk import FileStretch, bulk_import, plan
 from evotrainer.studies.audit.query import query
@@ -390,6 +392,21 @@ def test_an_own_run_brings_its_recipe_and_what_only_the_trainer_knows(tmp_path: 
     paid = {f"rewards/{c}/variance_share" for c, w in training["b0"].recipe.rewards.items() if w}
     assert shares == paid, "the weights are the recipe's, not guessed"
     assert "paid" not in mine[0].assumed
+
+
+def test_evaluations_of_a_branch_with_a_shortcut_closed_are_a_reading_of_their_own(tmp_path: Path) -> None:
+    from tests.acting import policy
+
+    for trial, knobs, right in (("b0-s1", {}, 0.9), ("b0-s1-closed-key", {"key": "other"}, 0.1)):
+        made = policy(trial, {}, {}, base=right)
+        with RolloutStore(tmp_path / "run" / "rollouts" / trial) as store:
+            store.append(groups_of([replace(r, branch="b0", knobs=knobs) for r in made]))
+            store.seal()
+    (source,) = audit([tmp_path / "run"]).sources
+    read = {r.subject: r.health for r in source.readings}
+    assert [k.split("b0", 1)[1] for k in read] == [" search", " search with key = other"]
+    opened, closed = read.values()
+    assert opened.rollouts == closed.rollouts > 0 and opened.metric("accuracy") != closed.metric("accuracy")
 
 
 def test_a_proxy_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -150,14 +151,18 @@ def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
 def policies_apart(
     whole: Opened, traits: Traits, subjects: list[tuple[str, np.ndarray | None]]
 ) -> list[tuple[str, np.ndarray | None]]:
-    """The same subjects, those of foreign sources that hold rollouts of several policies cut into one a policy.
+    """The same subjects, those of foreign sources that hold rollouts of several policies cut into one a policy, those
+    of a run of ours that hold evaluations of one policy with a shortcut open and closed into one a world.
 
     A run of ours names its policies by step, and so do others: names that differ in a step alone are one policy."""
     out: list[tuple[str, np.ndarray | None]] = []
     for name, rows in subjects:
         # by their place in the source, where faults stand among them: a batch orders its rollouts by group
         places = list(range(traits.n)) if rows is None else rows.tolist()
-        named = [] if whole.column("branch", places[:1])[0] else whole.column("policy", places)
+        if whole.column("branch", places[:1])[0]:
+            out += [(f"{name}{told}", rows if len(x) == len(places) else x) for told, x in _worlds(whole, places)]
+            continue
+        named = whole.column("policy", places)
         plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)
         known = sorted({p for p in plain if p})
         if len(known) < 2 or len(known) + len(subjects) > MAX_SUBJECTS:
@@ -169,12 +174,25 @@ def policies_apart(
     return out
 
 
+def _worlds(whole: Opened, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:
+    """(what a subject's name needs, rows) of each setting of the environment's knobs; the first one needs nothing."""
+    settings = [json.dumps(k, sort_keys=True, default=str) for k in whole.column("knobs", places)]
+    first, *others = dict.fromkeys(settings)
+    rows, values = np.array(places), np.array(settings, dtype=object)
+    known = json.loads(first)
+    out = [("", rows[values == first])]
+    for other in others:
+        parts = [f"{k} = {v}" for k, v in json.loads(other).items() if known.get(k) != v]
+        out.append((f" with {', '.join(parts) or 'other knobs'}", rows[values == other]))
+    return out
+
+
 def greedy_of(whole: Opened, traits: Traits, name: str) -> dict[str, float] | None:
     """Task -> share of correct greedy attempts of a subject; None where there are none."""
     if name + GREEDY not in traits.subject.names:
         return None
-    i = traits.subject.names.index(name + GREEDY)
-    return correct_by_task(batch_of(whole, traits, np.flatnonzero(traits.subject.code == i)))
+    rows = np.flatnonzero(traits.subject.code == traits.subject.names.index(name + GREEDY))
+    return correct_by_task(batch_of(whole, traits, _worlds(whole, rows.tolist())[0][1]))
 
 
 def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Training | None:
