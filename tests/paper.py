@@ -38,18 +38,18 @@ class Paper(PaperExecutor):
         return api.audit_branch(folder, branch, shortcuts, executor=self, **more)
 
     @contextlib.contextmanager
-    def stopped(self, at: Callable[[TrialSpec], bool]) -> Iterator[None]:
-        """The run inside is interrupted at the first trial for which `at` holds."""
+    def stopped(self, at: Callable[[TrialSpec], bool], by: type[BaseException] = KeyboardInterrupt) -> Iterator[None]:
+        """The run inside is interrupted, or ended by an error, at the first trial for which `at` holds."""
         go_on = self.finish
 
         def finish(spec: TrialSpec) -> TrialFinished:
             if at(spec):
-                raise KeyboardInterrupt
+                raise by
             return go_on(spec)
 
         self.finish = finish
         try:
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(by):
                 yield
         finally:
             self.finish = go_on

@@ -309,10 +309,11 @@ def _go(
     from evotrainer.run.loop import run
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
-    from evotrainer.run.task_sets import number_held
+    from evotrainer.run.task_sets import hold_number, number_held
 
     with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
         if ledger.get("run") is not None:
+            hold_number(ledger, task, folder)  # what is refused is refused before it is recorded
             mended = take_up(folder, task, ledger)
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))

@@ -8,6 +8,7 @@ import pytest
 
 from evotrainer.envs.base import Capability, Task
 from evotrainer.envs.simple import TextEnv
+from evotrainer.envs.slots import PROMPT
 from evotrainer.errors import TaskSetError
 from evotrainer.testing import check_environment
 
@@ -48,3 +49,27 @@ def test_without_capabilities_nothing_changes() -> None:
 def test_a_capability_that_nothing_closes_is_refused() -> None:
     with pytest.raises(TaskSetError, match="declares 'hint' and nothing closes it; give prompt"):
         made(capabilities=[HINT])
+
+
+class InTwoTurns(TextEnv):
+    """An environment of its own rules, whose attempts go on after the first answer."""
+
+    def step(self, episodes: Any, actions: Any, finishes: Any) -> None:
+        super().step(episodes, actions, finishes)
+
+
+@pytest.mark.parametrize("prompt_slot", [False, True])
+def test_demonstrations_keep_all_their_turns(prompt_slot: bool) -> None:
+    whole = ("turn ab\n", "ask", "go on", "ba")
+    env = InTwoTurns(
+        name="turned",
+        tasks={s: [Task(f"{s}-0", s, f"turn {s}\n", {"answer": s})] for s in ("train", "search", "gate", "cert")},
+        rewards={"exact": exact},
+        truth="exact",
+        demos=lambda n, seed: [whole] * n,
+        slots=(PROMPT,),
+    )
+    if prompt_slot:
+        env.use_scaffold({"prompt": "Now: {task}"})
+    (told,) = env.demonstrations(1, 0)
+    assert told == (("Now: turn ab\n" if prompt_slot else "turn ab\n"), *whole[1:])

@@ -82,7 +82,7 @@ def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecu
             {"name": "swe", "train": 20, "search": 10},
             {"name": "swe", "world": "real", "train": 30, "search": 10},
         ],
-        4,
+        3,
     ),
     ids=lambda e: e["name"] + e.get("world", ""),
 )

@@ -276,7 +276,7 @@ def test_cases_and_report_agree_on_what_was_predicted(task: Path, tmp_path: Path
     assert outcome is not None and outcome.came_true is True is case.came_true
 
 
-@pytest.mark.parametrize("lasting", thinned([-0.03, 0.02], 2))
+@pytest.mark.parametrize("lasting", thinned([0.02, -0.03], 2))
 def test_a_control_that_has_its_seeds_before_the_first_look_is_resumed_from_anywhere(
     task: Path, tmp_path: Path, lasting: float
 ) -> None:

@@ -30,6 +30,8 @@ STOPPED = {
     "code that reaches the interpreter": "preflight_crash",
 }
 """What never reaches a training -> its label."""
+KEPT = ("opens a shortcut", "changes the judge", "reports a verdict", "a component that copies the outcome",
+        "code that reaches the interpreter")  # fmt: skip
 TRIED = (
     "the same by a name that it puts together",
     "a component with a trigger word",
@@ -43,7 +45,7 @@ TRIED = (
 """Code whose source says nothing against it: it is tried on stored rollouts."""
 
 
-@pytest.mark.parametrize("cheat", thinned(STOPPED, 4))
+@pytest.mark.parametrize("cheat", thinned(STOPPED, 4, *KEPT))
 def test_a_cheat_is_stopped_before_it_is_trained(cheat: str, tmp_path: Path) -> None:
     run = play(cheat, tmp_path / "run")
     labels, cause, promotions = outcome(run)

@@ -150,6 +150,15 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_forbidden_run_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbid(path: Path, **_: object) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", forbid)
+    with pytest.raises(EvoTrainerError, match="cannot make run folder .*: Permission denied; choose another --out"):
+        check_out(tmp_path / "run")
+
+
 def test_a_base_that_is_no_policy_of_this_trainer_is_said(task_file: Path) -> None:
     with pytest.raises(ConfigError, match="policy.base 'nope': .* a folder that `evotrainer base` wrote"):
         dry_run(task_file, "policy.base=nope")

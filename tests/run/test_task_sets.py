@@ -171,18 +171,37 @@ def test_what_breaks_off_before_a_training_costs_no_alpha(tmp_path: Path, quick:
     path = tmp_path / "task.toml"
     path.write_text(TASK)
     for name in ("one", "two", "three"):
-        with quick.stopped(lambda spec: spec.branch == "base"):
+        with quick.stopped(lambda spec: spec.branch == "base", by=ConfigError):
             quick.start(path, tmp_path / name, OPTIONS)
     first = quick.resume(tmp_path / "two")
     gate = drawn(first).of("gate")
     assert gate and gate.run == 1 and complaints(first) == []
+    before = {p: p.read_bytes() for p in (tmp_path / "one").rglob("*") if p.is_file()}
     with pytest.raises(StoreError, match="another run has this run's number 1 .* start a new run"):
         quick.resume(tmp_path / "one")
+    assert before == {p: p.read_bytes() for p in (tmp_path / "one").rglob("*") if p.is_file()}
     with quick.stopped(lambda spec: spec.branch == "b1"):
         quick.start(path, tmp_path / "four", OPTIONS)
     (warned,) = [w for w in api.preflight(first.task, new=True) if "run number" in w]
     assert "run number 3 on these gate tasks" in warned, "one in which something was trained keeps its number"
-    assert f"{tmp_path / 'four'} holds a number and was never judged: delete it" in warned
+    assert f"not judged so far: {tmp_path / 'four'}; the number" in warned
+
+
+def test_an_interrupted_run_keeps_its_number_also_where_its_folder_moves(
+    tmp_path: Path, quick: Paper, register: LookRegister
+) -> None:
+    path = tmp_path / "task.toml"
+    path.write_text(TASK)
+    with quick.stopped(lambda spec: spec.branch == "base"):
+        quick.start(path, tmp_path / "one", OPTIONS)
+    (tmp_path / "one").rename(tmp_path / "moved")
+    with quick.stopped(lambda spec: spec.branch == "b1"):
+        quick.resume(tmp_path / "moved")
+    other = quick.start(path, tmp_path / "two", OPTIONS)
+    gates = [drawn(api.open_run(tmp_path / name)).of("gate") for name in ("moved", "two")]
+    assert [g.run for g in gates if g] == [1, 2] and complaints(other) == []
+    (warned,) = [w for w in api.preflight(other.task, new=True) if "run number" in w]
+    assert f"not judged so far: {tmp_path / 'moved'};" in warned
 
 
 def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:

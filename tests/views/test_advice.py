@@ -81,7 +81,7 @@ def test_advice_that_takes_a_new_run_says_what_alpha_it_will_have(
     monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
     line = advice(load_view(start(Paper(scored(0.05, 0.05)), "evaluation.draw=fixed").folder))
     assert "policy.warm_start.steps" in line
-    assert "a new run is number 2 or later on these gate tasks, with an alpha of 0.0076 at most" in line
+    assert "a new run on these gate tasks shares their alpha with this one: `--dry-run` says what is left" in line
 
 
 def test_a_policy_worse_than_its_base_is_the_first_line_and_not_tagged_certified(start: Start) -> None:

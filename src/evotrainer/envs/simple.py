@@ -141,10 +141,10 @@ class TextEnv:
         outcome = "correct" if true == 1.0 else "incorrect"
         return Score(values, outcome)  # type: ignore[arg-type]
 
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
+    def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
-        pairs = [(d[0], d[1]) for d in check_demos(self.name, made)]
-        return [(self._scaffold.transcript(pair)[0], pair[1]) for pair in pairs] if self._scaffold.texts else pairs
+        told = check_demos(self.name, made)
+        return [self._scaffold.transcript(d) for d in told] if self._scaffold.texts else told
 
     @cached_property
     def _hash(self) -> str:

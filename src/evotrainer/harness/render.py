@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.harness.bottlenecks import KINDS, MOVED
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.output import line
 
@@ -20,7 +20,7 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
     Not `every`: the answer in a line, and of the metrics the headline ones and those outside their healthy range.
     `size`: what the harness holds. `explained`: what explains a rise that no detector spoke of.
     """
-    risen = [b for b in report.bottlenecks if b.name == "unexplained" and "moved by +" in b.explanation]
+    risen = [b for b in report.bottlenecks if b.name == "unexplained" and f"{MOVED}+" in b.explanation]
     if risen and explained:
         left = tuple(b for b in report.bottlenecks if b not in risen)
         report = report.model_copy(update={"bottlenecks": left})

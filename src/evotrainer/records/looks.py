@@ -104,15 +104,15 @@ class LookRegister:
         with self._transaction() as db:
             self._take(db, tasks, run, number, folder)
 
-    def never_judged(self, tasks: str) -> list[Path]:
-        """Folders of the runs that hold a number on this set, and have not looked at it."""
+    def never_judged(self, tasks: str, below: int) -> list[Path]:
+        """Folders of the runs that hold a number below this one on the set, and have not looked at it."""
         if not self.path.exists():
             return []
         with self._transaction() as db:
             rows = db.execute(
-                'select folder from runs where "set" = ? and number > 0 and run not in '
+                'select folder from runs where "set" = ? and number > 0 and number < ? and run not in '
                 '(select run from looks where "set" = ?) order by number',
-                (tasks, tasks),
+                (tasks, below, tasks),
             ).fetchall()
         return [Path(folder) for (folder,) in rows]
 
@@ -140,7 +140,10 @@ class LookRegister:
                 "run (trainings that have finished come from the cache)"
             )
         row = (tasks, run, number, str(folder.resolve()), time.time())
-        db.execute("insert or ignore into runs values (?, ?, ?, ?, ?)", row)
+        db.execute(
+            'insert into runs values (?, ?, ?, ?, ?) on conflict("set", run) do update set folder = excluded.folder',
+            row,
+        )
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:

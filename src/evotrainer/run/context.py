@@ -228,7 +228,7 @@ class RunContext:
                     f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
                     + (
                         "a corrected environment file included; where it lies in the task file, start a new run"
-                        if not self._trained()
+                        if not self.trained()
                         else "unless it lies in the task file or in the environment: then start a new run"
                     )
                 )
@@ -249,7 +249,7 @@ class RunContext:
         p = self.state.probes.get(name)
         return diff(self.branches[p.incumbent].recipe, p.recipe) if p else {}
 
-    def _trained(self) -> bool:
+    def trained(self) -> bool:
         """Has a training finished? Then the environment's files can no more be corrected."""
         return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
 

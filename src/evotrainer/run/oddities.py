@@ -38,10 +38,15 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
         )
 
 
-def unwritable(place: Path) -> str:
-    """Why nothing can be written at a path, which need not exist yet; empty where it can. Leaves nothing behind."""
+def unwritable(place: Path, folder: bool = True) -> str:
+    """Why a folder (or a file) cannot be written at a path that need not exist yet; empty where it can.
+
+    Leaves nothing behind.
+    """
     try:
         if place.is_file():
+            if folder:
+                return "it is a file"
             return "" if os.access(place, os.W_OK) else "it may not be written"
         while not place.exists():
             place = place.parent
@@ -56,20 +61,19 @@ def check_places(task: TaskFile) -> None:
     for option in ("cache", "looks", "keys"):
         value = getattr(task.run, option)
         place = Path(value).expanduser()
-        folder_is_file = option != "looks" and place.is_file()
-        if value not in ("", "off") and (why := "it is a file" if folder_is_file else unwritable(place)):
+        if value not in ("", "off") and (why := unwritable(place, folder=option != "looks")):
             raise ConfigError(f"run.{option}={value} cannot be written: {why}; name another place, or off")
 
 
 def check_out(folder: Path) -> None:
     """ConfigError, IntegrityError or StoreError where a new run cannot begin in a folder."""
+    if why := unwritable(folder):
+        raise StoreError(f"cannot make run folder {folder}: {why}; choose another --out")
     if (folder / "ledger.db").exists():
         raise ConfigError(
             f"{folder} holds a run already; `evotrainer resume {folder}` goes on with it, or choose another --out"
         )
     refuse_results(folder)
-    if why := "it is a file" if folder.is_file() else unwritable(folder):
-        raise StoreError(f"cannot make run folder {folder}: {why}; choose another --out")
 
 
 def refuse_results(folder: Path) -> None:

@@ -14,7 +14,9 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records import keys
 from evotrainer.records.draw import Seed, keep_seed, kept_key, read_seed
+from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
+from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
 from evotrainer.records.run_keys import find_keys, keys_folder, make_keys
 
@@ -110,32 +112,31 @@ def forewarn(task: TaskFile, environment: Environment) -> list[str]:
     number = register.next_number(key)
     if not number:
         return ["these gate tasks were drawn for another run, which had their whole alpha; verdicts will say so"]
-    return [budget_line(number, task.judge.alpha * share_of(number)) + _idle(register.never_judged(key))]
+    return [budget_line(number, task.judge.alpha * share_of(number)) + _idle(register.never_judged(key, number))]
 
 
 def _idle(folders: list[Path]) -> str:
     """A way to a larger alpha."""
-    if not folders:
+    still = [f for f in folders if writer_of(f / "ledger.db.lock") is None]
+    if not still:
         return ""
-    names = ", ".join(map(str, folders[:3])) + (f" and {len(folders) - 3} more" if len(folders) > 3 else "")
-    one = len(folders) == 1
-    return (
-        f"; {names} {'holds a number and was' if one else 'hold numbers and were'} never judged: delete "
-        f"{'it' if one else 'what will not go on'}, and its number is free again"
-    )
+    names = ", ".join(map(str, still[:3])) + (f" and {len(still) - 3} more" if len(still) > 3 else "")
+    return f"; not judged so far: {names}; the number of one that will not go on is free again once it is deleted"
+
+
+def hold_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
+    """The number of a run that goes on is its own again. StoreError where another run has it meanwhile."""
+    if found := _gate(ledger, task):
+        found.register.hold(found.tasks, found.run, found.number, folder)
 
 
 @contextlib.contextmanager
 def number_held(ctx: RunContext) -> Iterator[None]:
-    """The run's number on its gate tasks is its own while it runs. One that breaks off before a training has finished
-    gives it back: a typing error costs no alpha. StoreError where it goes on and another run has it meanwhile."""
-    if found := _gate(ctx):
-        found.register.hold(found.tasks, found.run, found.number, ctx.folder)
+    """A run that an error ends before a training has finished gives its number back: a typing error costs no alpha."""
     try:
         yield
-    except BaseException:
-        trained = any(e.body.steps and e.body.status == "complete" for e in ctx.ledger.events("finished"))
-        if not trained and (found := _gate(ctx)):
+    except Exception:  # who interrupts a run goes on with it
+        if not ctx.trained() and (found := _gate(ctx.ledger, ctx.task)):
             with contextlib.suppress(StoreError):  # what broke the run off is told, and the number is kept
                 found.register.leave(found.tasks, found.run)
         raise
@@ -148,10 +149,10 @@ class _Gate(NamedTuple):
     number: int
 
 
-def _gate(ctx: RunContext) -> _Gate | None:
+def _gate(ledger: Ledger, task: TaskFile) -> _Gate | None:
     """Where the run is counted, if it is."""
-    event = ctx.ledger.get(keys.RUN)
-    draw, register = event.body.draw if event else None, register_of(ctx.task)
+    event = ledger.get(keys.RUN)
+    draw, register = event.body.draw if event else None, register_of(task)
     found = draw.of("gate") if draw else None
     if draw is None or found is None or not found.run or register is None:
         return None

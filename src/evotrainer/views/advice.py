@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 
 from evotrainer.projections.branches import BASE
 from evotrainer.records.keys import USER_CODE
-from evotrainer.records.looks import share_of
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.text import duration, number, one_line, percent, point_range, points
@@ -54,11 +53,7 @@ def anew(f: Callable[[RunView], str]) -> Callable[[RunView], str]:
         gate = draw.of("gate") if draw else None
         if not line or gate is None or not gate.run or gate.alpha is None:
             return line
-        alpha = gate.alpha / share_of(gate.run) * share_of(gate.run + 1)
-        return (
-            f"{line}; a new run is number {gate.run + 1} or later on these gate tasks, with an alpha of {alpha:.2g} at "
-            "most; on gate tasks that no run was judged on it has all of it"
-        )
+        return f"{line}; a new run on these gate tasks shares their alpha with this one: `--dry-run` says what is left"
 
     return told
 

@@ -87,16 +87,14 @@ def _seconds(event: Event) -> float:
 
 
 def _by_now(view: RunView, events: Sequence[Event], now: float) -> dict[str, float]:
-    """What an unfinished run has spent until `now`: with the CPU time of trials that have not ended, as their
-    heartbeats tell it, and the whole time since the run began or was last taken up."""
-    begun = next((e for e in reversed(events) if e.kind in ("run", "resumed")), None)
-    if begun is None:
-        return view.spent
-    before = Budget.from_events((e for e in events if e.seq < begun.seq), {}).spent["wall_s"]
-    return view.spent | {
-        "cpu_s": view.spent["cpu_s"] + sum(t.cpu_s for t in view.trials if not t.finished),
-        "wall_s": max(view.spent["wall_s"], before + now - _seconds(begun)),
-    }
+    """What an unfinished run has spent until `now`, as its budget counts it: with the CPU time of trials that have not
+    ended, as their heartbeats tell it, and the time since they began or the last one ended."""
+    running = {t.id: t.cpu_s for t in view.trials if not t.finished and t.heartbeat}
+    begun = [_seconds(e) for e in events if isinstance(e.body, ev.TrialIntended) and e.body.trial in running]
+    ended = [_seconds(e) for e in events if isinstance(e.body, ev.TrialFinished)]
+    more = max(0.0, now - max([min(begun), *ended[-1:]])) if begun else 0.0
+    spent = view.spent
+    return spent | {"cpu_s": spent["cpu_s"] + sum(running.values()), "wall_s": spent["wall_s"] + more}
 
 
 class _Fold:

@@ -200,7 +200,7 @@ def together(changes: Iterable[Change]) -> list[Change]:
     return list(found)
 
 
-@pytest.mark.parametrize("name", thinned(RESIDUES, 3))
+@pytest.mark.parametrize("name", thinned(RESIDUES, 3, "a .pth of the user", "metadata of the user"))
 def test_what_an_attempt_leaves_behind_decides_later_grades_of_a_kept_machine_and_not_ours(
     name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
 ) -> None:

@@ -167,9 +167,9 @@ def test_a_renamed_test_file_replaces_the_old_one(env: InstancesEnv) -> None:
     "command",
     thinned(
         [
+            "ln -s / tests/root; rm tests/test_core.py; ln -s /etc/passwd tests/test_core.py",
             "rm -rf tests; ln -s calc tests",
             "rm -rf tests; echo x > tests",
-            "ln -s / tests/root; rm tests/test_core.py; ln -s /etc/passwd tests/test_core.py",
             "printf 'raise SystemExit(0)' > conftest.py; cp conftest.py tests/; cp conftest.py json.py; "
             "cp conftest.py pytest.py",
         ],

@@ -150,7 +150,7 @@ def _child(base: Path, work: Path, more: dict[str, Any]) -> subprocess.Popen[str
             },
             {"phases": [{"kind": "references", "steps": 4, "batch": 5}, {"kind": "own", "steps": 4}, {"kind": "rl"}]},
         ],
-        3,
+        2,
     ),
     ids=["ema-difficulty-credit", "tail_mean-frontier-replay", "phases"],
 )
