@@ -57,6 +57,14 @@ def control_trials(ctx: RunContext) -> int:
     return len(ctx.task.run.seeds) if limit(ctx.task, ctx.state) is not None else 0
 
 
+def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
+    """What the judge will ask for with `run.seeds`, and with one seed more each: `Briefing.planned`."""
+    first = len(ctx.task.run.seeds)
+    most = seeds_for(ctx.task, ctx.state, None) if ctx.state.rules >= PLANNED else first
+    found = [threshold(ctx.task, ctx.state, n) for n in range(first, most + 1)]
+    return tuple(x for x in found if x is not None)
+
+
 def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What gain the rest of the budget can prove of a change of 1, 2, ... factors: `Briefing.provable`."""
     out = []
