@@ -164,12 +164,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     if e.cost.rollout_bytes is not None and e.cost.policy_bytes is not None:
         each = e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes
         lines.append(f"disk {each * low / 1e9:.2f} to {each * high / 1e9:.2f} GB")
-    each = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
+    cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
     ends = e.trainings.get(CERTIFICATION, (0, 0))[1]
     first = e.trainings[START][0]
     for name, limit in e.limits.items():
-        if high * each[name] > limit:
-            held = int(limit / each[name])
+        if high * cost[name] > limit:
+            held = int(limit / cost[name])
             told = f"{first} are the noise floor's" + (f", {ends} the certification's" if ends else "")
             told += ": it cannot pay for these" if held < first + ends else ""
             lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {told}")
