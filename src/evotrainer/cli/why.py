@@ -111,6 +111,7 @@ def _judged(record: Record, branch: str) -> Explained:
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
+    from evotrainer.views.text import change
 
     event = verdict_on(record, branch)
     v, reason = event.body.verdict, event.body.verdict.reason
@@ -121,6 +122,9 @@ def _judged(record: Record, branch: str) -> Explained:
     kind = "withheld" if sent_back else "not promoted" if held else v.kind
     print(f"{branch} against {v.control}: {kind.upper()}")
     print("\n".join(f"  {line}" for line in (held, reason) if line))
+    if (c := record.state.branches.get(v.control)) and c.matches and c.intervention:
+        told_control = change(c.intervention.factor, c.intervention.old, c.intervention.new)
+        print(f"  control    {v.control}: {c.parent} trained for as long as {branch} ({told_control})")
     if iv := record.state.branches[branch].intervention:
         tell_change(record, branch, iv)
         p = iv.prediction
@@ -149,7 +153,9 @@ def _unjudged(record: Record, branch: str) -> Explained:
     from evotrainer.verify import checks
 
     b = record.state.branches[branch]
-    print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, which has no control'}")
+    own = f"part of {b.reduces}, trained to tell what it loses without a factor" if b.reduces else "not judged yet"
+    own = f"control of {b.matches}, which takes as much compute; a control gets no verdict" if b.matches else own
+    print(f"{branch}: {own if b.parent else 'a starting recipe, which has no control'}")
     if b.intervention:
         tell_change(record, branch, b.intervention)
     if b.version:

@@ -25,7 +25,6 @@ from evotrainer.views.text import (
     number,
     one_line,
     percent,
-    point_range,
     points,
     value,
 )
@@ -158,7 +157,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     out = [("start", b.went_on)] if b.went_on else []
     if i := b.intervention:
         p = i.prediction
-        out += [("parent", f"{b.parent}, round {b.round}"), ("hypothesis", i.hypothesis)]
+        out += [("parent", f"{b.parent}, round {b.round}")]
+        out += [("control", text)] if (text := summary.control_line(b, view)) else []
+        out += [("hypothesis", i.hypothesis)]
         out += [
             ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
             ("success if", i.success_criterion),
@@ -172,9 +173,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
     if b.verdict:
         for k, v in enumerate(b.looks[:-1], 1):
-            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {v.reason}"))
+            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {summary.verdict_sentence(v)}"))
         out += [("more seeds", text) for text in summary.topup_lines(b)]
-        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {b.verdict.reason}"))
+        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {summary.verdict_sentence(b.verdict)}"))
     if b.held_back and not b.withheld:
         out.append(("but", b.held_back))
     if b.withheld:
@@ -182,13 +183,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.fresh:
         out.append(("effect", summary.fresh_line(b.fresh)))
     if b.verdict and (e := b.verdict.effect):
-        out.append(
-            (
-                "at selection" if b.fresh else "effect",
-                f"{points(e.mean)} points {point_range(e.low, e.high)} at {confidence(e.confidence)}, "
-                f"noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
-            )
-        )
+        told = f"interval at {confidence(e.confidence)}, noise floor there {points(e.noise_floor, sign=False)}"
+        out.append(("measured on", f"{e.seeds} seeds, {e.tasks} tasks; {told}"))
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))

@@ -26,7 +26,8 @@ from evotrainer.views.folder import (
 from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table, stands, trial_table, verdict_table
 from evotrainer.views.progress import TrialWatch
 from evotrainer.views.style import VERDICT
-from evotrainer.views.text import change, duration, number, one_line, percent, point_range, points
+from evotrainer.views.summary import verdict_sentence
+from evotrainer.views.text import change, duration, number, one_line, percent
 from evotrainer.views.tree import render_lineage
 
 if TYPE_CHECKING:
@@ -260,5 +261,4 @@ class LiveView:
 
 def verdict_line(v: Verdict) -> str:
     """A verdict in one line."""
-    effect = f" {points(v.effect.mean)} points {point_range(v.effect.low, v.effect.high)}" if v.effect else ""
-    return f"{v.branch}: {VERDICT[v.kind]}{effect}; {v.reason}"
+    return f"{v.branch}: {VERDICT[v.kind]}: {verdict_sentence(v)}"
