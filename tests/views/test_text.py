@@ -99,3 +99,8 @@ def test_a_change_names_only_what_differs() -> None:
     assert text.change("bundle", *rewards) == "bundle.rewards: - x, + y 1"
     assert text.differing(*(x["averaging"] for x in both)) == ({"kind": "none", "share": 0.5}, {"kind": "ema"})
     assert text.change("lr", 0.0002, 0.0004) == "lr: 0.0002 → 0.0004"
+
+
+def test_a_recorded_command_names_the_run() -> None:
+    told = "suspected; read its rollouts: evotrainer show RUN b1; RUN stays"
+    assert text.of_run(told, "runs/mine") == "suspected; read its rollouts: evotrainer show runs/mine b1; RUN stays"

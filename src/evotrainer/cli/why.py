@@ -111,7 +111,7 @@ def _judged(record: Record, branch: str) -> Explained:
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
-    from evotrainer.views.text import change
+    from evotrainer.views.text import change, of_run
 
     event = verdict_on(record, branch)
     v, reason = event.body.verdict, event.body.verdict.reason
@@ -131,7 +131,7 @@ def _judged(record: Record, branch: str) -> Explained:
         print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
-        print(f"  [{mark}] {g.gate}: {g.message}")
+        print(f"  [{mark}] {g.gate}: {of_run(g.message, record.folder)}")
     wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
     wrong += _analyses(record, branch)
     if sent_back:
@@ -140,7 +140,7 @@ def _judged(record: Record, branch: str) -> Explained:
     wrong += ladder(record, branch)
     _beside(record, branch)
     for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
-        print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
+        print(f"  taught     {skill} (`evotrainer why {record.folder} {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
         if line := told(record.opened):
@@ -193,7 +193,7 @@ def _beside(record: Record, branch: str) -> None:
                 print(f"  grading    {flip_line(t.trial, f)}")
     for x in Coevolution.of(record.events).links:
         if x.branch == branch:
-            print(f"  harness    {x.text} (`evotrainer why RUN {x.version}`)")
+            print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
     for c in caveats(record.events).get(branch, ()):
         print(f"  CAVEAT     {one_line(c.text, 600)}")
 
@@ -286,7 +286,7 @@ def _version(record: Record, version: str) -> Explained:
 
     event = next(e for e in record.of("harness") if e.body.version == version)
     gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)
-    print("\n".join(version_lines(event.body, record.events)))
+    print("\n".join(version_lines(event.body, record.events, record.folder)))
     if gap is not None:
         print("\n  what led to it")
         print("\n".join(gap_lines(gap.body)))

@@ -23,6 +23,7 @@ from evotrainer.views.text import (
     differing,
     duration,
     number,
+    of_run,
     one_line,
     percent,
     points,
@@ -112,7 +113,10 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
         marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
         parts += [
             Text(""),
-            ruled_table(["gate", "result", "why"], ([g.gate, marks[g.passed], g.message] for g in b.verdict.gates)),
+            ruled_table(
+                ["gate", "result", "why"],
+                ([g.gate, marks[g.passed], of_run(g.message, run_folder)] for g in b.verdict.gates),
+            ),
         ]
     parts += [Text(""), ruled_table(_TRIAL_HEAD, (_trial_row(t) for t in b.trials))]
     for f in b.findings[:FINDINGS_SHOWN]:
@@ -175,7 +179,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         for k, v in enumerate(b.looks[:-1], 1):
             out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {summary.verdict_sentence(v)}"))
         out += [("more seeds", text) for text in summary.topup_lines(b)]
-        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {summary.verdict_sentence(b.verdict)}"))
+        said = of_run(summary.verdict_sentence(b.verdict), view.folder)
+        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {said}"))
     if b.held_back and not b.withheld:
         out.append(("but", b.held_back))
     if b.withheld:
@@ -274,7 +279,7 @@ def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
         raise ConfigError(
             f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; branches: "
             f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (8 digits or more) are in "
-            "`evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
+            f"`evotrainer show {run_folder} BRANCH`, and gate and cert rollouts are never shown"
         )
     return found
 

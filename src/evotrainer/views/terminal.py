@@ -27,7 +27,7 @@ from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table,
 from evotrainer.views.progress import TrialWatch
 from evotrainer.views.style import VERDICT
 from evotrainer.views.summary import verdict_sentence
-from evotrainer.views.text import change, duration, number, one_line, percent
+from evotrainer.views.text import change, duration, number, of_run, one_line, percent
 from evotrainer.views.tree import render_lineage
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class LiveView:
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
-        self._tell(verdict_line(verdict))
+        self._tell(of_run(verdict_line(verdict), self.folder))
 
     def note(self, text: str) -> None:
         self._note(one_line(text, 400))

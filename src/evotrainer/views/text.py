@@ -42,6 +42,11 @@ def one_line(text: object, limit: int = 200) -> str:
     return out if len(raw) <= limit else out[:limit] + "…"
 
 
+def of_run(text: str, run: object) -> str:
+    """`text` with the run's folder in the commands that say RUN in its place, as recorded verdicts do."""
+    return re.sub(r"(evotrainer [a-z-]+) RUN\b", lambda m: f"{m[1]} {run}", text)
+
+
 def _short_line(line: str) -> str:
     if len(line) <= _LONG_LINE:
         return line

@@ -171,7 +171,7 @@
       for (const m of metrics) { const [at, values] = meanCurve(b, m), by = new Map(at.map((x, i) => [x, values[i]])); y[m] = xs.map((x) => by.get(x) ?? null); }
       return { label: b, x: xs, y };
     };
-    data.curves[key] = { parent: null, first: PREFERRED.filter((m) => metrics.includes(m)).slice(0, 2), trials: names.map(mean) };
+    data.curves[key] = { parent: null, first: PREFERRED.filter((m) => metrics.includes(m)).slice(0, 3), trials: names.map(mean) };
     host.dataset.branch = key;
     buildCharts(host);
   }
