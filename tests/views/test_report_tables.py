@@ -66,12 +66,6 @@ def test_on_a_phone_names_of_metrics_have_room(browser: Any, page: Path) -> None
     assert name > 100 and min(left, right) > 70
 
 
-def test_a_table_and_its_tools_share_a_column(browser: Any, page: Path) -> None:
-    visit(browser, page)
-    stray = "return [...document.querySelectorAll('.two > .tools')].length"
-    assert browser.execute_script(stray) == 0
-
-
 def test_the_champion_is_in_sight_on_a_phone(browser: Any, page: Path) -> None:
     visit(browser, page, width=390)
     shown = [x.text for x in browser.find_elements("css selector", ".tree-list li")]
