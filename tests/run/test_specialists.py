@@ -21,7 +21,7 @@ from evotrainer.records.recipe import COMPOSITES, Recipe
 from evotrainer.records.roster import GENERICS, SPECIALISTS, SURFACES, AgentRow, surface_of
 from evotrainer.run.opening import check_task
 from evotrainer.verify import Record, checks
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before
 
