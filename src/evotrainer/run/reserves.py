@@ -21,16 +21,25 @@ def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) ->
     """What to keep for the proof of a bundle of exactly so many factors that gains so much (unknown: what is worth
     finding), in trainings: each factor knocked out, on fresh seeds; where one is taken out, what is left judged and
     certified by itself."""
+    return _knocked_out(ctx, factors, _reduced(ctx, gain)) if factors > 1 else 0
+
+
+def _reduced(ctx: RunContext, gain: float | None = None) -> int:
+    """The share of `knockout_trials` of what is left, which is the same for bundles of every size."""
     own = seeds_for(ctx.task, ctx.state, gain) if ctx.state.rules >= PLANNED else len(ctx.task.run.seeds)
-    rest = own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
-    return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + rest if factors > 1 else 0
+    return own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
+
+
+def _knocked_out(ctx: RunContext, factors: int, reduced: int) -> int:
+    return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + reduced if factors > 1 else 0
 
 
 def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None = None) -> int:
     """What to keep for the proof of a bundle of up to so many factors (the largest, where none are given). A smaller
     one may be dearer, as it has more knock-outs of each factor: 6 factors have 12, 7 have 7."""
     most = largest_bundle(ctx.task, ctx.state) if most is None else most
-    return max((knockout_trials(ctx, k, gain) for k in range(2, most + 1)), default=0)
+    reduced = _reduced(ctx, gain)
+    return max((_knocked_out(ctx, k, reduced) for k in range(2, most + 1)), default=0)
 
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
@@ -51,9 +60,10 @@ def control_trials(ctx: RunContext) -> int:
 def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What gain the rest of the budget can prove of a change of 1, 2, ... factors: `Briefing.provable`."""
     out = []
+    first, left, reduced = len(ctx.task.run.seeds), trainings_left(ctx), _reduced(ctx)
+    control, certification = control_trials(ctx), certification_trials(ctx)
     for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
-        first = len(ctx.task.run.seeds)
-        spare = trainings_left(ctx) - first - knockout_trials(ctx, k) - control_trials(ctx) - certification_trials(ctx)
+        spare = left - first - _knocked_out(ctx, k, reduced) - control - certification
         seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
         if spare < 0 or (found := threshold(ctx.task, ctx.state, seeds)) is None:
             break
