@@ -20,6 +20,7 @@ import typer
 from evotrainer.cli import app
 from tests.import_graph import SRC, module_graph, modules, tree
 
+pytestmark = pytest.mark.xdist_group("architecture")  # the source is read and parsed once
 ROOT = SRC.parents[1]
 PAGES = {str(p.relative_to(ROOT)): p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
 """The CHANGELOG and the log of experiments are not among them: they tell of what was."""

@@ -17,7 +17,7 @@ from evotrainer.agents.seat.carriers.llm import LlmCarrier
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
 from tests.agents.serving import serving
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 
 KEY = "sk-test-0123456789"
 GOOD = json.dumps({"trials": [{"changes": {"lr": 2e-4}, "why": "more"}]})

@@ -15,7 +15,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.seat import read_answer
 from tests.agents.serving import serving
 from tests.agents.test_seat_llm import ASKED, GOOD, KEY, Server, ask
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 
 PROSE = "I would raise the rate."
 BOTH = pytest.mark.parametrize("protocol", ["openai", "anthropic"])

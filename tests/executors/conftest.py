@@ -11,6 +11,7 @@ from evotrainer.cli.base import base as base_command
 from evotrainer.cli.init import init
 from evotrainer.config.load import load_task
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from tests.small_run import SHAPE
 
 Make = Callable[..., TrialSpec]
 
@@ -27,8 +28,7 @@ def task_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def base(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small base policy."""
     out = tmp_path_factory.mktemp("base") / "policy"
-    shape = ["policy.warm_start.shape.width=32", "policy.warm_start.shape.layers=1", "policy.warm_start.shape.mlp=64"]
-    base_command(task_file, ["policy.warm_start.steps=20", *shape], out=out)
+    base_command(task_file, ["policy.warm_start.steps=20", *SHAPE], out=out)
     return out
 
 

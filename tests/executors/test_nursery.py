@@ -63,10 +63,10 @@ def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecu
     specs = [make_spec(seed=s, health_every=2) for s in (1, 2)]
     forked = list(executor.run(specs))
     nursery = only(executor)
-    started = list(LocalExecutor(tmp_path / "other" / "r", 1, fork=False).run(specs))
-    assert [told(r) for r in forked] == [told(r) for r in started]
+    (started,) = LocalExecutor(tmp_path / "other" / "r", 1, fork=False).run(specs[1:])
+    assert told(forked[1]) == told(started)
     assert all(r.status == "complete" and r.cpu_s > 0 for r in forked)
-    assert forked[1].cpu_s < started[1].cpu_s, "it did not import PyTorch"
+    assert forked[1].cpu_s < started.cpu_s, "it did not import PyTorch"
     threads = Path(f"/proc/{nursery.process.pid}/task")
     assert len(list(threads.iterdir())) == 1, "a fork of several threads may find a lock that nobody opens"
     executor.close()

@@ -97,7 +97,9 @@ def test_a_fixed_list_that_pays_it_is_refused_as_early(task: Path, tmp_path: Pat
         paper().start(task, tmp_path / "run", [change])
 
 
-def test_payable_makes_it_a_reward_like_any_other(task: Path, tmp_path: Path) -> None:
+def test_payable_makes_it_a_reward_like_any_other_and_a_ledger_that_pays_it_without_does_not_verify(
+    task: Path, tmp_path: Path
+) -> None:
     overrides = ['environment.payable=["right"]', "judge.audit=never"]
     run = paper().start(task, tmp_path / "run", overrides, agent=Greedy())
     assert run.state.environment["payable"] == ["right"] and run.state.environment["outcome"] == ["right"]
@@ -105,6 +107,10 @@ def test_payable_makes_it_a_reward_like_any_other(task: Path, tmp_path: Path) ->
     assert "may not be paid" not in replayed.backtest.reason
     assert run.state.branches["b1"].recipe.rewards == {"right": 1.0}
     assert not complaints(run)
+    forge(run.folder, "run", set_("environment", "payable", to=[]))
+    said = [p.message for p in api.open_run(run.folder).verify().problems]
+    assert any(m.startswith("branch b1: recipe.rewards pays right") for m in said), said
+    assert any("[] is payable in the ledger, not in the task file" in m for m in said), said
 
 
 def test_a_proposal_that_pays_it_is_refused_by_name_and_its_backtest_says_so(task: Path, tmp_path: Path) -> None:
@@ -132,15 +138,6 @@ def test_our_agents_are_not_offered_it(task: Path, tmp_path: Path, agent: Any, p
     assert payable or "right" not in paid
     if payable and isinstance(agent, OneFactorAgent):
         assert "right" in paid, "the same agent takes it where it is for sale, so its absence is no accident"
-
-
-def test_a_ledger_whose_branch_pays_what_was_not_payable_does_not_verify(task: Path, tmp_path: Path) -> None:
-    run = paper().start(task, tmp_path / "run", ['environment.payable=["right"]', "judge.audit=never"], agent=Greedy())
-    assert not complaints(run)
-    forge(run.folder, "run", set_("environment", "payable", to=[]))
-    said = [p.message for p in api.open_run(run.folder).verify().problems]
-    assert any(m.startswith("branch b1: recipe.rewards pays right") for m in said), said
-    assert any("[] is payable in the ledger, not in the task file" in m for m in said), said
 
 
 def test_a_run_of_an_earlier_version_goes_on_paying_it(task: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,11 @@ import pytest
 
 from evotrainer import api
 from evotrainer.errors import EvoTrainerError, StoreError
-from tests.letters_on_paper import Go
+from tests import letters_on_paper
+from tests.letters_on_paper import QUICK
+from tests.paper import Paper
+
+pytestmark = pytest.mark.xdist_group("refused")  # one run, made once
 
 
 def _empty(ledger: Path) -> None:
@@ -56,9 +61,20 @@ def hashes(folder: Path) -> dict[str, str]:
     return {str(p.relative_to(folder)): hashlib.sha256(p.read_bytes()).hexdigest() for p in files}
 
 
+@pytest.fixture(scope="module")
+def whole(task_file: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    paper = Paper(letters_on_paper.finish, letters_on_paper.rollouts)
+    return paper.start(task_file, tmp_path_factory.mktemp("refused") / "run", QUICK).folder
+
+
+@pytest.fixture
+def run(whole: Path, tmp_path: Path) -> Path:
+    """A copy of one run, to be damaged."""
+    return shutil.copytree(whole, tmp_path / "run")
+
+
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_a_refused_resume_changes_nothing(damage: Callable[[Path], None], go: Go) -> None:
-    run = go("run").folder
+def test_a_refused_resume_changes_nothing(damage: Callable[[Path], None], run: Path) -> None:
     (run / "trials" / "base").mkdir(parents=True, exist_ok=True)
     damage(run / "ledger.db")
     before = hashes(run)
@@ -68,8 +84,7 @@ def test_a_refused_resume_changes_nothing(damage: Callable[[Path], None], go: Go
     assert hashes(run) == before
 
 
-def test_a_lost_task_file_is_told_once_with_its_remedy(go: Go) -> None:
-    run = go("run").folder
+def test_a_lost_task_file_is_told_once_with_its_remedy(run: Path) -> None:
     (run / "task.toml").unlink()
     again = [p.message for p in api.Run(run).verify().problems if "cannot be computed again" in p.message]
     assert len(again) == 1 and "has lost task.toml" in again[0] and "further events cannot" in again[0]

@@ -30,7 +30,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.seat import LATER, MOST, VOLATILE, SeatBriefing, read_answer
 from evotrainer.verify import Record, checks
 from tests.acting import policy
-from tests.cli.call import evotrainer
+from tests.cli.call import evotrainer, in_this_process
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, stopped_before
 
@@ -127,7 +127,7 @@ def test_a_program_sits_is_measured_shown_replayed_and_verified(task: Path, tmp_
     spent = SeatSpend.of(bodies(run, "answered"))
     assert (spent.requests, spent.taken, spent.fallbacks) == (3, 3, 0) and not found(run)
     assert run.state.branches["b1"].intervention.move == "seat"  # type: ignore[union-attr]
-    shown = evotrainer("status", str(run.folder)).stdout
+    shown = in_this_process("status", str(run.folder)).stdout
     assert "3 requests" in shown and "3 requests" in run.report().read_text()
     assert "% on search" in outcome(run, "r1/answered/search0/0")
     assert "b1: " in outcome(run, "r1/answered/proposal0/0") and "points" in outcome(run, "r1/answered/proposal0/0")

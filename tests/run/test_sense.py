@@ -13,7 +13,7 @@ from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, install
 from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
 

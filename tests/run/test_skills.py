@@ -75,18 +75,18 @@ def test_evidence_on_one_change_joins_one_skill(go: Go) -> None:
     assert not problems(run)
 
 
-@pytest.mark.parametrize("file", ["SKILL.md", "evidence.json"])
-def test_a_changed_skill_is_found(go: Go, file: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_changed_skill_is_found(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
     run = go("one", changes=WARM)
-    path = run.folder / "skills" / "dead-groups-temperature-up" / file
-    text = path.read_text()
-    path.write_text(
-        text.replace("helps", "does not help") if file == "SKILL.md" else text.replace('"helps"', '"harms"')
-    )
-    assert any("SHA-256" in p for p in problems(run))
-    with pytest.raises(IntegrityError):
-        skills_validate(run.folder)
-    assert "[FAIL]" in capsys.readouterr().out
+    for file, old, new in (("SKILL.md", "helps", "does not help"), ("evidence.json", '"helps"', '"harms"')):
+        path = run.folder / "skills" / "dead-groups-temperature-up" / file
+        text = path.read_text()
+        path.write_text(text.replace(old, new))
+        assert any("SHA-256" in p for p in problems(run)), file
+        with pytest.raises(IntegrityError):
+            skills_validate(run.folder)
+        assert "[FAIL]" in capsys.readouterr().out, file
+        path.write_text(text)
+    assert not any("SHA-256" in p for p in problems(run))
 
 
 def test_an_effect_that_was_embellished_is_found_without_and_with_the_ledger(go: Go, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,9 +22,9 @@ from evotrainer.records.recipe import COMPOSITES, Recipe
 from evotrainer.records.roster import GENERICS, SPECIALISTS, SURFACES, AgentRow, surface_of
 from evotrainer.run.opening import check_task
 from evotrainer.verify import Record, checks
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper, bodies, ids, stopped_before
+from tests.paper import Paper, bodies, ids, stopped_before_each
 
 TASK = f"""
 [task]
@@ -145,12 +146,10 @@ def test_a_run_without_several_agents_is_recorded_as_before(task: Path, tmp_path
                 assert not {"by", "why", "gain"} & one.keys(), kind
 
 
-@pytest.mark.parametrize("at", ["r1/probes/2", "r1/proposed"])
-def test_a_run_that_was_killed_goes_on_the_same(at: str, task: Path, tmp_path: Path, quick: Paper) -> None:
-    whole = quick.start(task, tmp_path / "whole")
-    with stopped_before(at):
-        quick.start(task, tmp_path / "run")
-    run = quick.resume(tmp_path / "run")
+def test_a_run_that_was_killed_goes_on_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:
+    whole, folder = quick.start(task, tmp_path / "whole"), tmp_path / "run"
+    points = ("r1/probes/2", "r1/proposed")
+    run = stopped_before_each(points, partial(quick.start, task, folder), partial(quick.resume, folder))
     assert ids(run) == ids(whole)
     assert [p.recipe_hash for b in bodies(run, "probes") for p in b.probes] == [
         p.recipe_hash for b in bodies(whole, "probes") for p in b.probes

@@ -4,6 +4,7 @@ remedy rests on it."""
 from __future__ import annotations
 
 import random
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import Label, read_label
 from evotrainer.records.rollout import Rollout, Turn
-from tests.paper import Paper, bodies, complaints, ids, stopped_before
+from tests.paper import Paper, bodies, complaints, ids, stopped_before_each
 
 ENV = """
 from evotrainer.envs.base import Task
@@ -179,14 +180,12 @@ def test_where_there_is_no_gap_none_is_recorded(tmp_path: Path, rollouts: Any, o
     assert not [e.id for e in run.events() if e.kind == "gap" and e.body.branch == "b0"]
 
 
-@pytest.mark.parametrize("event", ["gap/b0/standing", "harness/b0/standing"])
-def test_a_run_killed_there_walks_the_same_path(tmp_path: Path, event: str) -> None:
+def test_a_run_killed_there_walks_the_same_path(tmp_path: Path) -> None:
     whole = start(tmp_path, ["looks", "careful"])
     (tmp_path / "again").mkdir()
-    paper = Paper(finish, acts)
-    with stopped_before(event):
-        paper.start(task_file(tmp_path, ["looks", "careful"]), tmp_path / "again" / "run")
-    run = paper.resume(tmp_path / "again" / "run")
+    paper, task, folder = Paper(finish, acts), task_file(tmp_path, ["looks", "careful"]), tmp_path / "again" / "run"
+    points = ("gap/b0/standing", "harness/b0/standing")
+    run = stopped_before_each(points, partial(paper.start, task, folder), partial(paper.resume, folder))
     assert ids(run) == ids(whole) and not complaints(run)
 
 

@@ -124,12 +124,28 @@ def naively(probe: SandboxProbe) -> bool:
         return "BREACH" in second and (probe.name not in LEFT_BEFORE or "BREACH" not in first)
 
 
+WIRED = ShellLimits(loopback=True, locks=True)
+"""A shell with sockets, started anew for every episode: three times as dear as one that is not."""
+EVERY = (*ESCAPES, *RESIDUES)
+SOCKETS = tuple(p for p in EVERY if "socket." in p.source or p.name.startswith("locks"))
+"""What they may do that others may not."""
+
+
 @needs_namespaces
-@pytest.mark.parametrize("limits", thinned([ShellLimits(loopback=True, locks=True), ShellLimits()], 2), ids=str)
-def test_no_attack_escapes_an_episode_shell_or_reaches_the_next_episode(limits: ShellLimits) -> None:
+@pytest.mark.parametrize(
+    ("limits", "probes", "least"),
+    [
+        pytest.param(ShellLimits(), EVERY, 60, id="plain"),
+        pytest.param(WIRED, SOCKETS, 5, id="with sockets"),
+        pytest.param(WIRED, EVERY, 60, id="with sockets, every attack", marks=pytest.mark.slow),
+    ],
+)
+def test_no_attack_escapes_an_episode_shell_or_reaches_the_next_episode(
+    limits: ShellLimits, probes: tuple[SandboxProbe, ...], least: int
+) -> None:
     with EpisodeShell.open(limits=limits) as shell:
-        found = list(attack_shell(shell))
-    assert len(found) >= 60
+        found = list(attack_shell(shell, probes))
+    assert len(found) >= least
     assert [f for f in found if not f.held] == []
 
 

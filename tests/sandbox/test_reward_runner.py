@@ -10,6 +10,7 @@ import pytest
 
 from evotrainer.records.written import static_fault
 from evotrainer.sandbox.reward_runner import RewardRunner
+from evotrainer.sandbox.values import MAX_NODES
 
 SECRET = "gate-7f3a9c-the-answer"
 WAYS = {
@@ -87,6 +88,7 @@ def test_what_one_call_leaves_no_other_finds(runner: RewardRunner) -> None:
 
 
 def test_a_rollout_too_large_to_be_handed_over_fails_alone(runner: RewardRunner) -> None:
-    large = {"turns": [{"role": "user", "text": "x", "calls": []} for _ in range(400_000)]}
+    turn = {"role": "user", "text": "x", "calls": []}
+    large = {"turns": [turn] * (MAX_NODES // 12)}
     said = runner("def reward(rollout):\n    return 1.0\n", [{"turns": []}, large, {"turns": []}])
     assert said.values == [1.0, None, 1.0] and "handed over" in said.failed[1]

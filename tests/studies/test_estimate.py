@@ -10,6 +10,7 @@ from evotrainer.cli.run import run
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.studies.estimate import count_trainings, estimate, estimate_lines
+from tests.small_run import TINY
 
 
 def test_a_searching_run_counts_search_proof_and_certification(task_file: Path) -> None:
@@ -55,7 +56,7 @@ def test_three_steps_are_trained_and_nothing_is_left(
     task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run(task_file, estimate=True)
+    run(task_file, [*TINY, "policy.warm_start.steps=5"], estimate=True)
     told = capsys.readouterr().out
     assert "measured on 3 steps here" in told and "trainings in all" in told and "disk" in told
     assert not list(tmp_path.iterdir())

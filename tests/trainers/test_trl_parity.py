@@ -23,6 +23,7 @@ from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
 from evotrainer.trainers.embedded.update import Example, Sums, _accumulate, _micros, normaliser
 
 trl = pytest.importorskip("trl", reason="TRL is a development dependency: pip install -e '.[dev]'")
+pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 
 MAX_TOKENS = 12
 GROUP = 4

@@ -8,7 +8,7 @@ bounds itself, so that running it unprotected does no harm.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from evotrainer.sandbox.arena import ProbeResult, judge, scene
 from evotrainer.sandbox.attack_sources import LIBC, attack, called, exec_of, reached
@@ -168,10 +168,10 @@ LOCKING = frozenset(
 """What a shell with `ShellLimits.locks` lets its commands do, by request."""
 
 
-def attack_shell(shell: EpisodeShell) -> Iterator[ProbeResult]:
+def attack_shell(shell: EpisodeShell, probes: Sequence[SandboxProbe] = (*ESCAPES, *RESIDUES)) -> Iterator[ProbeResult]:
     """Every attack that a shell with these limits promises protection against;
     an episode each, and two for a residue."""
-    for probe in (*ESCAPES, *RESIDUES):
+    for probe in probes:
         if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
             with scene(shell.uid, shell.pid) as targets:
                 command = [shell.python, "-c", targets.source(probe)]

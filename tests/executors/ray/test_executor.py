@@ -94,21 +94,23 @@ class Machines:
 
 
 @pytest.fixture(scope="module")
-def machines() -> Iterator[Machines]:
+def head() -> Iterator[Machines]:
+    """The head node alone."""
     with pytest.MonkeyPatch.context() as patch:  # a lost node is noticed in seconds; read by the head's process
         patch.setenv("RAY_health_check_period_ms", "500")
         patch.setenv("RAY_health_check_failure_threshold", "4")
-        yield from started()
+        found = Machines()
+        try:
+            yield found
+        finally:
+            found.end()
 
 
-def started() -> Iterator[Machines]:
-    found = Machines()
-    try:
-        found.add("127.0.0.2")
-        found.add("127.0.0.3")
-        yield found
-    finally:
-        found.end()
+@pytest.fixture(scope="module")
+def machines(head: Machines) -> Machines:
+    head.add("127.0.0.2")
+    head.add("127.0.0.3")
+    return head
 
 
 @pytest.fixture(scope="module")
@@ -249,11 +251,11 @@ def test_a_trial_that_nobody_asks_for_ends_itself(machines: Machines, make_spec:
     assert not Path(f"/proc/{pid}").exists(), "an orphan computes on"
 
 
-def test_a_trial_of_no_node_is_refused_before_it_waits(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
+def test_a_trial_of_no_node_is_refused_before_it_waits(head: Machines, make_spec: Make, tmp_path: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"no node of the cluster holds a trial: it needs 1 CPU, 2 GPU.*autoscaling=true"
     ):
-        second(tmp_path / "r", {"address": machines.address, "gpus": 2}, make_spec(SEED))
+        second(tmp_path / "r", {"address": head.address, "gpus": 2}, make_spec(SEED))
 
 
 @pytest.mark.slow

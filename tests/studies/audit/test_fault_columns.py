@@ -110,11 +110,13 @@ def test_tables_and_kept_imports_know_it_too(
     rows: Path, say: Say, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "IN_MEMORY", 20)
-    monkeypatch.setattr(bulk, "JOB_BYTES", 4_000)
     cache = tmp_path / "kept"
     sql = "SELECT COUNT(*) AS n FROM rollouts WHERE error_kind IS NOT NULL AND reward IS NULL"
     for _ in range(2):
-        without, with_ = audit([rows], cache=cache), audit([rows], cache=cache, faults=["sandbox_timeout"])
+        without = audit([rows], cache=cache)
+        with monkeypatch.context() as m:  # by several processes, which have to be told of it
+            m.setattr(bulk, "JOB_BYTES", 12_000)
+            with_ = audit([rows], cache=cache, faults=["sandbox_timeout"])
         assert (without.sources[0].faults, with_.sources[0].faults) == ({}, {"container": 16})
         assert [query(x, sql)["n"][0] for x in (without, with_)] == [0, 16]
 

@@ -16,7 +16,7 @@ from evotrainer.studies.audit.reader import Reader, reader_options, sample
 from evotrainer.studies.audit.reader_question import KINDS, LONGEST, question_on, read_verdict
 from tests.agents.serving import serving
 from tests.agents.test_seat_llm import Server
-from tests.cli.call import evotrainer
+from tests.cli.call import in_this_process as evotrainer
 
 LINE = "print(6 if n == 3 else 0)"
 HACK = {"verdict": "hack", "kind": "special_casing", "quote": LINE, "why": "It knows the example."}

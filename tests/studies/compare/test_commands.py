@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.call import evotrainer
+from tests.cli.call import evotrainer, in_this_process
 from tests.studies.compare.worlds import TASK, WORLD
 
 
@@ -35,15 +35,15 @@ def test_it_ends_with_a_table_a_page_and_json(here: Path) -> None:
     found = json.loads((here / "out" / "results.json").read_text())
     assert {a["arm"]: a["repeats"] for a in found["arms"]} == {"greedy": 2, "best_of_n": 2}
     assert "<polyline" in (here / "out" / "comparison.html").read_text(), "a surface gives a curve"
-    again = evotrainer("compare", "task.toml", *GREEDY, "--repeats", "2", "--out", "out", "--json", cwd=here)
+    again = in_this_process("compare", "task.toml", *GREEDY, "--repeats", "2", "--out", "out", "--json", cwd=here)
     assert json.loads(again.stdout) == found
-    status = evotrainer("status", "out/greedy-1", cwd=here)
+    status = in_this_process("status", "out/greedy-1", cwd=here)
     assert status.returncode == 0
 
 
 def test_what_cannot_be_compared_is_one_line(here: Path) -> None:
     def refused(*args: str) -> str:
-        done = evotrainer("compare", "task.toml", "--out", "out", *args, cwd=here)
+        done = in_this_process("compare", "task.toml", "--out", "out", *args, cwd=here)
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
         assert not (here / "out").exists()
         return done.stderr
@@ -57,7 +57,7 @@ def test_what_cannot_be_compared_is_one_line(here: Path) -> None:
 
 
 def test_one_repeat_is_told_to_have_no_interval(here: Path) -> None:
-    done = evotrainer("compare", "task.toml", *GREEDY, "--repeats", "1", "--out", "out", cwd=here)
+    done = in_this_process("compare", "task.toml", *GREEDY, "--repeats", "1", "--out", "out", cwd=here)
     assert "one repeat gives no interval" in done.stderr and "[" not in done.stdout.splitlines()[1]
 
 

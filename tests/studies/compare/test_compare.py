@@ -94,7 +94,7 @@ def test_a_changed_choice_is_found(change: dict[str, Any], said: str, tmp_path: 
 
 
 def test_gain_and_optimism_are_what_the_surface_says(tmp_path: Path) -> None:
-    rows = play(tmp_path, ["greedy", "best_of_n"], repeats=2, trainings=30)
+    rows = play(tmp_path, ["greedy", "best_of_n"], repeats=2, trainings=18)
     start = task_of(tmp_path).recipe
     for r in rows:
         recipe = start.with_changes(r["changes"])
@@ -125,7 +125,7 @@ def test_repeats_stand_on_seeds_of_their_own(tmp_path: Path) -> None:
 
 def test_the_proof_of_real_trainings_is_a_run_that_arms_share(tmp_path: Path) -> None:
     """The same trials, once drawn as a surface and once trained by an executor, come to the same numbers."""
-    task, arms = task_of(tmp_path, ["run.workers=1"]), ["greedy", "best_of_n", "one_factor"]
+    task, arms = task_of(tmp_path, ["run.workers=1"]), ["best_of_n", "one_factor"]
     paper = PaperExecutor(WORLD.finish)
     real = compare(plan_of(task, arms, surfaces=[]), task, tmp_path / "real", executor=paper)
     for mine, drawn in zip(real, play(tmp_path, arms), strict=True):
@@ -162,16 +162,16 @@ def test_stopped_in_the_middle_it_goes_on_and_pays_nothing_twice(
 ) -> None:
     arms = ["greedy", "statistical"]
     whole = Counted(monkeypatch)
-    rows = play(tmp_path, arms, "whole", repeats=2, trainings=20)
+    rows = play(tmp_path, arms, "whole", trainings=20)
     total = len(whole.drawn)
     monkeypatch.undo()
     cut = Counted(monkeypatch)
-    for cut.stop in (1, 9, total // 2, total - 3):
+    for cut.stop in (1, total // 2, total - 3):
         with pytest.raises(KeyboardInterrupt):
-            play(tmp_path, arms, "cut", repeats=2, trainings=20)
+            play(tmp_path, arms, "cut", trainings=20)
     cut.stop = 0
     for _ in ("the rest", "nothing more"):
-        assert play(tmp_path, arms, "cut", repeats=2, trainings=20) == rows
+        assert play(tmp_path, arms, "cut", trainings=20) == rows
         assert len(cut.drawn) == len(set(cut.drawn)) == total, "every trial was drawn once"
 
 

@@ -34,6 +34,7 @@ def make(tmp: Path, dtype: str = "float32", seed: int = 0) -> tuple[Policy, Toke
     return policy, tokenizer, tmp / "policy"
 
 
+@pytest.mark.xdist_group("trl")  # its imports take seconds: once
 def test_transformers_loads_a_saved_policy_and_gives_the_same_logits(tmp_path: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 

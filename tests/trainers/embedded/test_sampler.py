@@ -108,6 +108,7 @@ def test_top_p_draws_from_the_nucleus_only(policy: Policy) -> None:
     assert share == pytest.approx(float(p.values[0] / p.values[:size].sum()), abs=0.03)
 
 
+@pytest.mark.xdist_group("trl")  # its imports take seconds: once
 def test_greedy_equals_transformers_greedy(policy: Policy) -> None:
     from transformers import GraniteConfig, GraniteForCausalLM
 

@@ -19,6 +19,7 @@ from evotrainer.trainers.trl.chat import SWAPPED, ChatCodec, check_policy_turns
 from evotrainer.trainers.trl.options import TrlOptions
 
 trl = pytest.importorskip("trl")
+pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 ROOT = Path(__file__).parents[3]
 SPECIAL = ["<|im_start|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<|endoftext|>"]
