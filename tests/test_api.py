@@ -66,6 +66,23 @@ def test_no_run_is_made_over_what_is_there(task: Path, tmp_path: Path, quick: Pa
     with pytest.raises(StoreError, match=r"is not a run folder \(no ledger.db\); `evotrainer run TASK --out"):
         quick.resume(tmp_path / "none")
     (tmp_path / "file").write_text("")
+    for path, told in (
+        (task, r"is a task file and no run folder; `evotrainer run .*task.toml` makes one"),
+        (tmp_path / "file", "is a file and no run folder; give the folder"),
+    ):
+        with pytest.raises(StoreError, match=told):
+            api.open_run(path)
+    for name in ("a", "b"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "ledger.db").touch()
+    with pytest.raises(StoreError, match=f"it holds runs; give one of them: {tmp_path}/runs/a, {tmp_path}/runs/b"):
+        api.open_run(tmp_path / "runs")
+    with pytest.raises(StoreError, match=f"is a file of a run; give its folder, {tmp_path}/runs/a"):
+        api.open_run(tmp_path / "runs" / "a" / "ledger.db")
+    with pytest.raises(ConfigError, match=f"is a folder; give a task file in it: {task}"):
+        load_task(task.parent)
+    with pytest.raises(ConfigError, match=f"is a run folder; `evotrainer resume {tmp_path}/runs/a` goes on with it"):
+        load_task(tmp_path / "runs" / "a")
     with pytest.raises(StoreError, match="cannot make run folder .*file/run: Not a directory; choose another --out"):
         quick.start(task, tmp_path / "file" / "run")
     with stopped_before("run"):

@@ -52,7 +52,7 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
-    "envs.outcome": "errors envs.base",
+    "envs.outcome": "errors envs.base envs.given",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
     "envs.simple": "errors records envs.base envs.given envs.slots envs.user_files",

@@ -39,7 +39,7 @@ def test_the_measured_figures_stand_as_they_were_measured() -> None:
     for text in figures:
         assert text in README, text
     assert "84% of the hacks found on ten, 39% on twelve later ones" in README
-    assert "What it is not." in README and "other last\ndigits" in README
+    assert "What it is not." in README and "other last digits" in README
 
 
 def test_the_index_names_every_page() -> None:

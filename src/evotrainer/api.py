@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.load import apply_overrides, load_run_task, load_task, resolve
+from evotrainer.config.load import apply_overrides, load_run_task, load_task, no_run, resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records import keys
@@ -162,7 +162,7 @@ def open_run(folder: Path | str) -> Run:
     """A run folder for reading; StoreError where it is none."""
     p = Path(folder)
     if not (p / "ledger.db").is_file():
-        raise StoreError(f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one")
+        raise StoreError(no_run(p))
     return Run(p)
 
 

@@ -126,6 +126,21 @@ def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> No
     assert alone.factor in whole.new
 
 
+def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes() -> None:
+    """A run expected +10.9 points and a promotion with 98%, from sixteen trainings: the judge found +0.9."""
+    rng = np.random.default_rng(3)
+    done, _ = drive(PooledAgent(0), 16, score=lambda recipe, n: worth(recipe) + 0.03 * float(rng.standard_normal()))
+    asked = PromotionThreshold(gain=0.05, se=0.01)
+    b = opened().model_copy(update={"probes": tuple(done), "promotion_threshold": asked})
+    told = []
+    for prior_sd in (0.05, 0.3):  # the wider, the more lucky trainings are believed
+        (iv,) = PooledAgent(0, PooledOptions(prior_sd=prior_sd)).propose(b, Desk()).interventions
+        assert iv.forecast is not None
+        told.append((iv.new, iv.forecast.promote))
+        assert iv.forecast.mean > 0.1, "what decides how many seeds a branch gets is as it was"
+    assert told[0] == told[1] and 0.4 < told[0][1] < 0.7, "a normal gain of its mean and sd would say 0.92"
+
+
 def test_what_was_judged_is_not_proposed_again() -> None:
     """A run on repositories proposed its second, rejected bundle in ten further rounds."""
     agent = PooledAgent(0)

@@ -43,7 +43,7 @@ def test_the_fixed_agent_names_an_entry_it_cannot_use() -> None:
 
 def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
     recipe = Recipe(rewards={"shown": 1.0}, max_turns=6, group_filter={"kind": "zero_variance"})
-    b = briefing(recipe, branches_wanted=4, offers=OFFERS)
+    b = briefing(recipe, branches_wanted=4, offers=(*OFFERS, "demonstrations"))
     seen = set()
     for seed in range(60):
         out = make_agent("random", seed).propose(b, Desk()).interventions
@@ -53,7 +53,7 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert single_factor(recipe, child) == iv.factor
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
-    assert seen == set(neighbourhood(recipe, COMPONENTS, {}, offers=OFFERS))
+    assert seen == set(neighbourhood(recipe, COMPONENTS, {}, offers=b.offers))
     no_code_nor_text = {"written", "written_reward", "hooks", "scaffold"}
     not_drawn = {"knobs", "deploy_temperature"} | no_code_nor_text
     assert seen == (set(Recipe.model_fields) | COMPOSITES.keys()) - not_drawn

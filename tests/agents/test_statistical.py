@@ -382,6 +382,13 @@ def test_rare_successes_are_replayed_where_many_groups_hold_none() -> None:
     assert moves("replay", START.with_factor("replay", {"weight": 0.1}), score=0.3, **seen) == [{"weight": 0.0}]
 
 
+def test_an_anchor_is_offered_where_there_are_demonstrations() -> None:
+    assert sorted(moves("sft_anchor", offers=("demonstrations",))) == [0.05, 0.2] and moves("sft_anchor") == []
+    assert moves("sft_anchor", START.with_factor("sft_anchor", 0.1)) == [0.0], "what is there can be left out"
+    grids = [neighbourhood(START, COMPONENTS, {}, offers=x) for x in ((), ("demonstrations",))]
+    assert [g.get("sft_anchor") for g in grids] == [None, [0.05, 0.2]]
+
+
 def test_other_words_are_offered_where_training_tasks_are_known_better_than_others() -> None:
     assert sorted(moves("prompt_noise", offers=("wordings",), train_minus_search=0.3)) == [0.5, 1.0]
     assert moves("prompt_noise", offers=("wordings",), train_minus_search=0.02) == []

@@ -148,6 +148,8 @@ def test_a_file_whose_name_has_an_equals_sign_is_a_path(tmp_path: Path) -> None:
 def test_a_short_form_names_the_kind_of_a_factor() -> None:
     iv, note = as_intervention(Recipe(rewards={"a": 1.0}), ["group_filter=snr_top_p", "group_filter.keep=0.8"])
     assert iv.new["kind"] == "snr_top_p" and iv.new["keep"] == 0.8 and note == ""
+    with pytest.raises(ConfigError, match="group_filter.kind: must be none, zero_variance, ema_std or snr_top_p"):
+        as_intervention(Recipe(), ["group_filter=foo"])
     iv, note = as_intervention(Recipe(rewards={"a": 1.0}), ["recipe.rewards.b=1", "rewards.c=0.5"])
     assert iv.new == {"a": 1.0, "b": 1.0, "c": 0.5} and "2 moves" in note
     with pytest.raises(ConfigError, match="nothing would change"):

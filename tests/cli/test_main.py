@@ -15,7 +15,7 @@ FIXED = ["run.agent=fixed"]
 
 BAD: dict[str, tuple[list[str], int, str]] = {
     "missing task file": (["run", "nowhere.toml"], 2, "no task file nowhere.toml.*evotrainer init"),
-    "folder as task file": (["run", "."], 2, "is a folder; give the task file"),
+    "folder as task file": (["run", "."], 2, "is a folder without a task file .*evotrainer init"),
     "unknown factor": (["run", str(CODE), "recipe.learning_rate=1"], 2, "recipe.learning_rate: unknown name"),
     "fixed agent, two moves": (
         ["run", str(CODE), *FIXED, 'run.agent_options={interventions=[{factor="rewards",new={hidden=1,format=1}}]}'],

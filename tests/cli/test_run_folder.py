@@ -35,7 +35,9 @@ def test_a_corrupt_ledger_is_one_clear_line(copy: Callable[[], api.Run], capsys:
     assert (run.folder / "ledger.db").read_bytes().startswith(b"this is not a database"), "left as it was found"
 
 
-def test_status_lineage_health_and_show_tell_the_story(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_status_lineage_health_and_show_tell_the_story(
+    finished: api.Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     status(finished.folder, as_json=True)
     told = json.loads(capsys.readouterr().out)
     assert told["state"] == "closed"
@@ -43,7 +45,12 @@ def test_status_lineage_health_and_show_tell_the_story(finished: api.Run, capsys
     assert told["verdicts"].keys() == {"b1", "b2"}
     lineage_command(finished.folder)
     assert "b1" in capsys.readouterr().out
-    health(finished.folder, "b1")
+    reads: list[api.Run] = []
+    with monkeypatch.context() as m:
+        read = api.Run.events
+        m.setattr(api.Run, "events", lambda run: reads.append(run) or read(run))
+        health(finished.folder, "b1")
+    assert len(reads) == 1, "to read a large ledger takes most of the command's time"
     assert "Diagnosis" in capsys.readouterr().out
     rollout = load([finished.folder / "rollouts" / "b1-s1"], split="search", limit=1)[0]
     changed = finished.state.branches["b1"].intervention

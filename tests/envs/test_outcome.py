@@ -86,7 +86,8 @@ def test_a_users_environment_names_the_truth(own: Path) -> None:
     assert isinstance(env, TextEnv) and len(env.tasks("train")) == 3, "`payable` is no option of the factory"
     told = pay_terms(env, {"payable": ["longer"]})
     assert [s["name"] for s in told.pop("slots")] == ["system", "prompt"]
-    assert told == {"outcome": ["longer"], "payable": ["longer"], "offers": []}
+    assert told == {"outcome": ["longer"], "payable": ["longer"], "offers": [], "demonstrations": False}
+    assert pay_terms(open_environment({"name": "math"}), {})["demonstrations"]
 
 
 @pytest.mark.parametrize(("more", "outcome"), [({}, "graded"), ({"truth": "styled"}, "styled")])

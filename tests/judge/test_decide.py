@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -203,7 +204,9 @@ def test_a_promising_but_unclear_gain_asks_for_seeds_and_says_how_many() -> None
             wanted = seeds_wanted(verdict)
             assert wanted is not None
             assert 3 < wanted <= 6
-            assert f"{wanted} seeds per branch would decide" in verdict.reason
+            assert f"{wanted} seeds per branch would decide if " in verdict.reason
+            chance = float(re.search(r"by this look: (\d+)%", verdict.reason)[1])  # type: ignore[index]
+            assert (chance >= 50) == ("stays as it is" in verdict.reason) and 1 < chance < 99
         else:
             assert seeds_wanted(verdict) is None
     assert "inconclusive" in kinds

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer.agents.forecasting import promotion_chances
+from evotrainer.agents.forecasting import FOUND, promotion_chances, proof_of
 from evotrainer.cli.forecasts import forecasts as forecasts_command
 from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
 from evotrainer.records.briefing import PromotionThreshold
+from tests.agents.briefings import briefing
 from tests.letters_on_paper import Go
 
 
@@ -66,12 +67,21 @@ def test_nothing_measured_is_said_so() -> None:
 
 
 def test_promotion_chances_follow_bar_and_rivals() -> None:
-    bar = PromotionThreshold(gain=0.03, se=0.01)
-    (alone,) = promotion_chances([(0.03, 0.01)], bar, 1)
+    bar = PromotionThreshold(gain=0.03 * FOUND, se=0.01)
+    (alone,) = promotion_chances([(0.03, 0.01)], [bar], 1)
     assert alone == pytest.approx(0.5, abs=0.03)
-    twins = promotion_chances([(0.03, 0.01), (0.03, 0.01)], bar, 2)
+    twins = promotion_chances([(0.03, 0.01), (0.03, 0.01)], [bar, bar], 2)
     assert twins[0] == pytest.approx(3 / 8, abs=0.03), "above the bar and above the other: P(max is this one, > median)"
-    assert promotion_chances([(0.03, 0.01)], None, 1) == [None]
+    assert promotion_chances([(0.03, 0.01)], [None], 1) == [None]
+
+
+def test_what_is_asked_is_asked_with_the_seeds_that_a_branch_will_have() -> None:
+    three, four, five = (PromotionThreshold(gain=g, se=se) for g, se in ((0.13, 0.02), (0.05, 0.015), (0.03, 0.01)))
+    b = briefing(promotion_threshold=three, planned=(three, four, five))
+    assert [proof_of(b, gain) for gain in (0.2, 0.1, 0.05, 0.01)] == [three, four, five, five]
+    paid = b.model_copy(update={"provable": (five, four)})
+    assert proof_of(paid, 0.2) is three and proof_of(paid, 0.01, factors=2) is four, "not with more than is paid for"
+    assert proof_of(briefing(promotion_threshold=three), 0.1) is three and proof_of(briefing(), 0.1) is None
 
 
 def test_a_run_with_the_statistical_agent_is_scored(go: Go, capsys: pytest.CaptureFixture[str]) -> None:

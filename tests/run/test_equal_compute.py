@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from evotrainer.agents.belief import observations
+from evotrainer.cli.show import show
 from evotrainer.cli.status import status
+from evotrainer.cli.why import why
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import cost_ratio
@@ -150,6 +152,14 @@ def test_readers_see_the_control_as_what_it_is(task: Path, tmp_path: Path, capsy
     assert "control at equal compute" in run.report().read_text(encoding="utf-8")
     status(run.folder)
     assert "no verdict" not in capsys.readouterr().out
+    for command, branch, told in (
+        (show, "b1", "b1c: b0 trained for as long as b1 (steps: "),
+        (show, "b1", "; beside it b1 trained at "),
+        (why, "b1", "control b1c: b0 trained for as long as b1 (steps: "),
+        (why, "b1c", "b1c: control of b1, which takes as much compute; a control gets no verdict"),
+    ):
+        command(run.folder, branch)
+        assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_gain_by_more_compute_teaches_nothing(task: Path, tmp_path: Path) -> None:

@@ -48,6 +48,10 @@ def test_a_sound_task_is_let_through_without_a_word_of_doubt(task_file: Path) ->
         ("evaluation.gate_tasks=100000", r"gate_tasks=100000, but environment sort-letters has 150 gate tasks"),
         ("recipe.max_tokens=1000", r"max_tokens=1000 leaves no room for a prompt in .*shape.context=32"),
         ("policy.warm_start.steps=99999999", "policy.warm_start.steps=99999999 is more than"),
+        (
+            "budget.cpu_s=60",
+            "cpu_s=60 holds 2 trainings .* 3 seeds first, the noise floor: .* raise it to 97.5 or more",
+        ),
         ("policy.warm_start.drill_steps=10", "offers no drills; set policy.warm_start.drill_steps=0"),
     ],
 )
@@ -81,6 +85,21 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
         ("demos=demonstrations", "demos=lambda n, seed: ['ab'] * n", r"demonstration 0 is str 'ab'; give .* pairs"),
         ("demos=demonstrations", "demos=lambda n, seed: [('a', 5)]", r"demonstration 0 is tuple \('a', 5\); give"),
         ("demos=demonstrations", "demos=lambda n, seed: (1 / 0 for _ in 'a')", "failed: ZeroDivisionError"),
+        (
+            "draw=draw",
+            "draw=lambda: None",
+            r"draw of environment sort-letters failed: TypeError: .*; correct the function",
+        ),
+        (
+            "draw=draw",
+            "draw=lambda seed: draw(str(random.random()))",
+            "other tasks when it is called again with the same",
+        ),
+        (
+            "draw=draw",
+            "draw=lambda seed: {k: v[1:] for k, v in draw(seed).items()}",
+            "gives 149 gate tasks in place of 150",
+        ),
         ("tasks=make_tasks()", "tasks=None", "sort-letters: tasks is None; give split -> list of Task"),
         ("tasks=make_tasks()", "tasks={'train': None}", "the tasks of split 'train' are None; give a list of Task"),
         ("tasks=make_tasks()", "tasks={'train': ['a']}", "a task of split 'train' is str 'a'; give a Task"),
@@ -126,6 +145,12 @@ def test_what_is_always_true_or_pays_nothing_is_said(task_file: Path, tmp_path: 
             "recipe.prompts_per_step=1000",
             "and environment sort-letters has .* train tasks: each step draws tasks",
         ),
+        (
+            "recipe.max_tokens=1",
+            "max_tokens=1 is shorter than the answers of 32 of 32 demonstrations, .* raise it to 5",
+        ),
+        ("policy.warm_start.steps=1", "policy.warm_start.steps=1: its rate still rises for the first 50 steps"),
+        ("budget.wall_s=1", "budget.wall_s=1: the starting recipe is trained on 3 seeds first, the noise floor, which"),
         ("run.workers=500", "run.workers=500, and this process may use .* cores"),
         ("recipe.max_turns=5", "max_turns=5 has no effect: an attempt of environment sort-letters ends with its first"),
     ],

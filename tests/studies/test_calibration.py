@@ -57,8 +57,9 @@ def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: Paper
     run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
     found = calibrate_run(run.folder, runs=20, overrides=["run.rounds=2", "run.branches=1", "judge.max_seeds=3"])
     assert (found.shape.rounds, found.shape.branches, found.shape.config.max_seeds) == (2, 1, 3)
-    with pytest.raises(ConfigError, match=r"recipe.lr=1 does not change the gate; one of: judge., run.seeds"):
-        calibrate_run(run.folder, runs=20, overrides=["recipe.lr=1"])
+    for wrong, why in (("recipe.lr=1", "does not change the gate"), ("b9", "is no override, and branches share one")):
+        with pytest.raises(ConfigError, match=f"{wrong} {why}.*; give judge.NAME=VALUE, or one of run.seeds"):
+            calibrate_run(run.folder, runs=20, overrides=[wrong])
 
 
 def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: Paper) -> None:

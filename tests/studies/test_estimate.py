@@ -47,6 +47,9 @@ def test_an_evaluation_without_a_number_takes_all_tasks_of_the_split(task_file: 
 def test_a_budget_that_ends_the_run_earlier_is_named(task_file: Path) -> None:
     task = load_task(task_file, ["budget.cpu_s=600", "run.probes=100"])
     assert any("budget.cpu_s = 600 ends the search earlier" in x for x in estimate_lines(estimate(task, step_s=5.0)))
+    task = load_task(task_file, ["budget.wall_s=10"])
+    (line,) = [x for x in estimate_lines(estimate(task, step_s=5.0)) if "budget.wall_s" in x]
+    assert line.endswith("3 are the noise floor's, 3 the certification's: it cannot pay for these")
 
 
 def test_three_steps_are_trained_and_nothing_is_left(

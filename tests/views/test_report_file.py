@@ -48,6 +48,19 @@ def test_nothing_of_single_gate_or_cert_tasks_is_in_it(finished_run: Path) -> No
     assert "79.7%" in text, "the certified mean is"
 
 
+def test_commands_name_the_run_and_words_between_backticks_are_code(finished_run: Path) -> None:
+    text = write_report(finished_run).read_text()
+    assert "(<code>evotrainer why quickstart b5</code>" in text, "what to do next"
+    assert not re.search(r"evotrainer [a-z-]+ RUN\b", text)
+    assert "`" not in re.sub(r"<(script|style|pre|code)\b.*?</\1>", "", text, flags=re.S)
+
+
+def test_a_table_in_two_columns_keeps_its_tools_in_its_own() -> None:
+    """The script puts them before the table: right in the grid they would push it into the other column."""
+    for template in (Path(report.__file__).parent / "templates").iterdir():
+        assert not re.search(r'class="two">\s*<div class="scroll"', template.read_text()), template.name
+
+
 def test_it_can_be_written_elsewhere_and_a_bad_place_is_an_error(finished_run: Path, tmp_path: Path) -> None:
     assert write_report(finished_run, tmp_path / "x.html") == tmp_path / "x.html"
     with pytest.raises(StoreError, match="--out"):

@@ -38,6 +38,34 @@ def test_no_table_or_figure_is_cut_off(browser: Any, page: Path, width: int) -> 
     quiet(browser)
 
 
+LABELS = """
+for (const d of document.querySelectorAll('details')) d.open = true;
+const cut = [], near = [];
+for (const axis of document.querySelectorAll('main .ticks, main .with-ticks, main .scatter')) {
+  const all = [...axis.querySelectorAll('.tick:not(.left)')].map((t) => t.getBoundingClientRect());
+  const texts = all.filter((r) => r.width).sort((a, b) => a.left - b.left);
+  const box = (axis.closest('.scroll') ?? document.documentElement).getBoundingClientRect();
+  for (const r of texts) if (r.left < box.left - .5 || r.right > box.right + .5) cut.push(r.left - box.left);
+  texts.forEach((r, i) => { if (i && r.left < texts[i - 1].right + 2) near.push(r.left); });
+}
+return [cut, near];
+"""
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_label_of_an_axis_is_cut_or_lies_on_another(browser: Any, page: Path, width: int) -> None:
+    visit(browser, page, width=width)
+    cut, near = browser.execute_script(LABELS)
+    assert (cut, near) == ([], [])
+
+
+def test_on_a_phone_names_of_metrics_have_room(browser: Any, page: Path) -> None:
+    visit(browser, page, width=390)
+    widths = "return [...document.querySelectorAll('#sides thead th')].map((x) => x.offsetWidth)"
+    name, left, right = browser.execute_script(widths)
+    assert name > 100 and min(left, right) > 70
+
+
 def test_the_champion_is_in_sight_on_a_phone(browser: Any, page: Path) -> None:
     visit(browser, page, width=390)
     shown = [x.text for x in browser.find_elements("css selector", ".tree-list li")]

@@ -46,9 +46,9 @@ def test_huge_texts_are_cut_and_the_cut_is_named() -> None:
         (0.0, "0"),
         (-0.0, "0"),
         (0.1234, "0.123"),
-        (-2.5, "−2.5"),
+        (-2.5, "-2.5"),
         (1640.0, "1,640"),
-        (1e-7, "1.00e−07"),
+        (1e-7, "1.00e-07"),
         (0.02, "0.02"),
     ],
 )
@@ -58,9 +58,9 @@ def test_numbers_are_written_for_readers(x: float | None, shown: str) -> None:
 
 def test_differences_are_points_with_a_sign_and_tiny_ones_are_no_signed_zero() -> None:
     assert text.points(0.1214) == "+12.1"
-    assert text.points(-0.012) == "−1.2"
+    assert text.points(-0.012) == "-1.2"
     assert text.points(-0.0001) == "0.0"
-    assert text.point_range(-0.05, 0.008) == "[−5.0, +0.8]"
+    assert text.point_range(-0.05, 0.008) == "[-5.0, +0.8]"
 
 
 @pytest.mark.parametrize(
@@ -82,10 +82,10 @@ def test_a_change_names_only_what_differs() -> None:
         text.change("group_filter", old, {"kind": "ema_std", "keep": 0.8})
         == "group_filter: kind none → ema_std, keep 0.9 → 0.8"
     )
-    assert text.change("rewards", {"visible": 1.0}, {"hidden": 1.0}) == "rewards: − visible, + hidden 1"
+    assert text.change("rewards", {"visible": 1.0}, {"hidden": 1.0}) == "rewards: - visible, + hidden 1"
     assert text.change("rewards", {"visible": 1.0}, {"visible": 1.0, "hidden": 1.0}) == "rewards: + hidden 1"
-    assert text.change("rewards", {"visible": 1.0, "x": 1.0}, {"visible": 1.0}) == "rewards: − x"
-    assert text.change("rewards", {"x": 1.0, "y": 1.0}, {"x": 2.0, "z": 0.5}) == "rewards: x 1 → 2, − y, + z 0.5"
+    assert text.change("rewards", {"visible": 1.0, "x": 1.0}, {"visible": 1.0}) == "rewards: - x"
+    assert text.change("rewards", {"x": 1.0, "y": 1.0}, {"x": 2.0, "z": 0.5}) == "rewards: x 1 → 2, - y, + z 0.5"
     both = (
         {"averaging": {"decay": 0.9, "kind": "none", "share": 0.5}, "lr": 1},
         {
@@ -96,6 +96,11 @@ def test_a_change_names_only_what_differs() -> None:
     assert text.change("bundle", *both) == "bundle: averaging.kind none → ema, lr 1 → 2"
     assert text.change("averaging", *(x["averaging"] for x in both)) == "averaging.kind: none → ema"
     rewards = {"rewards": {"x": 1.0}, "lr": 1}, {"rewards": {"y": 1.0}, "lr": 1}
-    assert text.change("bundle", *rewards) == "bundle.rewards: − x, + y 1"
+    assert text.change("bundle", *rewards) == "bundle.rewards: - x, + y 1"
     assert text.differing(*(x["averaging"] for x in both)) == ({"kind": "none", "share": 0.5}, {"kind": "ema"})
     assert text.change("lr", 0.0002, 0.0004) == "lr: 0.0002 → 0.0004"
+
+
+def test_a_recorded_command_names_the_run() -> None:
+    told = "suspected; read its rollouts: evotrainer show RUN b1; RUN stays"
+    assert text.of_run(told, "runs/mine") == "suspected; read its rollouts: evotrainer show runs/mine b1; RUN stays"

@@ -235,7 +235,7 @@ def neighbourhood(
         ],
         "lr_schedule": lr_schedules(r),
         "batch_shape": batch_shapes(r),
-        "sft_anchor": [0.0, 0.05, 0.2],
+        "sft_anchor": [0.0, *((0.05, 0.2) if "demonstrations" in offers else ())],
         "entropy_bonus": [0.0, 0.003, 0.01],
         "is_cap": [None, 2.0, 5.0],
         "mask_truncated": [False, True],

@@ -16,7 +16,7 @@ from pydantic import Field
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import MoveOutcome, informed, observations, posterior
 from evotrainer.agents.changes import repeated
-from evotrainer.agents.forecasting import promotion_chances
+from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.pool import candidate_pool, next_family, situation
 from evotrainer.records.briefing import Briefing, Proposal
@@ -111,9 +111,8 @@ class OneFactorAgent:
 
     def _interventions(self, chosen: Sequence[Ranked], s: Situation, briefing: Briefing) -> tuple[Intervention, ...]:
         """The proposed interventions, each with its forecast, the skills behind it and what it reopens."""
-        chances = promotion_chances(
-            [(r.mean, r.sd) for r in chosen], briefing.promotion_threshold, briefing.branches_wanted
-        )
+        proofs = [proof_of(briefing, r.mean) for r in chosen]
+        chances = promotion_chances([(r.mean, r.sd) for r in chosen], proofs, briefing.branches_wanted)
         return tuple(
             r.candidate.intervention(
                 s,

@@ -20,7 +20,7 @@ from evotrainer.agents.belief import informed
 from evotrainer.agents.bundles import Arm, Bundle, Search, arms_for, knowledge_gradients, recipe_of
 from evotrainer.agents.changes import repeated
 from evotrainer.agents.choice import best_bundle, judged_already, reasoning
-from evotrainer.agents.forecasting import promotion_chances
+from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation, start_of
@@ -125,18 +125,13 @@ class PooledAgent:
                 f"{self.options.sure:.0%}",
                 considered=self._considered(s, []),
             )
-        offers = [best]  # its parts are measured by knock-outs
-        forecasts = [s.gain(b) for b in offers]
-        proof = (
-            briefing.provable[len(best) - 1] if len(best) <= len(briefing.provable) else briefing.promotion_threshold
-        )
-        chances = promotion_chances(forecasts, proof, briefing.branches_wanted)
+        mean, sd = s.gain(best)
+        # without the priors: they are wide so that much is tried, and what is best by them is overrated
+        alone = fit(s.start, trainings_of(briefing), {}).gain(s.of(best), s.home)
+        (chance,) = promotion_chances([alone], [proof_of(briefing, mean, len(best))], briefing.branches_wanted)
         return Proposal(
-            agent=self.name,
-            interventions=tuple(
-                self._intervention(s, b, Forecast(mean=m, sd=sd, promote=p))
-                for b, (m, sd), p in zip(offers, forecasts, chances, strict=True)
-            ),
+            agent=self.name,  # the bundle's parts are measured by knock-outs
+            interventions=(self._intervention(s, best, Forecast(mean=mean, sd=sd, promote=chance)),),
             reasoning=reasoning(s, best),
             considered=self._considered(s, best),
         )
@@ -153,16 +148,7 @@ class PooledAgent:
         shares = [(a, one, max(1, len(a.gains))) for a in arms for one in sorted(a.gains)]
         least = self.options.prior_sd
         priors = {one: Prior(a.candidate.mean / k, max(a.candidate.sd, least) / k**0.5) for a, one, k in shares}
-        base = start_of(briefing).training_s
-        seen = [TrainingScore(b.recipe, x, dearer(b.training_s, base)) for b in briefing.branches for x in b.scores]
-        floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
-        for p in briefing.probes:
-            if p.score is not None:
-                score = min(p.score, floor) if p.invalid else p.score
-                seen.append(TrainingScore(p.recipe, score, dearer(p.training_s, base)))
-            elif p.failed:
-                seen.append(TrainingScore(p.recipe, floor))
-        model = fit(start, seen, priors, [x for a in arms for x in a.gains])
+        model = fit(start, trainings_of(briefing), priors, [x for a in arms for x in a.gains])
         return Search(briefing, sit, start, arms, model, self.options.max_cost)
 
     def _on_offer(self, briefing: Briefing, tools: Tools, start: Recipe) -> tuple[Situation, list[Arm]]:
@@ -296,6 +282,20 @@ class PooledAgent:
                 )
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
+
+
+def trainings_of(briefing: Briefing) -> list[TrainingScore]:
+    """All trainings of the run with their search scores."""
+    base = start_of(briefing).training_s
+    seen = [TrainingScore(b.recipe, x, dearer(b.training_s, base)) for b in briefing.branches for x in b.scores]
+    floor = float(np.mean(briefing.champion.scores)) + INVALID_GAIN if briefing.champion.scores else 0.0
+    for p in briefing.probes:
+        if p.score is not None:
+            score = min(p.score, floor) if p.invalid else p.score
+            seen.append(TrainingScore(p.recipe, score, dearer(p.training_s, base)))
+        elif p.failed:
+            seen.append(TrainingScore(p.recipe, floor))
+    return seen
 
 
 def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:

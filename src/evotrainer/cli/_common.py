@@ -1,13 +1,11 @@
-"""What commands share: types of arguments and options, the console, a progress bar."""
+"""What commands share: types of arguments and options, the console."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -70,27 +68,6 @@ def check_new_folder(folder: Path) -> None:
 def check_workers(workers: int | None) -> None:
     if workers is not None and workers < 1:
         raise ConfigError(f"--workers {workers}: give at least 1")
-
-
-@contextmanager
-def progress() -> Iterator[Any]:
-    """A bar on a terminal's stderr; nothing elsewhere."""
-    from evotrainer.records.console import Console
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield None
-        return
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
-        job = bar.add_task("", total=1)
-
-        def say(what: str, done: int, of: int) -> None:
-            bar.update(job, description=what[-60:], completed=done, total=max(1, of))
-
-        yield say
 
 
 def no_skills(source: Path) -> str:

@@ -43,16 +43,17 @@ def _sources(record: Record, branch: str) -> None:
 
 
 def ladder(record: Record, branch: str) -> list[str]:
-    """Print it where at least one change led to the branch; return what does not follow from the ledger."""
+    """Print it where several changes led to the branch: one alone is the branch itself, of which only the knock-outs
+    are left to tell. Return what does not follow from the ledger."""
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
-    if len(path) < 2:
-        return []
-    print(f"  the way from {path[0]}, one measured step at a time")
+    if several := len(path) > 2:
+        print(f"  the way from {path[0]}, one measured step at a time")
     wrong: list[str] = []
     for parent, name in pairwise(path):
         b = state.branches[name]
-        print(f"    {parent} -> {name}  {_change(b)}: {_measured(record, b)}")
+        if several:
+            print(f"    {parent} -> {name}  {_change(b)}: {_measured(record, b)}")
         wrong += _knockouts(record, b)
         if name != branch:  # what the branch itself rests on is printed and computed again above
             wrong += _again(record, name)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evotrainer.cli._common import Overrides, console
+from evotrainer.cli._common import Overrides
+from evotrainer.cli._progress import progress
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -52,8 +54,6 @@ def admit(
 def _tried(environment: Any, split: str, limit: int | None) -> Any:
     """Every repository task with its fix, with nothing and with cheats; every program's task with its own solution and
     with nothing."""
-    from rich.progress import Progress
-
     from evotrainer.envs.code.admission import admit_code
     from evotrainer.envs.code.env import CodeEnv
     from evotrainer.envs.code.task_list import ListSource
@@ -68,11 +68,11 @@ def _tried(environment: Any, split: str, limit: int | None) -> Any:
             "name = swe, swe-instances, or code with a source"
         )
     tasks = list(environment.tasks(split))[:limit]
-    with Progress(console=console(stderr=True), transient=True) as bar:
-        job = bar.add_task(f"admission of {split}", total=len(tasks))
+    with progress() as say:
+        done = count(1)
 
         def show(v: AdmissionVerdict) -> None:
-            bar.advance(job)
+            say(f"admission of {split}", next(done), len(tasks))
 
         if isinstance(environment, CodeEnv):
             return admit_code(environment, tasks, progress=show)

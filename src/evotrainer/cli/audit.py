@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evotrainer.cli._common import FOUND, AsJson, Cache, Format, RolloutPaths, Workers, check_workers, progress
+from evotrainer.cli._common import FOUND, AsJson, Cache, Format, RolloutPaths, Workers, check_workers
+from evotrainer.cli._progress import progress
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.records.output import print
+from evotrainer.records.output import Progress, print
 
 if TYPE_CHECKING:
     from evotrainer.studies.audit import RolloutAudit
     from evotrainer.studies.audit.reader import Reader, ReadRollout
-    from evotrainer.studies.audit.trait_cache import Progress
 
 Proxy = Annotated[
     str | None,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Workers, progress
+from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Workers
+from evotrainer.cli._progress import progress
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 

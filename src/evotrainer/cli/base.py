@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from evotrainer.cli._common import Overrides, TaskPath, check_new_folder, console
+from evotrainer.cli._common import Overrides, TaskPath, check_new_folder
+from evotrainer.cli._progress import progress
 from evotrainer.records.output import print
 
 
@@ -33,14 +34,11 @@ def base(
     kind, options, plan = resolved.trainer.name, resolved.trainer.options, resolved.policy.warm_start
     trainer = get_trainer(kind, options=options)
     environment = open_environment(resolved.environment, accept_tier_e=resolved.sandbox.accept_tier_e)
-    from rich.progress import Progress
-
     try:
-        with Progress(console=console(stderr=True), transient=True) as bar:
-            job = bar.add_task("warm start", total=plan.all_steps)
+        with progress() as say:
 
             def show(row: dict[str, float]) -> None:
-                bar.update(job, completed=row["step"], description=f"warm start, loss {row['loss']:.3f}")
+                say(f"warm start, loss {row['loss']:.3f}", int(row["step"]), plan.all_steps)
 
             make_base(environment, plan, out, show, bf16=bf16, trainer=kind, trainer_options=options)
     finally:

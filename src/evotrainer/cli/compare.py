@@ -7,11 +7,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from evotrainer.cli._common import AsJson, Overrides, TaskPath, progress
+from evotrainer.cli._common import AsJson, Overrides, TaskPath
+from evotrainer.cli._progress import progress
 from evotrainer.errors import AbortedError, ConfigError
 from evotrainer.records.output import print
 
@@ -59,7 +60,7 @@ def compare(
     plan = open_plan(out, asked)
     if plan.repeats < 2:
         print("evotrainer: note: one repeat gives no interval; --repeats 2 or more does", file=sys.stderr)
-    with shown() as tell, interrupted(out):
+    with progress(_line) as tell, interrupted(out):
         found = table(play(plan, resolved, out, worlds, tell=tell)) | {"plan": plan.model_dump()}
     made = write_comparison(found, out)
     if as_json:
@@ -69,16 +70,10 @@ def compare(
     print(f"table and plot: {made}; every number: {out / 'results.json'}")
 
 
-@contextmanager
-def shown() -> Iterator[Any]:
-    """A bar on a terminal, a line per unit elsewhere."""
-    with progress() as bar:
-
-        def line(what: str, done: int, of: int) -> None:
-            if what:
-                print(f"{done + 1}/{of} {what}", file=sys.stderr)
-
-        yield bar or line
+def _line(what: str, done: int, of: int) -> None:
+    """A unit of hours' work, where there is no terminal."""
+    if what:
+        print(f"{done + 1}/{of} {what}", file=sys.stderr)
 
 
 @contextmanager

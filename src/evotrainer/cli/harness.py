@@ -49,7 +49,7 @@ def harness(
     body = next((v for v in versions if v.version == version), None)
     if body is None:
         raise ConfigError(f"no harness {version!r} in {folder}; there are: {', '.join(v.version for v in versions)}")
-    print(body.model_dump_json(indent=1) if as_json else "\n".join(version_lines(body, events)))
+    print(body.model_dump_json(indent=1) if as_json else "\n".join(version_lines(body, events, folder)))
 
 
 def _history_json(events: Sequence[Event]) -> dict[str, Any]:

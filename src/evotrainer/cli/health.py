@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,7 +13,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.api import Run
+    from evotrainer.projections.state import RunState
+    from evotrainer.records.chain import Event
 
 
 def health(
@@ -31,17 +33,19 @@ def health(
     from evotrainer import api
     from evotrainer.harness import render_text
     from evotrainer.projections.predictions import subject_branch
+    from evotrainer.projections.state import RunState
     from evotrainer.views.trend import render_trend, trend_rows
 
-    run = api.open_run(folder)
-    name = what or run.champion or "base"
-    chosen = readings_of(run, name)
+    events = api.open_run(folder).events()  # once: each call reads and checks the whole ledger
+    state = RunState.of(events)
+    name = what or state.champion or "base"
+    chosen = readings_of(events, name)
     if not chosen:
-        known = ", ".join(sorted({h.subject.split("@")[0] for h in readings_of(run, None)})) or "none"
+        known = ", ".join(sorted({h.subject.split("@")[0] for h in readings_of(events, None)})) or "none"
         raise ConfigError(f"{folder} holds no reading of {name!r}; it holds readings of: {known}")
     if trend:
-        trials = {e.body.trial for e in run.events() if e.kind == "finished"}
-        read = chosen if name in trials else readings_of(run, None)
+        trials = {e.body.trial for e in events if e.kind == "finished"}
+        read = chosen if name in trials else readings_of(events, None)
         rows = trend_rows([h for h in read if name in trials or subject_branch(h.subject) == name])
         print(json.dumps(rows, indent=1) if as_json else render_trend(name, rows))
         return
@@ -54,34 +58,34 @@ def health(
     if as_json:
         print(chosen[-1].model_dump_json(indent=1))
         return
-    size, builtin = held_by(run, chosen[-1].harness)
-    print(render_text(chosen[-1], every=every, size=size, explained=explained(run, name)))
+    size, builtin = held_by(events, chosen[-1].harness)
+    print(render_text(chosen[-1], every=every, size=size, explained=explained(events, state, name)))
     if not builtin:
         print(
             f"This harness has no built-in detector; `evotrainer audit {folder}` reads the rollouts with all of them."
         )
 
 
-def held_by(run: Run, version: str) -> tuple[str, bool]:
+def held_by(events: Sequence[Event], version: str) -> tuple[str, bool]:
     """What a version of the harness holds, in words, and whether built-in detectors are among it."""
-    found = [e.body for e in run.events() if e.kind == "harness" and e.body.version == version]
+    found = [e.body for e in events if e.kind == "harness" and e.body.version == version]
     return (found[-1].size, bool(found[-1].harness.get("detectors"))) if found else ("", True)
 
 
-def explained(run: Run, branch: str) -> str:
+def explained(events: Sequence[Event], state: RunState, branch: str) -> str:
     """The promotion that explains a branch's rise, with what was forecast of it; empty where none does."""
     from evotrainer.projections.caveats import proved_gain
 
-    gain = proved_gain(run.events(), run.state, branch)
+    gain = proved_gain(events, state, branch)
     if not gain:
         return ""
-    iv = run.state.branches[branch].intervention
+    iv = state.branches[branch].intervention
     forecast = f" (forecast {100 * iv.forecast.mean:+.1f})" if iv and iv.forecast else ""
     return f"The score rose by its change, which was promoted: {gain}{forecast}."
 
 
-def readings_of(run: Run, name: str | None) -> list[Any]:
+def readings_of(events: Sequence[Event], name: str | None) -> list[Any]:
     """Recorded health reports of a branch (`b1`, its own readings last), of a trial (`b1-s1`), or all of them."""
-    trials = [(e.body.trial, h) for e in run.events() if e.kind == "finished" for h in e.body.health]
-    branches = [(h.subject.split("@")[0], h) for h in (e.body.health for e in run.events() if e.kind == "diagnosed")]
+    trials = [(e.body.trial, h) for e in events if e.kind == "finished" for h in e.body.health]
+    branches = [(h.subject.split("@")[0], h) for h in (e.body.health for e in events if e.kind == "diagnosed")]
     return [h for who, h in (*trials, *branches) if name in (None, who)]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from evotrainer.cli._common import AsJson, Format, RolloutPaths, StoreOut, Workers, check_workers, progress
+from evotrainer.cli._common import AsJson, Format, RolloutPaths, StoreOut, Workers, check_workers
+from evotrainer.cli._progress import progress
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -29,7 +30,7 @@ def import_(
     check_workers(workers)
     found, unknown = items(paths, format)
     with progress() as say:
-        done = bulk_import(found, out, workers, (lambda i, n: say("importing", i, n)) if say else None)
+        done = bulk_import(found, out, workers, say)
     skipped = [*unknown, *done.skipped]
     for s in skipped[:20]:
         print(clean(f"skipped {s.where}: {s.reason}", 2000), file=sys.stderr)

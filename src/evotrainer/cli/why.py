@@ -111,6 +111,7 @@ def _judged(record: Record, branch: str) -> Explained:
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
+    from evotrainer.views.text import change, of_run
 
     event = verdict_on(record, branch)
     v, reason = event.body.verdict, event.body.verdict.reason
@@ -121,13 +122,16 @@ def _judged(record: Record, branch: str) -> Explained:
     kind = "withheld" if sent_back else "not promoted" if held else v.kind
     print(f"{branch} against {v.control}: {kind.upper()}")
     print("\n".join(f"  {line}" for line in (held, reason) if line))
+    if (c := record.state.branches.get(v.control)) and c.matches and c.intervention:
+        told_control = change(c.intervention.factor, c.intervention.old, c.intervention.new)
+        print(f"  control    {v.control}: {c.parent} trained for as long as {branch} ({told_control})")
     if iv := record.state.branches[branch].intervention:
         tell_change(record, branch, iv)
         p = iv.prediction
         print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
     for g in v.gates:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
-        print(f"  [{mark}] {g.gate}: {g.message}")
+        print(f"  [{mark}] {g.gate}: {of_run(g.message, record.folder)}")
     wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
     wrong += _analyses(record, branch)
     if sent_back:
@@ -136,7 +140,7 @@ def _judged(record: Record, branch: str) -> Explained:
     wrong += ladder(record, branch)
     _beside(record, branch)
     for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
-        print(f"  taught     {skill} (`evotrainer why RUN {skill}`)")
+        print(f"  taught     {skill} (`evotrainer why {record.folder} {skill}`)")
     if v.look:
         print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
         if line := told(record.opened):
@@ -149,7 +153,9 @@ def _unjudged(record: Record, branch: str) -> Explained:
     from evotrainer.verify import checks
 
     b = record.state.branches[branch]
-    print(f"{branch}: {'not judged yet' if b.parent else 'a starting recipe, which has no control'}")
+    own = f"part of {b.reduces}, trained to tell what it loses without a factor" if b.reduces else "not judged yet"
+    own = f"control of {b.matches}, which takes as much compute; a control gets no verdict" if b.matches else own
+    print(f"{branch}: {own if b.parent else 'a starting recipe, which has no control'}")
     if b.intervention:
         tell_change(record, branch, b.intervention)
     if b.version:
@@ -187,7 +193,7 @@ def _beside(record: Record, branch: str) -> None:
                 print(f"  grading    {flip_line(t.trial, f)}")
     for x in Coevolution.of(record.events).links:
         if x.branch == branch:
-            print(f"  harness    {x.text} (`evotrainer why RUN {x.version}`)")
+            print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
     for c in caveats(record.events).get(branch, ()):
         print(f"  CAVEAT     {one_line(c.text, 600)}")
 
@@ -280,7 +286,7 @@ def _version(record: Record, version: str) -> Explained:
 
     event = next(e for e in record.of("harness") if e.body.version == version)
     gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)
-    print("\n".join(version_lines(event.body, record.events)))
+    print("\n".join(version_lines(event.body, record.events, record.folder)))
     if gap is not None:
         print("\n  what led to it")
         print("\n".join(gap_lines(gap.body)))

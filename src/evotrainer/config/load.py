@@ -6,7 +6,7 @@ import codecs
 import json
 import os
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +72,7 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     """
     p = Path(path)
     if p.is_dir():
-        raise ConfigError(f"{p} is a folder; give the task file, e.g. {p / 'task.toml'}")
+        raise ConfigError(_folder(p))
     try:
         raw = tomllib.loads(_as_text(p.read_bytes(), p))
     except FileNotFoundError:
@@ -89,6 +89,34 @@ def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
     if isinstance(raw.get("run"), dict) and "agent" in raw["run"]:
         anchored["run"] = anchored["run"] | {"agent": _user_agent(raw["run"]["agent"], p.resolve().parent)}
     return resolve(apply_overrides(anchored, overrides), source=str(p))
+
+
+def _folder(p: Path) -> str:
+    """What to give in place of a folder that was given as a task file."""
+    if (p / "ledger.db").is_file():
+        return f"{p} is a run folder; `evotrainer resume {p}` goes on with it, `evotrainer run {p / 'task.toml'}` anew"
+    if files := some(p.glob("*.toml")):
+        return f"{p} is a folder; give a task file in it: {files}"
+    return f"{p} is a folder without a task file (*.toml); `evotrainer init DIR` makes one"
+
+
+def no_run(p: Path) -> str:
+    """What to give in place of a path that was given as a run folder and is none."""
+    if p.is_file():
+        if (p.parent / "ledger.db").is_file():
+            return f"{p} is a file of a run; give its folder, {p.parent}"
+        if p.suffix == ".toml":
+            return f"{p} is a task file and no run folder; `evotrainer run {p}` makes one"
+        return f"{p} is a file and no run folder; give the folder that `evotrainer run` wrote"
+    if runs := some(x.parent for x in p.glob("*/ledger.db")):
+        return f"{p} is not a run folder, it holds runs; give one of them: {runs}"
+    return f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one"
+
+
+def some(found: Iterable[Path], most: int = 5) -> str:
+    """The first of some paths, by name, and how many more there are."""
+    paths = sorted(found)
+    return ", ".join(map(str, paths[:most])) + (f" and {len(paths) - most} more" if len(paths) > most else "")
 
 
 def load_run_task(folder: Path) -> TaskFile:

@@ -54,9 +54,11 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
 
 def usable(environment: Mapping[str, Any]) -> tuple[str, ...]:
     """What training may use of what the environment offers. References are worked out from the outcome's own answers:
-    they may be learnt from where the task file lets training pay some of it. Runs of earlier versions offer nothing."""
+    they may be learnt from where the task file lets training pay some of it. Runs of earlier versions offer nothing but
+    `demonstrations`, of which they did not say whether there are any."""
     sold = not environment.get("outcome") or bool(environment.get("payable"))
-    return tuple(x for x in environment.get("offers") or () if sold or x != "references")
+    told = tuple(x for x in environment.get("offers") or () if sold or x != "references")
+    return (*told, *(("demonstrations",) if environment.get("demonstrations", True) else ()))
 
 
 def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
@@ -70,6 +72,8 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     own = 'learn from the policy\'s own successes (kind = "own")'
     if recipe.prompt_noise and "wordings" not in usable(environment):
         return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"
+    if recipe.sft_anchor and "demonstrations" not in usable(environment):
+        return f"recipe.sft_anchor: {name} has no demonstrations to learn from; set it to 0"
     if recipe.credit.kind == "turn" and "turn_rewards" not in usable(environment):
         return f"recipe.credit: {name} gives no rewards by turn; set it to episode"
     if not any(p.kind == "references" for p in recipe.phases) or "references" in usable(environment):

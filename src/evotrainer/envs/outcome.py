@@ -7,8 +7,11 @@ from difflib import get_close_matches
 from typing import Any
 
 from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome, EnvironmentWithSlots
+from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import TaskSetError
 
+LOOKED_AT = 8
+"""Demonstrations asked for, to learn whether there are any: a mixed source may have none of its first share."""
 OPTION = "payable"
 """Key of `[environment]`; every environment has it."""
 
@@ -32,13 +35,14 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
     return tuple(c for c in environment.components if c in said)
 
 
-def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, list[Any]]:
+def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, Any]:
     """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`;
-    beside them `offers`, and `slots` where it declares any."""
-    told: dict[str, list[Any]] = {
+    beside them `offers`, `demonstrations`: has it any, and `slots` where it declares any."""
+    told: dict[str, Any] = {
         "outcome": list(outcome_components(environment)),
         "payable": list(payable_components(config)),
         "offers": list(offers(environment)),
+        "demonstrations": bool(demonstrations_of(environment, LOOKED_AT, 0)),
     }
     if isinstance(environment, EnvironmentWithSlots) and environment.slots:
         told["slots"] = [s.model_dump(mode="json") for s in environment.slots]

@@ -15,8 +15,8 @@ class Kind:
     """Rank among equally severe kinds, in [0, 1]: validity before signal before style."""
 
 
-MOVED = "accuracy moved by "
-"""What the explanation of an unexplained move begins with, its signed points after it."""
+MOVED = "moved by "
+"""What the explanation of an unexplained move says, its signed points after it."""
 KINDS: dict[str, Kind] = {
     "answer_leak": Kind("the answer is read instead of found", ("knobs",), 1.0),
     "test_tampering": Kind("tests or grader files are changed", ("knobs",), 1.0),

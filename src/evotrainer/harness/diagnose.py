@@ -255,5 +255,5 @@ def a_moved_score_wants_an_explanation(case: Diagnosis) -> None:
     error = ((last.se or 0.0) ** 2 + (now.se or 0.0) ** 2) ** 0.5
     move = now.value - last.value
     if error > 0 and abs(move) > 3 * error and abs(move) > 0.03:
-        text = f"{MOVED}{100 * move:+.1f} points since the last reading; no detector has a finding"
+        text = f"accuracy {MOVED}{100 * move:+.1f} points since the last reading; no detector has a finding"
         case.drafts["unexplained"] = BottleneckDraft("unexplained", 0.3, [], [text])

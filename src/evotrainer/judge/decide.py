@@ -57,7 +57,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     dear = compute.gate(branch_trials, control_trials, config.max_cost) if config.max_cost is not None else None
     texts = scaffold.gate(given.scaffold, effect, config.split) if given.scaffold else None
     gates += [g for g in (second, weaker, dear, texts) if g]
-    kind, reason = _decide(effect, look, config, rose, more)
+    kind, reason = _decide(effect, look, config, rose, "" if more is None else _asked(parts, look, config, more))
     # a suspicion refuses nothing by itself, it only keeps a promotion open until an audit has answered it
     if kind == "promote" and valid.passed is None:
         kind, reason = "inconclusive", f"{valid.message}; the score alone would promote: {reason}"
@@ -128,8 +128,7 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, 
     # decided already, or the mean is not worth a promotion however certain it became
     if effect.low > 0 or effect.mean < config.min_effect:
         return None
-    # look j + 1 may get less than its nominal share (the round's branches divide what is free), never count on more
-    following = min(look.alpha, config.alpha * share(look.number + 1))
+    following = _following(look, config)
     n = stats.seeds_needed(parts, following, config.max_seeds)
     if n is not None or config.worthwhile is None:
         return n
@@ -140,10 +139,32 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, 
     return config.max_seeds if in_reach and not excluded else None
 
 
+def _following(look: InterimAnalysis, config: JudgeConfig) -> float:
+    """The next look's level. It may get less than its nominal share (the round's branches divide what is free), never
+    count on more."""
+    return min(look.alpha, config.alpha * share(look.number + 1))
+
+
+def _asked(parts: stats.Components, look: InterimAnalysis, config: JudgeConfig, seeds: int) -> str:
+    """So many seeds as are asked for, and what may be expected of them: the gain will not stay as it was measured."""
+    from scipy.special import ndtr
+
+    asked, variance = stats.asked_at(parts, seeds, _following(look, config))
+    # how far the mean may move until then, were nothing known of it but this measurement
+    moves = max(1e-12, parts.variance(parts.seeds_branch, parts.seeds_control)[0] - variance) ** 0.5
+    chance = float(ndtr((parts.mean - max(asked, config.min_effect)) / moves))
+    if parts.mean > asked:
+        condition = "if the gain stays as it is"
+    else:
+        condition = f"if it is larger than measured ({100 * (config.worthwhile or 0.0):g} points are not excluded)"
+    told = f"the chance of a promotion then, by this look: {chance:.0%}"
+    return f"{seeds} seeds per branch would decide {condition}; {told}"
+
+
 def _decide(
-    effect: Effect, look: InterimAnalysis, config: JudgeConfig, rose: GateResult, more: int | None
+    effect: Effect, look: InterimAnalysis, config: JudgeConfig, rose: GateResult, asked_for: str
 ) -> tuple[Kind, str]:
-    """Promote, reject or ask for seeds, from the effect and the proxy gate."""
+    """Promote, reject or ask for seeds (`asked_for`: how many, in words), from the effect and the proxy gate."""
     asked, low, mean, high = (100 * x for x in (config.min_effect, effect.low, effect.mean, effect.high))
     n = places((effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0))
     points = f"{mean:+.{n}f} points [{low:+.{n}f}, {high:+.{n}f}]"
@@ -165,9 +186,9 @@ def _decide(
         return "reject", f"gate score {points} excludes a gain of {asked:.{n}f}"
     if not worth:
         return "reject", f"gate score {points} is not the gain of {asked:.{n}f} asked for"
-    if more is None:
+    if not asked_for:
         return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
-    return "inconclusive", f"gate score {points} straddles 0; {more} seeds per branch would decide"
+    return "inconclusive", f"gate score {points} straddles 0; {asked_for}"
 
 
 def seeds_wanted(verdict: Verdict) -> int | None:

@@ -134,6 +134,8 @@ class Briefing(Frozen):
     cases: tuple[Case, ...] = ()
     """What this run tried so far, and the outcome."""
     promotion_threshold: PromotionThreshold | None = None
+    planned: tuple[PromotionThreshold, ...] = ()
+    """The same with one seed more each, up to the most that a branch gets before its first look."""
     provable: tuple[PromotionThreshold, ...] = ()
     """The same of a change of 1, 2, ... factors with all the seeds that the rest of the budget pays next to its proof
     and certification: more factors have more knock-outs and fewer seeds. Empty: not known."""

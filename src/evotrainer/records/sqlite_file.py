@@ -89,8 +89,8 @@ def open_database(path: Path, readonly: bool, create: bool) -> sqlite3.Connectio
 
 
 def open_still(path: Path) -> sqlite3.Connection | None:
-    """A checked read-only connection that leaves no file behind; None where no ledger was begun there. What a killed
-    writer left in the log is read with it."""
+    """A checked read-only connection; None where no ledger was begun there. What a killed writer left in the log
+    (`-wal`) is read with it: SQLite then makes the log's index (`-shm`) anew, and nothing else is written."""
     if not path.is_file():
         return None
     log = path.with_name(path.name + "-wal").exists()

@@ -9,9 +9,17 @@ from pathlib import Path
 
 from evotrainer.config.task import TaskFile, default_workers
 from evotrainer.envs.base import Environment
+from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.executors import local_workers
 from evotrainer.records.draw import PLACE
 from evotrainer.records.recipe import Recipe
+from evotrainer.trainers import trainer_spec
+
+FEW_STEPS = 50
+"""Steps in which the rate of a warm start rises (`trainers.embedded.warmstart.WARMUP`)."""
+SHOWN = 32
+"""Demonstrations whose answers are measured."""
 
 
 def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> Iterator[str]:
@@ -31,11 +39,57 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
     for split in ("search", "gate", "cert"):
         if there.get(split) == 1:
             yield f"split {split} has one task: what is measured on it is worth next to nothing; give it more"
+    yield from short_answers(task, environment, chain)
+    warm = task.policy.warm_start
+    if task.policy.base == "warm-start" and warm.steps < FEW_STEPS:
+        yield (
+            f"policy.warm_start.steps={warm.steps}: its rate still rises for the first {FEW_STEPS} steps, so the base "
+            "policy learns next to nothing from its demonstrations, and RL needs attempts that are right; give it "
+            "hundreds"
+        )
     if task.executor.name == "local" and task.run.workers > (cores := default_workers()):
         yield (
             f"run.workers={task.run.workers}, and this process may use {cores} cores: trials take turns and each takes "
             "longer; run.workers=0 runs one per core"
         )
+
+
+def short_answers(task: TaskFile, environment: Environment, chain: Sequence[Recipe]) -> Iterator[str]:
+    """A note where what the demonstrations answer is longer than an answer may be."""
+    measure, most = trainer_spec(task.trainer.name).tokens, min(r.max_tokens for r in chain)
+    demos = demonstrations_of(environment, SHOWN, task.policy.warm_start.seed) if measure is not None else []
+    words = environment.vocabulary() if demos else ()
+    takes = [max(measure(words, [(a,)]) - 1 for a in d[1::2]) for d in demos] if measure is not None else []
+    if cut := sum(n > most for n in takes):
+        yield (
+            f"recipe.max_tokens={most} is shorter than the answers of {cut} of {len(takes)} demonstrations, which take "
+            f"up to {max(takes)} tokens: attempts like these are cut off; raise it to {max(takes)} or more"
+        )
+
+
+def check_budget(task: TaskFile) -> str:
+    """ConfigError where the budget does not hold the trainings that anything is judged by; a note where time may not.
+
+    Of every training budget.trial_cpu_s are set aside before the cost of one is known.
+    """
+    if task.run.evaluate_only:
+        return ""
+    n, each, budget = len(task.run.seeds), task.budget.trial_cpu_s, task.budget
+    need = n * each + each / 4  # evaluations, as that of the base policy, are reserved at a quarter
+    first = f"the starting recipe is trained on {n} seeds first" + ("" if task.run.search_only else ", the noise floor")
+    if budget.cpu_s is not None and budget.cpu_s < need:
+        raise ConfigError(
+            f"budget.cpu_s={budget.cpu_s:g} holds {budget.cpu_s // each:g} trainings at budget.trial_cpu_s={each:g}, "
+            f"and {first}: nothing could be judged; raise it to {need:g} or more, or lower budget.trial_cpu_s to what "
+            "a training takes"
+        )
+    side = min(n, local_workers(task))
+    if budget.wall_s is not None and budget.wall_s * side < n * each:
+        return (
+            f"budget.wall_s={budget.wall_s:g}: {first}, which at budget.trial_cpu_s={each:g} may take "
+            f"{n * each / side:g} s; --estimate measures what a training takes"
+        )
+    return ""
 
 
 def unwritable(place: Path, folder: bool = True) -> str:

@@ -35,6 +35,7 @@ from evotrainer.run.reserves import (
     dearest_proof,
     knockout_trials,
     over_budget,
+    planned,
     provable,
 )
 from evotrainer.trainers import check_recipes
@@ -122,6 +123,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         skills=skills.advice(ctx, health),
         cases=tuple(cases(events, health)),
         promotion_threshold=threshold(ctx.task, ctx.state, len(ctx.task.run.seeds)),
+        planned=planned(ctx),
         provable=provable(ctx),
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),

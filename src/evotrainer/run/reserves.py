@@ -21,25 +21,25 @@ def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) ->
     """What to keep for the proof of a bundle of exactly so many factors that gains so much (unknown: what is worth
     finding), in trainings: each factor knocked out, on fresh seeds; where one is taken out, what is left judged and
     certified by itself."""
-    return _knocked_out(ctx, factors, _reduced(ctx, gain)) if factors > 1 else 0
+    return _knockouts(ctx, factors, _judged_alone(ctx, gain))
 
 
-def _reduced(ctx: RunContext, gain: float | None = None) -> int:
-    """The share of `knockout_trials` of what is left, which is the same for bundles of every size."""
+def _judged_alone(ctx: RunContext, gain: float | None) -> int:
+    """Trainings of what is left of a bundle, once a factor was taken out of it."""
     own = seeds_for(ctx.task, ctx.state, gain) if ctx.state.rules >= PLANNED else len(ctx.task.run.seeds)
     return own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
 
 
-def _knocked_out(ctx: RunContext, factors: int, reduced: int) -> int:
-    return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + reduced if factors > 1 else 0
+def _knockouts(ctx: RunContext, factors: int, alone: int) -> int:
+    return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + alone if factors > 1 else 0
 
 
 def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None = None) -> int:
     """What to keep for the proof of a bundle of up to so many factors (the largest, where none are given). A smaller
     one may be dearer, as it has more knock-outs of each factor: 6 factors have 12, 7 have 7."""
     most = largest_bundle(ctx.task, ctx.state) if most is None else most
-    reduced = _reduced(ctx, gain)
-    return max((_knocked_out(ctx, k, reduced) for k in range(2, most + 1)), default=0)
+    alone = _judged_alone(ctx, gain)
+    return max((_knockouts(ctx, k, alone) for k in range(2, most + 1)), default=0)
 
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
@@ -57,13 +57,21 @@ def control_trials(ctx: RunContext) -> int:
     return len(ctx.task.run.seeds) if limit(ctx.task, ctx.state) is not None else 0
 
 
+def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
+    """What the judge will ask for with `run.seeds`, and with one seed more each: `Briefing.planned`."""
+    first = len(ctx.task.run.seeds)
+    most = seeds_for(ctx.task, ctx.state, None) if ctx.state.rules >= PLANNED else first
+    found = [threshold(ctx.task, ctx.state, n) for n in range(first, most + 1)]
+    return tuple(x for x in found if x is not None)
+
+
 def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What gain the rest of the budget can prove of a change of 1, 2, ... factors: `Briefing.provable`."""
     out = []
-    first, left, reduced = len(ctx.task.run.seeds), trainings_left(ctx), _reduced(ctx)
-    control, certification = control_trials(ctx), certification_trials(ctx)
+    first, alone = len(ctx.task.run.seeds), _judged_alone(ctx, None)
+    left = trainings_left(ctx) - first - control_trials(ctx) - certification_trials(ctx)
     for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
-        spare = left - first - _knocked_out(ctx, k, reduced) - control - certification
+        spare = left - _knockouts(ctx, k, alone)
         seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
         if spare < 0 or (found := threshold(ctx.task, ctx.state, seeds)) is None:
             break

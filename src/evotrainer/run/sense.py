@@ -11,12 +11,21 @@ from typing import Any
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
-from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDrills, Score, Task
+from evotrainer.envs.base import (
+    DRAWN,
+    SPLITS,
+    Environment,
+    EnvironmentWithDraws,
+    EnvironmentWithDrills,
+    Score,
+    Task,
+)
 from evotrainer.envs.given import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
-from evotrainer.run.oddities import oddities
+from evotrainer.run.oddities import check_budget, oddities
+from evotrainer.run.task_sets import mode_of
 from evotrainer.trainers import trainer_spec
 
 MOST: Mapping[str, int] = {
@@ -50,6 +59,8 @@ ROLLOUTS = 1_000_000_000
 """Most rollouts of one training."""
 PROBED = 32
 """Demonstrations that the outcome is tried on; they are asked for in this number."""
+TRIED = "1234567890123456789"
+"""A seed as runs draw from: a whole number as text."""
 OWN = ("python:", "trl-rewards:")
 """Beginnings of names of environments that are a user's own: shipped ones check their tasks themselves."""
 
@@ -83,8 +94,10 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
     """
     check_counts(task, environment)
     notes = [*told_shares(task.environment.get("splits")), *oddities(task, environment, recipes)]
+    notes += [told] if (told := check_budget(task)) else []
     if task.environment["name"].startswith(OWN):  # before the base policy: a faulty reward does not hide behind it
         check_prompts(environment)
+        check_draw(task, environment)
         try_rewards = getattr(environment, "try_rewards", None)
         notes += try_rewards() if try_rewards is not None else probe_outcome(task, environment)
     check_context(task, environment, recipes)
@@ -110,6 +123,27 @@ def check_counts(task: TaskFile, environment: Environment) -> None:
             raise ConfigError(
                 f"evaluation.{split}_tasks={asked}, but environment {environment.name} has {has} {split} tasks; "
                 "lower it, or leave it out for all of them"
+            )
+
+
+def check_draw(task: TaskFile, environment: Environment) -> None:
+    """A seed draws gate and cert: as many tasks as were given, and the same again. They are the environment's then."""
+    if mode_of(task, environment) == "fixed" or not isinstance(environment, EnvironmentWithDraws):
+        return
+    sizes, drawn = environment.describe()["splits"], []
+    for _ in range(2):  # every trial of a run draws for itself
+        environment.redraw(TRIED)
+        drawn.append({split: [(t.id, t.prompt) for t in environment.tasks(split)] for split in DRAWN})
+    if drawn[0] != drawn[1]:
+        raise TaskSetError(
+            f"draw of environment {environment.name} gives other tasks when it is called again with the same seed; "
+            "take every random number from random.Random(seed)"
+        )
+    for split, tasks in drawn[0].items():
+        if len(tasks) != sizes.get(split, 0):
+            raise TaskSetError(
+                f"draw of environment {environment.name} gives {len(tasks)} {split} tasks in place of "
+                f"{sizes.get(split, 0)}; it must give as many as `tasks` holds"
             )
 
 

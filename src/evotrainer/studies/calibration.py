@@ -60,7 +60,8 @@ def calibrate_run(
             f"{folder}: its noise is not measured yet: that takes the starting recipe on every seed; let the run go on"
         )
     if wrong := [o for o in overrides if not o.startswith(GATE)]:
-        raise ConfigError(f"{wrong[0]} does not change the gate; one of: {', '.join(GATE)}")
+        why = "does not change the gate" if "=" in wrong[0] else "is no override, and branches share one gate"
+        raise ConfigError(f"{wrong[0]} {why}; give judge.NAME=VALUE, or one of {', '.join(GATE[1:])}")
     task = resolve(apply_overrides(run.task.model_dump(mode="json"), overrides), source=str(folder))
     own = groups_of(run)
     start = own[START] + further(folder)

@@ -19,6 +19,7 @@ STEPS = 3
 """Steps that are trained to measure one."""
 TASKS = 20
 """Search tasks that are evaluated to measure an attempt."""
+START, CERTIFICATION = "starting recipe, every seed", "certification, fresh seeds"
 KNOCKOUTS = 12
 """Trainings that the knock-outs of a bundle take in all (rules/bundles.py)."""
 
@@ -57,7 +58,7 @@ def count_trainings(task: TaskFile) -> dict[str, tuple[int, int]]:
     run, judge = task.run, task.judge
     seeds, rounds = len(run.seeds), run.rounds
     most_seeds = max(judge.max_seeds, seeds)
-    out = {"starting recipe, every seed": (seeds, most_seeds if rounds and not run.search_only else seeds)}
+    out = {START: (seeds, most_seeds if rounds and not run.search_only else seeds)}
     if run.probes and rounds:
         out["search"] = (1, run.probes * rounds)
     if run.search_only:
@@ -68,7 +69,7 @@ def count_trainings(task: TaskFile) -> dict[str, tuple[int, int]]:
         if run.probes:
             out["knock-outs of a bundle, and what is left of it"] = (0, rounds * (KNOCKOUTS + seeds))
         out["controls at equal compute"] = (0, branches * seeds)
-    out["certification, fresh seeds"] = (0, len(run.certify_seeds))
+    out[CERTIFICATION] = (0, len(run.certify_seeds))
     return out
 
 
@@ -163,11 +164,15 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     if e.cost.rollout_bytes is not None and e.cost.policy_bytes is not None:
         each = e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes
         lines.append(f"disk {each * low / 1e9:.2f} to {each * high / 1e9:.2f} GB")
+    cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
+    ends = e.trainings.get(CERTIFICATION, (0, 0))[1]
+    first = e.trainings[START][0]
     for name, limit in e.limits.items():
-        if name == "cpu_s" and most > limit:
-            lines.append(f"budget.cpu_s = {limit:g} ends the search earlier: it holds some {limit / e.training_s:.0f}")
-        if name == "trials" and high > limit:
-            lines.append(f"budget.trials = {limit:g} ends it earlier")
+        if high * cost[name] > limit:
+            held = int(limit / cost[name])
+            told = f"{first} are the noise floor's" + (f", {ends} the certification's" if ends else "")
+            told += ": it cannot pay for these" if held < first + ends else ""
+            lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {told}")
     return lines
 
 

@@ -9,7 +9,7 @@ from evotrainer.projections.branches import BASE
 from evotrainer.records.keys import USER_CODE
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
-from evotrainer.views.text import duration, number, one_line, percent, point_range, points
+from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
@@ -34,7 +34,7 @@ NO_WORK = ("evaluated the base policy", "every round was searched only")
 def advice(view: RunView, run: str = "RUN") -> str:
     """What to do next, in one line; `run`: how the run folder is called in commands. Empty before anything is known."""
     line = next((line for rule in RULES if (line := rule(view))), "")
-    return one_line(line.replace("{run}", run), 600)
+    return one_line(of_run(line.replace("{run}", run), run), 600)
 
 
 def rule(f: Callable[[RunView], str]) -> Callable[[RunView], str]:

@@ -15,7 +15,7 @@ from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.summary import comparison_lines
+from evotrainer.views.summary import comparison_lines, verdict_sentence
 from evotrainer.views.text import one_line, percent, point_range, points, value
 
 
@@ -173,13 +173,9 @@ def _lineage(view: RunView, branch: str) -> list[str]:
         out.append(f"1. `{b.name}`{version}: {_md(changed)}. {_md(b.intervention.hypothesis)}")
         out += [f"   {_md(b.went_on[0].upper() + b.went_on[1:])}."] if b.went_on else []
         if b.verdict:
-            e = b.effect
-            effect = (
-                f" {points(e.mean)} points {point_range(e.low, e.high)}{' on fresh seeds' if b.fresh else ''}."
-                if e
-                else ""
-            )
-            out.append(f"   Verdict: {b.verdict.kind}.{effect} {_md(b.verdict.reason)}")
+            e = b.fresh.effect if b.fresh else None
+            effect = f" {points(e.mean)} points {point_range(e.low, e.high)} on fresh seeds." if e else ""
+            out.append(f"   Verdict: {b.verdict.kind}.{effect} {_md(verdict_sentence(b.verdict))}")
     return [*out, ""]
 
 

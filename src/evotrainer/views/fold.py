@@ -118,10 +118,10 @@ class _Fold:
             case ev.TrialFinished():
                 self._finish(body)
             case ev.NoiseMeasured():
-                if keys.measured_anew(e.id) and len(self.view.noise) > 1:
-                    self.view.noise[-1] = body  # more seeds of branches that are in it already
-                else:
-                    self.view.noise.append(body)
+                # more seeds of branches that are in it already take the place of the last one
+                again = keys.measured_anew(e.id) and len(self.view.noise) > 1
+                joined = self.view.noise.pop().branch if again else keys.noise_branch(e.id, body.branch)
+                self.view.noise.append(body.model_copy(update={"branch": joined}))
             case ev.Judged():
                 self._round(body.round).judged.append(body.verdict)
             case ev.ToppedUp():

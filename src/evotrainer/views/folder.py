@@ -23,9 +23,9 @@ from evotrainer.views.text import (
     differing,
     duration,
     number,
+    of_run,
     one_line,
     percent,
-    point_range,
     points,
     value,
 )
@@ -113,7 +113,10 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
         marks = {True: "✓ passed", False: "✗ not passed", None: "~ undecided"}
         parts += [
             Text(""),
-            ruled_table(["gate", "result", "why"], ([g.gate, marks[g.passed], g.message] for g in b.verdict.gates)),
+            ruled_table(
+                ["gate", "result", "why"],
+                ([g.gate, marks[g.passed], of_run(g.message, run_folder)] for g in b.verdict.gates),
+            ),
         ]
     parts += [Text(""), ruled_table(_TRIAL_HEAD, (_trial_row(t) for t in b.trials))]
     for f in b.findings[:FINDINGS_SHOWN]:
@@ -158,7 +161,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     out = [("start", b.went_on)] if b.went_on else []
     if i := b.intervention:
         p = i.prediction
-        out += [("parent", f"{b.parent}, round {b.round}"), ("hypothesis", i.hypothesis)]
+        out += [("parent", f"{b.parent}, round {b.round}")]
+        out += [("control", text)] if (text := summary.control_line(b, view)) else []
+        out += [("hypothesis", i.hypothesis)]
         out += [
             ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
             ("success if", i.success_criterion),
@@ -172,9 +177,10 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
     if b.verdict:
         for k, v in enumerate(b.looks[:-1], 1):
-            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {v.reason}"))
+            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {summary.verdict_sentence(v)}"))
         out += [("more seeds", text) for text in summary.topup_lines(b)]
-        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {b.verdict.reason}"))
+        said = of_run(summary.verdict_sentence(b.verdict), view.folder)
+        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {said}"))
     if b.held_back and not b.withheld:
         out.append(("but", b.held_back))
     if b.withheld:
@@ -182,13 +188,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.fresh:
         out.append(("effect", summary.fresh_line(b.fresh)))
     if b.verdict and (e := b.verdict.effect):
-        out.append(
-            (
-                "at selection" if b.fresh else "effect",
-                f"{points(e.mean)} points {point_range(e.low, e.high)} at {confidence(e.confidence)}, "
-                f"noise floor at that confidence {points(e.noise_floor, sign=False)}, {e.seeds} seeds, {e.tasks} tasks",
-            )
-        )
+        told = f"interval at {confidence(e.confidence)}, noise floor there {points(e.noise_floor, sign=False)}"
+        out.append(("measured on", f"{e.seeds} seeds, {e.tasks} tasks; {told}"))
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
@@ -278,7 +279,7 @@ def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
         raise ConfigError(
             f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; branches: "
             f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (8 digits or more) are in "
-            "`evotrainer show RUN BRANCH`, and gate and cert rollouts are never shown"
+            f"`evotrainer show {run_folder} BRANCH`, and gate and cert rollouts are never shown"
         )
     return found
 

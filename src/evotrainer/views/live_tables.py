@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.progress import TrialWatch, spark
 from evotrainer.views.style import MARK, STYLE, VERDICT
-from evotrainer.views.text import duration, one_line, percent, point_range, points
+from evotrainer.views.summary import verdict_sentence
+from evotrainer.views.text import duration, one_line, percent
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -110,12 +111,10 @@ def verdict_table(verdicts: Collection[Verdict]) -> RenderableType | None:
 
     grid = _grid()
     for v in verdicts:
-        e = v.effect
         grid.add_row(
             Text(v.branch, style="bold"),
             Text(f"{MARK[v.kind]} {VERDICT[v.kind]}", style=STYLE[v.kind]),
-            Text(f"{points(e.mean)} pt {point_range(e.low, e.high)}" if e else ""),
-            Text(one_line(v.reason, 160), style="dim", no_wrap=True, overflow="ellipsis"),
+            Text(one_line(verdict_sentence(v), 160), style="dim", no_wrap=True, overflow="ellipsis"),
         )
     return grid
 

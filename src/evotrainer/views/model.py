@@ -183,6 +183,7 @@ class RunView:
     """Search trainings by name; they have no verdict."""
     rounds: dict[int, RoundView] = field(default_factory=dict)
     noise: list[ev.NoiseMeasured] = field(default_factory=list)
+    """Each names the branch whose spread joined."""
     invalidated: list[ev.Invalidated] = field(default_factory=list)
     caveats: dict[str, tuple[Caveat, ...]] = field(default_factory=dict)
     """Certified branch -> the caveats of its certificate."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import re
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -29,6 +31,10 @@ ROLLOUT_BYTES = 1_500_000
 
 _SCRIPTS = ("vendor/uPlot.iife.min.js", "vendor/d3-hierarchy.min.js", "report.js")
 _STYLES = ("vendor/uPlot.min.css", "report.css")
+_MARKED = re.compile(
+    r"<(pre|code|script|style|title|svg)\b.*?</\1>|>[^<]*(?:`[^<`]+`|evotrainer [a-z-]+ RUN)[^<]*", re.S
+)
+"""What stands as it is, or a text that holds words between backticks, or a command whose run is to be named."""
 
 
 def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
@@ -100,6 +106,7 @@ def render(view: RunView) -> str:
         "report.html.j2",
         data,
         view=view,
+        run=shlex.quote(text.one_line(view.opened.run)) if view.opened else "RUN",
         shown={i: i for i in shown},
         effect_axis=plots.effect_axis(view),
         score_axis=plots.score_axis(view),
@@ -115,10 +122,10 @@ def render(view: RunView) -> str:
 
 def fill(template: str, data: dict[str, Any], scripts: tuple[str, ...] = _SCRIPTS, **context: Any) -> str:
     """A template of the page's frame, with its styles, scripts, their policy, and the data they draw."""
-    from markupsafe import Markup
+    from markupsafe import Markup, escape
 
     codes, styles = [_asset(n) for n in scripts], [_asset(n) for n in _STYLES]
-    return (
+    page = (
         _environment()
         .get_template(template)
         .render(
@@ -130,6 +137,13 @@ def fill(template: str, data: dict[str, Any], scripts: tuple[str, ...] = _SCRIPT
             **context,
         )
     )
+    run = escape(context.get("run", "RUN"))
+    return _MARKED.sub(lambda m: m[0] if m[1] else _marked(text.of_run(m[0], run)), page)
+
+
+def _marked(sentence: str) -> str:
+    """Words between backticks as code."""
+    return re.sub(r"`([^<`]+)`", r"<code>\1</code>", sentence)
 
 
 def policy(scripts: list[str], styles: list[str]) -> str:
@@ -298,7 +312,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for b in view.branches.values():
         rows = {
-            "status": b.status,
+            "status": style.BRIEF[b.status],
             "search score": text.percent(b.mean("search")),
             "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
             if b.effect

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
-from evotrainer.records.verdicts import ShortcutAudit
+from evotrainer.records.verdicts import ShortcutAudit, Verdict
 from evotrainer.views import progress
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, confidence, duration, percent, point_range, points
@@ -69,13 +69,12 @@ def search_headline(view: RunView) -> str:
     champion = view.branches.get(view.champion)
     score = champion.mean("search") if champion else None
     base = view.branches.get("base")
-    if base is not None and set(view.branches) <= {"base", "b0"} and not view.noise:
-        read = [(s, base.mean(s)) for s in ("search", "gate", "cert")]
-        told = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
-        if told and not any(b.trials for n, b in view.branches.items() if n != "base"):
-            return f"The policy solves {told}"
+    read = [(s, base.mean(s)) for s in ("search", "gate", "cert")] if base else []
+    told = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
+    if told and not view.noise and not any(b.trials for b in view.branches.values() if b is not base):
+        return f"The policy solves {told}"
     if champion is None or score is None:
-        return "No trial has finished yet"
+        return "No training has a result yet" + (f"; the base policy solves {told}" if told else "")
     return f"Champion so far: {champion.name}, {percent(score)} on the search split; not certified"
 
 
@@ -85,7 +84,10 @@ def noise_line(view: RunView) -> str:
         return "not measured"
     first, last = (points(n.noise_floor, sign=False) for n in (view.noise[0], view.noise[-1]))
     text = f"{first} points from the A/A trials"
-    return text if len(view.noise) == 1 else f"{text}; {last} pooled with the {len(view.noise) - 1} branches so far"
+    pooled = [view.branches.get(n.branch) for n in view.noise[1:]]
+    own = sum(1 for b in pooled if b and (b.matches or b.reduces))
+    also = f" and {_count(own, 'control')}" if own else ""
+    return f"{text}; {last} pooled with the {_count(len(pooled) - own, 'branch')}{also} so far" if pooled else text
 
 
 def task_lines(view: RunView) -> list[tuple[str, str]]:
@@ -156,6 +158,24 @@ def fresh_line(r: Reestimated) -> str:
     return text
 
 
+def verdict_sentence(v: Verdict) -> str:
+    """What the judge says, with the figure once: its own sentence holds it, but in verdicts of early versions."""
+    e = v.effect
+    figure = f"{points(e.mean)} points {point_range(e.low, e.high)}; " if e and " points [" not in v.reason else ""
+    return figure + v.reason
+
+
+def control_line(b: BranchView, view: RunView) -> str:
+    """What a branch was judged against, where that is not its parent: the parent trained for as long, and why."""
+    name = b.verdict.control if b.verdict else next((x.name for x in view.branches.values() if x.matches == b.name), "")
+    control = view.branches.get(name)
+    if control is None or control.matches != b.name or control.intervention is None:
+        return ""
+    why = f"{control.parent} trained for as long as {b.name} ({change_of(control)}), as {b.name} took more compute"
+    gate = next((g for g in b.verdict.gates if g.gate == "compute"), None) if b.verdict else None
+    return f"{name}: {why}" + (f"; beside it {b.name} {gate.message}" if gate else "")
+
+
 def audit_lines(a: ShortcutAudit) -> list[str]:
     """A counterfactual audit of a branch, for a terminal."""
     word = "CONFIRMED" if a.confirmed else "not confirmed"
@@ -189,7 +209,7 @@ def state(view: RunView) -> tuple[str, str]:
 
 
 def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 's'}"
+    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('ch') else 's'}"
 
 
 def change_of(b: BranchView) -> str:

@@ -26,7 +26,8 @@ from evotrainer.views.folder import (
 from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table, stands, trial_table, verdict_table
 from evotrainer.views.progress import TrialWatch
 from evotrainer.views.style import VERDICT
-from evotrainer.views.text import change, duration, number, one_line, percent, point_range, points
+from evotrainer.views.summary import verdict_sentence
+from evotrainer.views.text import change, duration, number, of_run, one_line, percent
 from evotrainer.views.tree import render_lineage
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class LiveView:
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
-        self._tell(verdict_line(verdict))
+        self._tell(of_run(verdict_line(verdict), self.folder))
 
     def note(self, text: str) -> None:
         self._note(one_line(text, 400))
@@ -260,5 +261,4 @@ class LiveView:
 
 def verdict_line(v: Verdict) -> str:
     """A verdict in one line."""
-    effect = f" {points(v.effect.mean)} points {point_range(v.effect.low, v.effect.high)}" if v.effect else ""
-    return f"{v.branch}: {VERDICT[v.kind]}{effect}; {v.reason}"
+    return f"{v.branch}: {VERDICT[v.kind]}: {verdict_sentence(v)}"

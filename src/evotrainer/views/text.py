@@ -15,7 +15,6 @@ from evotrainer.records.scaffold import Slot, changed_texts
 from evotrainer.records.text import as_text, places, shown
 from evotrainer.records.written import changed_sources
 
-MINUS = "\u2212"
 _LONG_LINE = 2_000
 
 
@@ -41,6 +40,11 @@ def one_line(text: object, limit: int = 200) -> str:
     raw = as_text(text)
     out = re.sub(r"[ \t]+", " ", clean(raw[: limit + 1], limit + 1).replace("\n", " ⏎ ")).strip()
     return out if len(raw) <= limit else out[:limit] + "…"
+
+
+def of_run(text: str, run: object) -> str:
+    """`text` with the run's folder in the commands that say RUN in its place, as recorded verdicts do."""
+    return re.sub(r"(evotrainer [a-z-]+) RUN\b", lambda m: f"{m[1]} {run}", text)
 
 
 def _short_line(line: str) -> str:
@@ -69,12 +73,12 @@ def number(x: float | None, digits: int = 3) -> str:
         text = f"{x:.{digits - 1}e}"
     else:
         text = f"{x:.{digits}g}"
-    return text.replace("-", MINUS)
+    return text
 
 
 def percent(x: float | None, places: int = 1) -> str:
     """A share in [0, 1] as `76.4%`."""
-    return "–" if x is None else f"{100 * x:.{places}f}%".replace("-", MINUS)
+    return "–" if x is None else f"{100 * x:.{places}f}%"
 
 
 def confidence(level: float) -> str:
@@ -87,7 +91,7 @@ def points(x: float | None, places: int = 1, sign: bool = True) -> str:
     if x is None:
         return "–"
     shown = round(100 * x, places) + 0.0
-    return f"{shown:{'+' if sign and shown else ''}.{places}f}".replace("-", MINUS)
+    return f"{shown:{'+' if sign and shown else ''}.{places}f}"
 
 
 def point_range(low: float | None, high: float | None, sign: bool = True) -> str:
@@ -132,7 +136,7 @@ def _value(x: Any) -> str:
 def change(factor: str, old: Any, new: Any) -> str:
     """`factor: old → new`; of structured values only the parts that differ, and of one part its full name.
 
-    A key that was added is `+ key value`, one that was removed `− key`.
+    A key that was added is `+ key value`, one that was removed `- key`.
     """
     if isinstance(old, dict) and isinstance(new, dict):
         old, new = whole(factor, old), whole(factor, new)
@@ -148,7 +152,7 @@ def _part(key: str, old: dict[str, Any], new: dict[str, Any], within: str = "") 
     """What became of one key of a mapping; of a mapping under it, of each key that differs."""
     name = within + one_line(key)
     if key not in new:
-        return f"{MINUS} {name}"
+        return f"- {name}"
     if key not in old:
         return f"+ {name} {value(new[key])}"
     before, after = differing(whole(key, old[key]), whole(key, new[key]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,8 +30,13 @@ class RoleLine:
         return f"{self.trainings} trainings, {self.ideas} ideas; {told}"
 
 
-KINDS = {"search": "search training", "branch": "branch", "proposal": "proposal", "answer": "answer of a seat"}
-"""What is labelled; the run's own proofs are not counted."""
+KINDS = {
+    "search": ("search training", "search trainings"),
+    "branch": ("branch", "branches"),
+    "proposal": ("proposal that was not trained", "proposals that were not trained"),
+    "answer": ("answer of a seat that was sent back", "answers of a seat that were sent back"),
+}
+"""What is labelled, one and several; the run's own controls and knock-outs are not counted."""
 
 
 def labels_line(trials: Sequence[LabelledTrial]) -> str:
@@ -41,14 +45,12 @@ def labels_line(trials: Sequence[LabelledTrial]) -> str:
 
 
 def labels_told(trials: Sequence[LabelledTrial]) -> str:
-    """What was labelled, how often each label was given, and what these labels mean; empty where nothing was tried."""
-    kinds = Counter(t.kind for t in trials if t.kind in KINDS)
-    if not kinds:
-        return ""
-    plural = {"branch": "branches", "answer": "answers of a seat"}
-    of = [f"{n} {KINDS[k] if n == 1 else plural.get(k, KINDS[k] + 's')}" for k, n in kinds.items()]
+    """Of each kind of trial how many there are and how often each label was given, then what these labels mean; empty
+    where nothing was tried."""
+    of = {k: [t for t in trials if t.kind == k] for k in KINDS}
+    told = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
     meant = "; ".join(f"{k}: {LABELS[k]}" for k in LABELS if k in counts(trials))
-    return f"of {', '.join(of)}: {labels_line(trials)} ({meant})"
+    return f"{'; '.join(told)} ({meant})" if told else ""
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[RoleLine]:

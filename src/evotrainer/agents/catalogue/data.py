@@ -102,6 +102,12 @@ def other_words(s: Situation) -> Iterator[Variant]:
         yield from (Variant(x, f"{x:g}") for x in (0.5, 1.0))
 
 
+def anchors(s: Situation) -> Iterator[Variant]:
+    """Two weights of the loss on demonstrations: where there are any."""
+    if "demonstrations" in s.offers and not s.recipe.sft_anchor:
+        yield from (Variant(x, f"{x:g}") for x in (0.05, 0.2))
+
+
 def knobs(s: Situation) -> Iterator[Variant]:
     for factor, values in knob_changes(s.recipe, s.knobs).items():
         name = factor.removeprefix("knobs.")
@@ -240,7 +246,7 @@ DATA: tuple[Move, ...] = (
             "efficiency_collapse": 0.3,
             "laziness": 0.3,
         },
-        when(lambda r: r.sft_anchor == 0, 0.05, 0.2),
+        anchors,
         "demonstrations hold the format while reward shapes the rest",
         cost=1.15,
     ),

@@ -172,9 +172,14 @@ def _legal(factor: str, briefing: Briefing) -> str:
         return told + (same_samples if factor == "batch_shape" else "")
     if factor == "phases":
         told = "steps of all but the last part are given, and together fewer than the recipe's"
-        without = "" if "references" in briefing.offers else "; this environment has no references"
-        return f"{_field(factor)}; {told}{without}"
-    return _field(factor)
+        return f"{_field(factor)}; {told}{_without(factor, briefing)}"
+    return _field(factor) + _without(factor, briefing)
+
+
+def _without(factor: str, briefing: Briefing) -> str:
+    """That a factor needs what the environment does not have, for the end of its legal values."""
+    needs = {"phases": "references", "prompt_noise": "wordings", "sft_anchor": "demonstrations"}.get(factor)
+    return f"; this environment has no {needs}" if needs and needs not in briefing.offers else ""
 
 
 @cache

@@ -253,13 +253,14 @@ def _action_traits(
         detail = chunk.details.get(i, {})
         patch = patches_and_hashes.patch_of(detail)
         # calls that are written as text are told from words by the replies to them
-        written = not any(a.name for a in actions) and any(x in chunk.completion(i) for x in WRITTEN)
+        said = "" if any(a.name for a in actions) else chunk.completion(i)
+        written = any(w in said for w in WRITTEN)
         if any(t or k for (_, t, k), _ in seen) or written or any(x in patch for x in LITERALS):
-            said, acts = before_actions(turns), actions[:KEPT_ACTIONS]
+            heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
-            found = _tampers(tampering.found(said, acts, named, patch))
+            found = _tampers(tampering.found(heard, acts, named, patch))
             x["tampers"][i] = max(float(x["tampers"][i]), found)
-            x["leaks"][i] = leaking.leaked(said, acts) is not None
+            x["leaks"][i] = leaking.leaked(heard, acts) is not None
     calls: dict[str, np.ndarray] = {
         "row": np.array(call_row, dtype=np.int64),
         "tool": np.array(call_tool, dtype=np.int32),

@@ -99,6 +99,10 @@ class Stored(KeptTraits):
     def table(self) -> pa.Table:
         return self._table
 
+    def asked(self, columns: list[str]) -> pa.Table:
+        """Some columns of the table."""
+        return self.table().select(columns)
+
     def read(self, sampled: bool = False) -> Traits:
         return extract(from_table(self.table()), sampled)
 
@@ -120,7 +124,7 @@ class Stored(KeptTraits):
     def _rows(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
         import pyarrow as pa
 
-        table = self.table() if columns is None else self.table().select(columns)
+        table = self.table() if columns is None else self.asked(columns)
         return table.take(pa.array(rows, pa.int64())).combine_chunks()
 
 

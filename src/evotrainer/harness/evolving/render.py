@@ -62,7 +62,7 @@ def gap_lines(g: GapSeen) -> list[str]:
     return [*out, f"     {g.reason}"] if g.reason else out
 
 
-def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
+def version_lines(v: HarnessEvolved, events: Sequence[Event], run: object) -> list[str]:
     """One version: diff, reason, backtest of each detector, rollouts, verdicts that would change, what came of it."""
     out = [*_head(v), f"     hash {v.hash}", *(f"  {line}" for line in _diff(v))]
     for a in v.admissions:
@@ -79,7 +79,7 @@ def version_lines(v: HarnessEvolved, events: Sequence[Event]) -> list[str]:
     out += [f"  audit of {a.branch}, {a.occasion}: {a.reason}" for a in asked]
     diagnosed = [e for e in events if e.kind == "diagnosed"]
     readings = [e for e in diagnosed if any(f.detector in added for f in e.body.health.findings)]
-    out += [f"  speaks in {e.id} (`evotrainer health RUN {e.body.health.subject.split('@')[0]}`)" for e in readings]
+    out += [f"  speaks in {e.id} (`evotrainer health {run} {e.body.health.subject.split('@')[0]}`)" for e in readings]
     return out
 
 

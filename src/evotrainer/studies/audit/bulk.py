@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.tolerant import SPAN, is_compressed
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.ingest import ingest
-from evotrainer.records.output import print
+from evotrainer.records.output import Progress, print
 from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit.fault_columns import marked
@@ -81,7 +81,7 @@ def bulk_import(
     items: Sequence[FileStretch],
     folder: Path,
     workers: int | None = None,
-    say: Callable[[int, int], None] | None = None,
+    say: Progress | None = None,
 ) -> Imported:
     """Write the items' rollouts to the store `folder` as new parts, on all cores where they are large.
 
@@ -105,7 +105,7 @@ def bulk_import(
                     done.formats.update(answer["formats"])
                     done.skipped += [Skipped(where, reason) for where, reason in answer["skipped"]]
                     if say:
-                        say(i, len(jobs))
+                        say("importing", i, len(jobs))
         _adopt(scratch, folder)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

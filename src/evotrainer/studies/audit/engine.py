@@ -20,12 +20,13 @@ from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers import IMPORTERS, check_readable, detect, find_sources, labels
 from evotrainer.importers.base import Importer, Skipped
 from evotrainer.importers.results import is_results
+from evotrainer.records.output import Progress
 from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
 from evotrainer.studies.audit.curve_file import read_curve
 from evotrainer.studies.audit.fault_columns import ASKED, check_columns
 from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
-from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, Progress, read_traits
+from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
 from evotrainer.studies.audit.units import Opened
 
 STEPWISE = frozenset({"trl", "verl"})
@@ -123,12 +124,12 @@ def audit(
     reports, opened, kept = [], [], []
     for i, source in enumerate(sources):
         say(f"opening {source.label}", i, len(sources))
-        whole = open_whole(source, folder, workers)
+        whole = open_whole(source, folder, workers, say)
         report, traits = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         if any(s.where.startswith(str(folder / "imports")) for s in whole.skipped):  # what was kept is damaged
             for item in source.files():
                 forget(folder, item)
-            whole = open_whole(source, folder, workers)
+            whole = open_whole(source, folder, workers, say)
             report, traits = _report(source, whole, folder, proxy, harness or Harness.default(), workers, say)
         reports.append(report)
         opened.append(whole)
@@ -219,12 +220,12 @@ def _of_one_reading(path: Path, format: str) -> Path | None:
     return folder.parent if path.name.split(".", 1)[0] == folder.name.split(".", 1)[0] else folder
 
 
-def open_whole(source: SourceFiles, cache: Path, workers: int | None) -> Opened:
+def open_whole(source: SourceFiles, cache: Path, workers: int | None, say: Progress | None = None) -> Opened:
     """All files of a source as one; what cannot be read of it is in `skipped`."""
     whole = Opened()
     for item in source.files():
         try:
-            one = open_source(item, cache, workers)
+            one = open_source(item, cache, workers, say)
         except CacheError:
             raise
         except (EvoTrainerError, OSError) as e:
@@ -244,9 +245,8 @@ def _report(
     say: Progress,
 ) -> tuple[SourceReport, Traits]:
     traits = read_traits(whole, cache, workers, say)
-    say(f"reading {source.label}", 0, 1)
     own = own_training(source.paths[0][0]) if source.importer.name == "store" else {}
-    readings = read_subjects(whole, traits, proxy, harness, own)
+    readings = read_subjects(whole, traits, proxy, harness, own, say)
     first = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
     code = traits.fault.code[first]
     faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}

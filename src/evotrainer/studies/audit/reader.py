@@ -37,8 +37,8 @@ from evotrainer.studies.audit.reader_question import ReaderVerdict, question_on,
 from evotrainer.studies.audit.reading import SubjectReading
 
 if TYPE_CHECKING:
+    from evotrainer.records.output import Progress
     from evotrainer.studies.audit.engine import RolloutAudit
-    from evotrainer.studies.audit.trait_cache import Progress
 
 SILENT = 3
 """Questions in a row without any answer after which nobody is asked any more."""

@@ -20,6 +20,7 @@ from evotrainer.harness.layers.score import correct_by_task
 from evotrainer.harness.looked import not_looked_at
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
+from evotrainer.records.output import Progress
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import GREEDY
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
@@ -82,11 +83,14 @@ def read_subjects(
     given: tuple[str, str] | None,
     harness: Harness,
     own: Mapping[str, Training] | None = None,
+    say: Progress = lambda what, done, of: None,
 ) -> list[SubjectReading]:
     """Readings of every subject (run, branch, split): of all its steps, and from STEPS steps on of the last fifth
     against the first. `given`: the proxy pair; `own`: what is known of the branches' training."""
     out: list[SubjectReading] = []
-    for name, rows in policies_apart(whole, traits, subjects_of(traits)):
+    subjects = policies_apart(whole, traits, subjects_of(traits))
+    for k, (name, rows) in enumerate(subjects):
+        say(f"looking for findings in {name or 'all rollouts'}", k, len(subjects))
         batch = batch_of(whole, traits, rows)
         known = known_of(own or {}, batch, traits)
         curve = learning_curve(batch)

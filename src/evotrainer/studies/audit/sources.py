@@ -21,6 +21,7 @@ from evotrainer.harness.columns.source import InMemoryRollouts, RolloutSource
 from evotrainer.importers.base import Skipped
 from evotrainer.importers.tolerant import is_compressed
 from evotrainer.records.frames import read_tail
+from evotrainer.records.output import Progress
 from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit.bulk import LINE_FORMATS, FileStretch, Imported, begins_an_object, bulk_import, stream
@@ -33,7 +34,7 @@ EDGE = 65536
 """Bytes of a file's beginning and end by which it is known again."""
 
 
-def open_source(item: FileStretch, cache: Path, workers: int | None = None) -> Opened:
+def open_source(item: FileStretch, cache: Path, workers: int | None = None, say: Progress | None = None) -> Opened:
     """Units of one source. What is damaged or unknown in it becomes `Skipped`; CacheError where the cache fails."""
     if item.format == "store" and not item.faults:
         return _open_store(item.path)
@@ -46,7 +47,7 @@ def open_source(item: FileStretch, cache: Path, workers: int | None = None) -> O
         if len(first) <= IN_MEMORY:
             return Opened([InMemoryRollouts(first)] if first else [], done.skipped)
     try:
-        skipped = _import(item, folder, workers)
+        skipped = _import(item, folder, workers, say)
     except (StoreError, OSError) as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise CacheError(f"cannot import {item.path} into {cache}: {e}; free space, or give another --cache") from e
@@ -74,7 +75,7 @@ def _reading() -> str:
     return hashlib.blake2b(b"".join(p.read_bytes() for p in sorted(folder.glob("*.py"))), digest_size=8).hexdigest()
 
 
-def _import(item: FileStretch, folder: Path, workers: int | None) -> list[Skipped]:
+def _import(item: FileStretch, folder: Path, workers: int | None, say: Progress | None) -> list[Skipped]:
     """Bring the parts of a file up to date; what could not be read of it. Errors of reading and writing pass."""
     now = item.path.stat()
     before = _noted(folder)
@@ -84,12 +85,12 @@ def _import(item: FileStretch, folder: Path, workers: int | None) -> list[Skippe
         grown = now.st_size > before["size"] and before["ends"]
         if grown and item.format in LINE_FORMATS and not is_compressed(item.path) and begins_an_object(item.path):
             span = (before["size"], now.st_size, before["lines"])
-            done = bulk_import([replace(item, span=span)], folder, workers)
+            done = bulk_import([replace(item, span=span)], folder, workers, say)
             added = [[s.where, s.reason] for s in done.skipped]
             return _note(item.path, folder, before["skipped"] + added, before["lines"])
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    done = bulk_import([item], folder, workers)
+    done = bulk_import([item], folder, workers, say)
     return _note(item.path, folder, [[s.where, s.reason] for s in done.skipped], 0)
 
 

@@ -9,7 +9,7 @@ import pickle
 import selectors
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from itertools import groupby, takewhile
 from pathlib import Path
@@ -19,6 +19,7 @@ from evotrainer.errors import StoreError
 from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
+from evotrainer.records.output import Progress
 from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
 
 if TYPE_CHECKING:
@@ -33,9 +34,6 @@ TEMPORARY = "evotrainer-audit-"
 """Beginning of the name of a folder that goes with the audit: nothing is kept for another one."""
 JOIN_AGAIN = 0.1
 """Share of new row groups from which that is done anew."""
-
-Progress = Callable[[str, int, int], None]
-"""(what, done, of)"""
 
 
 class CacheError(StoreError):

@@ -37,7 +37,7 @@ class PartRowGroup(Stored):
 
     def table(self) -> pa.Table:
         """The last few that were read stay in memory: quotes come from few of them."""
-        key = f"{self.part}\x1f{self.key}"
+        key = self._place()
         if key not in _tables:
             _tables[key] = self._whole().combine_chunks()
             while len(_tables) > KEPT:
@@ -48,9 +48,16 @@ class PartRowGroup(Stored):
     def read(self, sampled: bool = False) -> Traits:
         return extract(from_table(self._whole()), sampled)
 
-    def _whole(self) -> pa.Table:
+    def asked(self, columns: list[str]) -> pa.Table:
+        """Only these columns are read where the table is not in memory: turns and details are most of its bytes."""
+        return self.table().select(columns) if self._place() in _tables else self._whole(columns)
+
+    def _place(self) -> str:
+        return f"{self.part}\x1f{self.key}"
+
+    def _whole(self, columns: list[str] | None = None) -> pa.Table:
         with open_part(self.part) as file:
-            return row_group(file, self.part, self.index)
+            return row_group(file, self.part, self.index, columns)
 
 
 _tables: OrderedDict[str, pa.Table] = OrderedDict()

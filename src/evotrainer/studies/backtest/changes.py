@@ -9,7 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel
@@ -150,12 +150,12 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
 
 
 def _whole(recipe: Recipe, setting: str) -> str:
-    """`group_filter=snr_top_p` stands for `group_filter.kind=snr_top_p`."""
+    """`group_filter=snr_top_p` stands for `group_filter.kind=snr_top_p`, and so does what is no kind: the error then
+    lists them. A section is none."""
     key, eq, value = setting.partition("=")
     now = getattr(recipe, key.strip(), None)
-    kind = type(now).model_fields.get("kind") if isinstance(now, BaseModel) else None
-    kinds = get_args(kind.annotation) if kind else ()
-    return f"{key}.kind{eq}{value}" if value.strip() in kinds else setting
+    of_kinds = isinstance(now, BaseModel) and "kind" in type(now).model_fields
+    return f"{key}.kind{eq}{value}" if of_kinds and not value.strip().startswith("{") else setting
 
 
 def replay_change(subject: Subject, intervention: Intervention, note: str = "") -> Replayed:

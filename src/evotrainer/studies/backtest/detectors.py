@@ -29,9 +29,10 @@ from evotrainer.harness.metrics import METRICS
 from evotrainer.records.detectors import DetectorSpec, DetectorTest
 from evotrainer.records.findings import MetricValue
 from evotrainer.records.frozen import explain
+from evotrainer.records.output import Progress
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import is_own
-from evotrainer.studies.backtest.versions import LabelledVersion, Progress, cases_of_others, cases_of_run, recorded
+from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +185,7 @@ def backtest_detector(
     format: str | None = None,
     cache: Path | None = None,
     workers: int | None = None,
-    progress: Progress = None,
+    progress: Progress | None = None,
 ) -> Tested:
     """Backtest a detector over every branch of the given runs, and every run, branch and split of other rollouts.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,6 +12,7 @@ import numpy as np
 from evotrainer.config.payable import unpayable
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.harness import Batch, HarnessContext
+from evotrainer.records.output import Progress
 from evotrainer.records.recipe import Recipe
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def opened(
     format: str | None,
     cache: Path | None,
     workers: int | None,
-    progress: Callable[[str, int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[tuple[SourceFiles, Opened, Traits]]:
     """Sources of anybody's rollouts with their traits; what was read once is kept in `cache`."""
     from evotrainer.studies.audit import default_cache
@@ -141,7 +142,7 @@ def opened(
         raise ConfigError(f"nothing to read in {', '.join(map(str, paths))}{why}")
     out = []
     for source in sources:
-        whole = open_whole(source, folder, workers)
+        whole = open_whole(source, folder, workers, progress)
         out.append((source, whole, read_traits(whole, folder, workers, progress)))
     return out
 

@@ -18,13 +18,13 @@ from evotrainer.projections.means import mean_curve
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.names import read_label
+from evotrainer.records.output import Progress
 from evotrainer.records.reading import read_batches
 from evotrainer.studies.backtest.sources import opened
 
 if TYPE_CHECKING:
     from evotrainer.records.events import TrialFinished
 
-Progress = Callable[[str, int, int], None] | None
 
 WINDOWS = 10
 """Parts of a training whose readings tell when a detector first fires."""
@@ -47,7 +47,7 @@ class LabelledVersion:
     """Which rollouts of `whole` are bad, boolean (N,)."""
 
 
-def cases_of_run(folder: Path, detector: str, progress: Progress = None) -> list[LabelledVersion]:
+def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) -> list[LabelledVersion]:
     """A case for every branch of a run with a complete training. `progress`: what, branches read, of how many."""
     from evotrainer import api
 
@@ -153,7 +153,7 @@ def _training(stores: Sequence[Path]) -> Iterator[tuple[int, int, Batch]]:
 
 
 def cases_of_others(
-    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None, progress: Progress = None
+    paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None, progress: Progress | None = None
 ) -> list[LabelledVersion]:
     """A case for every run, branch and split of other rollouts."""
     from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair

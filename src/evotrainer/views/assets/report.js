@@ -41,7 +41,7 @@
     const root = d3.stratify().id((d) => d.id || "(base)").parentId((d) => d.parent === null ? undefined : d.parent || "(base)")(data.tree);
     // boxes share the width that there is; 7.2: a character's width, with a little to spare
     const GAP = 36, W = Math.max(236, Math.min(440, Math.floor(($("tree").clientWidth - 8 + GAP) / (root.height + 1)) - GAP)), H = 64, DX = W + GAP, DY = 78;
-    const cut = (s, n = Math.floor((W - 42) / 7.2)) => s.length <= n ? s : s.slice(0, Math.max(s.lastIndexOf(" ", n - 1), n / 2)).replace(/[\s,;:→+−]+$/, "") + " …";
+    const cut = (s, n = Math.floor((W - 42) / 7.2)) => s.length <= n ? s : s.slice(0, Math.max(s.lastIndexOf(" ", n - 1), n / 2)).replace(/[\s,;:→+-]+$/, "") + " …";
     d3.tree().nodeSize([DY, DX])(root);
     const nodes = root.descendants();
     if ($("tree").clientWidth < 520) { $("tree").replaceChildren(indented(root)); return; }
@@ -171,7 +171,7 @@
       for (const m of metrics) { const [at, values] = meanCurve(b, m), by = new Map(at.map((x, i) => [x, values[i]])); y[m] = xs.map((x) => by.get(x) ?? null); }
       return { label: b, x: xs, y };
     };
-    data.curves[key] = { parent: null, first: PREFERRED.filter((m) => metrics.includes(m)).slice(0, 2), trials: names.map(mean) };
+    data.curves[key] = { parent: null, first: PREFERRED.filter((m) => metrics.includes(m)).slice(0, 3), trials: names.map(mean) };
     host.dataset.branch = key;
     buildCharts(host);
   }
@@ -218,7 +218,7 @@
 
   // tables: sort, filter, CSV ------------------------------------------------------------------------------------------
   const cellText = (c) => (c?.textContent ?? "").replace(/\s+/g, " ").trim();
-  const asNumber = (s) => { const m = s.replace("−", "-").match(/^[+-]?\d[\d,]*\.?\d*(e[+-]?\d+)?/i); return m ? Number(m[0].replace(/,/g, "")) : null; };
+  const asNumber = (s) => { const m = s.match(/^[+-]?\d[\d,]*\.?\d*(e[+-]?\d+)?/i); return m ? Number(m[0].replace(/,/g, "")) : null; };
   function tools(table, index) {
     const heads = table.tHead ? [...table.tHead.rows[0].cells] : [], body = table.tBodies[0];
     if (!heads.length || !body) return;
