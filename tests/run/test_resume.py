@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
+from evotrainer.cli.base import base
 from evotrainer.errors import AbortedError, ConfigError, IntegrityError, StoreError, TrainerError
 from tests.paper import Paper
 from tests.run.kill_driver import finish
@@ -189,10 +190,12 @@ def test_a_driver_killed_in_mid_training_leaves_no_orphan(task_file: Path, train
 
 
 @pytest.mark.xdist_group("loop")
-def test_a_full_disk_loses_nothing_and_a_resume_goes_on(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
+def test_a_full_disk_loses_nothing_and_a_resume_goes_on(task_file: Path, tmp_path: Path) -> None:
     """A limit on file sizes stands for a disk that fills up while a trial writes its checkpoint."""
-    size = (trained_base / "model.safetensors").stat().st_size
-    args = ["-m", "evotrainer.cli", "run", str(task_file), f"policy.base={trained_base}", *TINY, "run.rounds=0"]
+    large = tmp_path / "large"  # larger than anything else that a run writes
+    base(task_file, ["policy.warm_start.steps=1"], out=large)
+    size = (large / "model.safetensors").stat().st_size
+    args = ["-m", "evotrainer.cli", "run", str(task_file), f"policy.base={large}", *TINY, "run.rounds=0"]
     small = f"ulimit -f {size * 2 // 1024}; exec {sys.executable} {shlex.join([*args, '--out', str(tmp_path / 'r')])}"
     done = subprocess.run(["bash", "-c", small], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     assert done.returncode == StoreError.exit_code, done.stderr + done.stdout

@@ -191,7 +191,7 @@ def test_hostile_text_neither_hangs_nor_reaches_the_terminal(text: str, tmp_path
 
 
 def test_the_command_answers_with_exit_codes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = str(write_jsonl(tmp_path / "bad.jsonl", generate(600)))
+    bad = str(write_jsonl(tmp_path / "bad.jsonl", generate(1200)))
     good = [
         Rollout(
             id=f"{i}",

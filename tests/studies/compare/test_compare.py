@@ -94,7 +94,7 @@ def test_a_changed_choice_is_found(change: dict[str, Any], said: str, tmp_path: 
 
 
 def test_gain_and_optimism_are_what_the_surface_says(tmp_path: Path) -> None:
-    rows = play(tmp_path, ["greedy", "best_of_n"], repeats=2, trainings=18)
+    rows = play(tmp_path, ["greedy", "best_of_n"], repeats=2, trainings=30)
     start = task_of(tmp_path).recipe
     for r in rows:
         recipe = start.with_changes(r["changes"])
