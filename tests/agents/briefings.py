@@ -142,6 +142,7 @@ def briefing(recipe: Recipe = START, report: HealthReport | None = None, **field
         "health": report or health(),
         "branches": (champion,),
         "components": COMPONENTS,
+        "offers": ("demonstrations",),
         "budget_left": {"cpu_s": 2000.0},
         "trial_cost": 80.0,
     }

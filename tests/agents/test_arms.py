@@ -128,10 +128,11 @@ def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> No
 
 def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes() -> None:
     """A run expected +10.9 points and a promotion with 98%, from sixteen trainings: the judge found +0.9."""
-    rng = np.random.default_rng(3)
-    done, _ = drive(PooledAgent(0), 16, score=lambda recipe, n: worth(recipe) + 0.03 * float(rng.standard_normal()))
+    rng, start = np.random.default_rng(3), opened().model_copy(update={"offers": ()})
+    noisy = lambda recipe, n: worth(recipe) + 0.03 * float(rng.standard_normal())  # noqa: E731
+    done, _ = drive(PooledAgent(0), 16, score=noisy, start=start)
     asked = PromotionThreshold(gain=0.05, se=0.01)
-    b = opened().model_copy(update={"probes": tuple(done), "promotion_threshold": asked})
+    b = start.model_copy(update={"probes": tuple(done), "promotion_threshold": asked})
     told = []
     for prior_sd in (0.05, 0.3):  # the wider, the more lucky trainings are believed
         (iv,) = PooledAgent(0, PooledOptions(prior_sd=prior_sd)).propose(b, Desk()).interventions

@@ -82,7 +82,7 @@ def test_health_explains_a_rise_by_the_promoted_change_and_names_its_harness(
     health(finished.folder)
     out = said(capsys)
     version = re.search(r"^Harness (h\d+)", out, re.M).group(1)  # type: ignore[union-attr]
-    size, builtin = held_by(finished, version)
+    size, builtin = held_by(finished.events(), version)
     assert f"Harness {version} ({size}); " in out and builtin != ("`evotrainer audit " in out)
 
 

@@ -43,11 +43,12 @@ def _sources(record: Record, branch: str) -> None:
 
 
 def ladder(record: Record, branch: str) -> list[str]:
-    """Print it where several changes led to the branch: one alone is the branch itself, of which only the knock-outs
-    are left to tell. Return what does not follow from the ledger."""
+    """Print it where several changes led to the branch, one after the other or as a bundle: one alone is the branch
+    itself, which is told above. Return what does not follow from the ledger."""
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
-    if several := len(path) > 2:
+    bundles = {e.body.branch for e in record.of("knockout")}
+    if several := len(path) > 2 or not bundles.isdisjoint({branch, state.branches[branch].reduces}):
         print(f"  the way from {path[0]}, one measured step at a time")
     wrong: list[str] = []
     for parent, name in pairwise(path):
