@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated
 
@@ -26,10 +27,15 @@ def export(
     Example: evotrainer export runs/mine my-model
     """
     from evotrainer import api
+    from evotrainer.errors import ConfigError
     from evotrainer.extras.export import choose
     from evotrainer.projections.caveats import told
     from evotrainer.views.text import one_line
 
+    if re.fullmatch(r"base|[bv]\d\w*", str(out)):
+        raise ConfigError(
+            f"{out} stands where the folder to write is named: `evotrainer export {folder} DIR --branch {out}`"
+        )
     run = api.open_run(folder)
     chosen = choose(folder, run.events(), branch, seed, anyway)
     run.export(out, branch, seed, anyway)
