@@ -75,6 +75,8 @@ def test_no_run_is_made_over_what_is_there(task: Path, tmp_path: Path, quick: Pa
     for name in ("a", "b"):
         (tmp_path / "runs" / name).mkdir(parents=True)
         (tmp_path / "runs" / name / "ledger.db").touch()
+    with pytest.raises(StoreError, match=f"no ledger.db.; did you mean {tmp_path}/runs/b"):
+        api.open_run(tmp_path / "runs" / "bb")
     with pytest.raises(StoreError, match=f"it holds runs; give one of them: {tmp_path}/runs/a, {tmp_path}/runs/b"):
         api.open_run(tmp_path / "runs")
     with pytest.raises(StoreError, match=f"is a file of a run; give its folder, {tmp_path}/runs/a"):

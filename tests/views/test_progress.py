@@ -11,7 +11,7 @@ import pytest
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
-from evotrainer.views.progress import RunProgress, TrialState, cert_share, ended, planned, side_by_side
+from evotrainer.views.progress import RunProgress, TrialState, TrialWatch, cert_share, ended, planned, side_by_side
 from tests.letters_on_paper import QUICK, finish
 from tests.paper import Paper
 
@@ -112,3 +112,14 @@ def test_no_more_is_planned_than_the_budget_pays_for() -> None:
     assert RunProgress({"run": run, "budget": {"cpu_s": 1353.0}}, [*done, now]).total == 46 + 3 + 4
     spent = RunProgress({"run": run, "budget": {"trials": 45}}, [*done, now])
     assert spent.total == 46 + 3 + 4, "fresh seeds stand in the plan: the run keeps their part"
+
+
+def test_a_ledger_that_is_just_being_made_is_read_at_the_next_look(tmp_path: Path) -> None:
+    """A live view once ended in a traceback: its thread had opened the file before its tables were there."""
+    import sqlite3
+
+    sqlite3.connect(tmp_path / "ledger.db").execute("create table other (x)").connection.close()
+    watch = TrialWatch(tmp_path)
+    assert watch.progress() is not None
+    (tmp_path / "ledger.db").unlink()
+    assert not watch._ready

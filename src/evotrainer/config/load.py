@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import difflib
 import json
 import os
 import tomllib
@@ -44,6 +45,9 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
     """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
     if isinstance(overrides, str):
         raise ConfigError(f"overrides is the text {overrides!r}; give a list of texts: [{overrides!r}]")
+    if isinstance(overrides, Mapping):
+        texts = [f"{k}={json.dumps(v, default=str)}" for k, v in overrides.items()]
+        raise ConfigError(f"overrides is a mapping; give a list of texts: {texts}")
     out: dict[str, Any] = json.loads(json.dumps(values))
     for item in overrides:
         key, eq, text = item.partition("=")
@@ -110,6 +114,11 @@ def no_run(p: Path) -> str:
         return f"{p} is a file and no run folder; give the folder that `evotrainer run` wrote"
     if runs := some(x.parent for x in p.glob("*/ledger.db")):
         return f"{p} is not a run folder, it holds runs; give one of them: {runs}"
+    if files := some(p.glob("*.toml")):
+        return f"{p} is not a run folder, it holds a task file; `evotrainer run` makes a run of it: {files}"
+    beside = {x.parent.name: x.parent for x in p.parent.glob("*/ledger.db")}
+    if near := difflib.get_close_matches(p.name, beside, 1):
+        return f"{p} is not a run folder (no ledger.db); did you mean {beside[near[0]]}?"
     return f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one"
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.extras.scaffold import TEMPLATE
-from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.branches import BASE, START, Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
@@ -53,7 +53,8 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     Raises ConfigError: unknown or untrained branch or seed, invalid branch without `anyway`.
     """
     tree = RunState.of(events)
-    name = branch or tree.champion or BASE
+    start = tree.branches.get(START)
+    name = branch or tree.champion or (START if start and start.complete else BASE)
     name = next((b.branch for b in tree.branches.values() if b.version == name), name)
     certificate = next((e.body for e in reversed(events) if e.kind == "certified"), None)
     if name == BASE:
@@ -112,6 +113,13 @@ def _middle(
     if not among and not any((folder / "trials").glob("*/policy")):
         raise ConfigError(
             f"{folder} holds no policy at all (trials/*/policy): a copy without them; export the run itself"
+        )
+    asked = {t.finished.trial: t.finished for t in branch.trials if t.finished and t.finished.seed in certified}
+    there = {t.trial for t in trained}
+    if lost := [n for n, t in asked.items() if t.status == "complete" and t.steps and n not in there]:
+        raise ConfigError(
+            f"{folder} has lost the policy of {', '.join(lost)}, on which the certificate rests: restore "
+            f"trials/{lost[0]}/policy, or give --seed to export another training as it is"
         )
     if not among:
         raise ConfigError(f"branch {branch.branch} of {folder} has no trained policy; choose another one with --branch")

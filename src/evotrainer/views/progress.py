@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from evotrainer.errors import StoreError
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import RunView
 from evotrainer.views.text import duration
@@ -260,12 +261,15 @@ class TrialWatch:
             return
         from evotrainer.records.ledger import Ledger
 
+        try:
+            with Ledger.open(self.folder / "ledger.db", readonly=True) as ledger:
+                found = {e.body.trial: TrialState(e.body.purpose) for e in ledger.events("intended")}
+                for e in ledger.events("finished"):
+                    found[e.body.trial] = ended(found[e.body.trial].purpose, e.body)
+        except StoreError:  # the run is just making it; the next look reads it
+            return
         self._ready = True
         self._task = read_settings(self.folder)
-        with Ledger.open(self.folder / "ledger.db", readonly=True) as ledger:
-            found = {e.body.trial: TrialState(e.body.purpose) for e in ledger.events("intended")}
-            for e in ledger.events("finished"):
-                found[e.body.trial] = ended(found[e.body.trial].purpose, e.body)
         self._trials = found | self._trials
 
 

@@ -207,6 +207,14 @@ def test_a_copy_of_a_run_without_its_policies_says_so(run: Path, tmp_path: Path)
         api.Run(copy).export(tmp_path / "a", branch="b1")
 
 
+def test_a_certified_training_without_its_policy_is_missed(run: Path, tmp_path: Path) -> None:
+    """The middle one of the two that are left would be another one than the certificate's."""
+    shutil.rmtree(run / "trials" / "b1-s12" / "policy")
+    with pytest.raises(ConfigError, match="lost the policy of b1-s12, on which the certificate rests: .*--seed"):
+        api.Run(run).export(tmp_path / "a")
+    api.Run(run).export(tmp_path / "a", seed=13)
+
+
 def test_a_changed_policy_and_a_full_folder_are_refused(run: Path, tmp_path: Path) -> None:
     weights = run / "trials" / "b1-s13" / "policy" / "model.safetensors"
     (tmp_path / "full").mkdir()
