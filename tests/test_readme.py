@@ -66,7 +66,7 @@ def test_every_command_on_the_quickstarts_run_works_as_it_stands(
         code = app(command[1:], standalone_mode=False)
         assert not code, (shlex.join(command), code)
         assert capsys.readouterr().out.strip(), f"{shlex.join(command)} said nothing"
-    assert (tmp_path / "champion" / "README.md").is_file()
+    assert (tmp_path / "my-model" / "README.md").is_file()
     assert (tmp_path / "runs" / "quickstart" / "report.html").is_file()
 
 

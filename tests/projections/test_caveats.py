@@ -211,6 +211,19 @@ def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
         c for c in caveats(sharpened(run.events(), -0.01, 0.01, -0.005))[run.champion] if c.kind == "sharpening"
     ]
     assert loss.text.startswith("by greedy decoding it is worse than the "), "a gain as sampled alone hides it"
+    lower = [
+        replace(
+            e,
+            body=e.body.model_copy(
+                update={"comparisons": {k: {**c, "mean": -0.009} for k, c in e.body.comparisons.items()}}
+            ),
+        )
+        if e.kind == "certified"
+        else e
+        for e in run.events()
+    ]
+    (loss, *_) = [c for c in caveats(sharpened(lower, -0.01, 0.01, -0.005))[run.champion] if c.kind == "sharpening"]
+    assert loss.text.endswith("-0.9 as sampled"), "so does a small loss"
 
 
 def test_a_gain_that_an_audit_settled_has_no_caveat(

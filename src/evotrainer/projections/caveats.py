@@ -177,7 +177,7 @@ def _sharpened(cert: Certified, name: str) -> list[Caveat]:
         if g["sampled_low"] > 0 and g["excess_high"] < 0:
             text = f"sharpening: of {gain:+.1f} points over the {than} greedy decoding shows {shows}"
             out.append(Caveat(kind="sharpening", text=text))
-        elif g["high"] < 0 < gain:
+        elif g["high"] < 0:
             text = f"by greedy decoding it is worse than the {than}: {shows} points, {gain:+.1f} as sampled"
             out.append(Caveat(kind="sharpening", text=text))
     return out

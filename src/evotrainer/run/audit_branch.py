@@ -54,7 +54,9 @@ def audit_branch(
         if not chosen:
             raise ConfigError(
                 f"nothing to audit: every capability was closed in the evaluations of {branch}; there are: "
-                f"{', '.join(every) or 'none'}"
+                f"{', '.join(every)}"
+                if every
+                else "nothing to audit: the environment declares no capability that could be closed"
             )
         n = max((e.body.round for e in ledger.events("round")), default=0)
         audits = [shortcut_audits.audit(ctx, n, branch, c, "asked") for c in chosen]

@@ -25,7 +25,7 @@ if sys.argv[1] == "keep":
     from evotrainer.trainers.embedded.memory import keep_memory
     assert keep_memory()
 before = faults()
-for _ in range(10):
+for _ in range(20):
     blocks = [torch.ones(2_000_000) for _ in range(4)]
     del blocks
 print(faults() - before)
