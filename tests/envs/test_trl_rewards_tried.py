@@ -75,4 +75,4 @@ def test_a_faulty_reward_does_not_hide_behind_the_base_policy(tmp_path: Path, ta
 
 def test_an_error_that_an_empty_answer_may_cause_is_a_note(tmp_path: Path) -> None:
     (note,) = tried(tmp_path, "return [float(c.split()[0] == a) for c, a in zip(completions, answer)]")
-    assert "'right' raised IndexError" in note and "empty completions" in note
+    assert "'right' raised IndexError" in note and "(reward.py, line 6)" in note and "empty completions" in note

@@ -77,7 +77,11 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
         (TRUTH, "    return 7.0", "its truth, gave 7 on task train-.*between 0 and 1"),
         (TRUTH, "    return float('nan')", "its truth, gave nan on task"),
         (TRUTH, "    raise SystemExit(5)", r"reward function 'sorted_word' of .* on task .* called sys.exit\(5\)"),
-        (TRUTH, "    return task.data['anser']", "failed on task .*: KeyError: 'anser'; correct the function"),
+        (
+            TRUTH,
+            "    return task.data['anser']",
+            r"failed on task .*: KeyError: 'anser' \(.*\.py, line \d+\); correct the function",
+        ),
         ("import random\n", "import random\nimport sys\n\nsys.exit(5)\n", r"calls sys.exit\(5\) on import"),
         (TRUTH, "    import os; os._exit(0)", r"reward function 'sorted_word' of .* called os._exit\(0\)"),
         ("demos=demonstrations", "demos=lambda n, seed: None", "its demonstrations are None; give a list of"),

@@ -21,7 +21,7 @@ from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, with_prompt
-from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit
+from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit, raised
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
@@ -249,7 +249,7 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         raise
     except Exception as e:
         return (
-            f"reward function {name!r} raised {type(e).__name__}: {e} when it was tried on {n} train rows with empty "
+            f"reward function {name!r} raised {raised(e)} when it was tried on {n} train rows with empty "
             "completions; TRL stops where it does so in training"
         )
     if len(values) != n:

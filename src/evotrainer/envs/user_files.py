@@ -87,6 +87,10 @@ def named_exit(e: SystemExit) -> str:
     return f"os._exit({e.code!r})" if isinstance(e, HardExit) else f"sys.exit({e.code!r})"
 
 
+USERS = "evotrainer_user_"
+"""What the names of modules begin with that users' files become."""
+
+
 def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
     """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
     ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
@@ -98,14 +102,24 @@ def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
         except SystemExit as e:
             raise TaskSetError(f"{what}{where} called {named_exit(e)}; it must return, or raise an error") from e
         except Exception as e:
-            raise TaskSetError(f"{what} failed{where}: {type(e).__name__}: {e}; correct the function") from e
+            raise TaskSetError(f"{what} failed{where}: {raised(e)}; correct the function") from e
+
+
+def raised(e: BaseException) -> str:
+    """An error by name and text, and where in a user's file it arose: the innermost of its lines that led there."""
+    place, step = "", e.__traceback__
+    while step is not None:
+        if str(step.tb_frame.f_globals.get("__name__", "")).startswith(USERS):
+            place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})"
+        step = step.tb_next
+    return f"{type(e).__name__}: {e}{place}"
 
 
 def load_module(path: Path) -> ModuleType:
     """Import a user's own Python file; TaskSetError with the cause where that fails."""
     if not path.is_file():
         raise TaskSetError(f"no file {path}; give the path of a Python file, relative ones start with ./")
-    spec = importlib.util.spec_from_file_location(f"evotrainer_user_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(f"{USERS}{path.stem}", path)
     if spec is None or spec.loader is None:
         raise TaskSetError(f"{path} is not a Python file; its name must end in .py")
     module = importlib.util.module_from_spec(spec)
@@ -117,5 +131,5 @@ def load_module(path: Path) -> ModuleType:
                 f"{path} calls {named_exit(e)} on import; leave that to `if __name__ == '__main__'`"
             ) from e
         except Exception as e:
-            raise TaskSetError(f"{path} fails on import: {type(e).__name__}: {e}") from e
+            raise TaskSetError(f"{path} fails on import: {raised(e)}") from e
     return module
