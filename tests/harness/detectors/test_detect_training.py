@@ -122,6 +122,15 @@ class TestTimidity:
         some = [acting(i // 4, i, ["ls"] * 8 + ["sed -i s/1/2/ a.py"] * (i % 3 == 0), False) for i in range(40)]
         assert found("action_timidity", some)[0].severity in {"warn", "critical"}
 
+    def test_edits_that_are_refused_were_tried(self) -> None:
+        """Of four edits in twenty actions one is left: as the policy looks around in their place, or by refusals."""
+        edit, context = "sed -i s/1/2/ a.py", HarnessContext(base=reading(edit_ratio=0.2, search_ratio=0.8))
+        timid = ["ls"] * 19 + [edit]
+        refused = [("ls", n % 4 == 0) for n in range(16)] + [(edit, False)] * 3 + [(edit, True)]
+        (f,) = found("action_timidity", [acting(i // 4, i, timid, False) for i in range(40)], context)
+        assert f.severity == "warn"
+        assert found("action_timidity", [acting(i // 4, i, refused, False) for i in range(40)], context) == []
+
 
 class TestTransition:
     def test_against_the_version_before(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -29,14 +29,16 @@ def _script(given: DetectorInput, i: int, note: str) -> Quote:
 )
 def action_timidity(given: DetectorInput) -> list[Finding]:
     """Edits below 15% of actions (critical 5%) and edits that take in fewer than 60% of the rollouts, while half of the
-    actions look around; or the edit ratio fell to half of its start while looking around did not fall. Only where
-    somebody edits at all: 10% of rollouts now or an edit ratio before. Every rollout that edits once after a long
-    search is no timidity. Source: thresholds in use (docs/harness.md)."""
+    actions look around; or the edit ratio fell to half of its start while looking around did not fall, and failing
+    calls do not account for it: an edit that is refused was tried. Only where somebody edits at all: 10% of rollouts
+    now or an edit ratio before. Every rollout that edits once after a long search is no timidity. Source: thresholds in
+    use (docs/harness.md)."""
     edit, search, coverage = given.value("edit_ratio"), given.value("search_ratio"), given.value("edit_coverage")
     if edit is None or search is None:
         return []
     limits = given.thresholds
-    start, looked = given.context.reference("edit_ratio"), given.context.reference("search_ratio")
+    reference = given.context.reference
+    start, looked = reference("edit_ratio"), reference("search_ratio")
     long = np.nan_to_num(given.batch.trait("actions")) >= limits["min_actions"]
     edits = np.nan_to_num(given.batch.trait("edits"))
     acting = max(1, int(given.batch.acting.sum()))
@@ -50,7 +52,8 @@ def action_timidity(given: DetectorInput) -> list[Finding]:
         severity = None
     # 0.02: half of next to nothing is noise. Looking around must have held, else the policy just does less of
     # everything
-    fell = start is not None and start > 0.02 and edit < start / 2 and (looked is None or search >= looked)
+    held = looked is None or search >= looked
+    fell = start is not None and start > 0.02 and held and edit / _work(given.value) < start / _work(reference) / 2
     if severity is None and fell and edit < 2 * limits["warn"] and (seldom or edit < limits["warn"]):
         severity = "warn"
     if severity is None or not long.any():
@@ -61,6 +64,11 @@ def action_timidity(given: DetectorInput) -> list[Finding]:
     quotes = [_script(given, int(i), "no edit") for i in np.flatnonzero(long & (edits == 0))[:2]]
     numbers = {"edit_ratio": edit, "search_ratio": search, "edit_coverage": coverage, "start": start}
     return [given.finding(severity, claim, numbers, quotes)]
+
+
+def _work(read: Callable[[str], float | None]) -> float:
+    """Share of calls that do not fail, as far as it is known."""
+    return max(0.05, 1 - (read("tool_failure_rate") or 0.0))
 
 
 def _repository_work(given: DetectorInput) -> bool:
