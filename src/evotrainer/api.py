@@ -311,10 +311,13 @@ def _go(
     from evotrainer.run.opening import open_context
     from evotrainer.run.task_sets import hold_number, number_held
 
-    with contextlib.closing(Ledger.open(folder / "ledger.db", create=True)) as ledger:
+    with contextlib.ExitStack() as until_end:
+        ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))
+        # what is refused is refused before it is recorded, and takes no number
+        mended = take_up(folder, task, ledger)
+        until_end.enter_context(number_held(ledger, task))
         if ledger.get("run") is not None:
-            hold_number(ledger, task, folder)  # what is refused is refused before it is recorded
-            mended = take_up(folder, task, ledger)
+            hold_number(ledger, task, folder)
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
             if mended:
@@ -325,7 +328,6 @@ def _go(
             open_context(
                 folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
             ) as ctx,
-            number_held(ctx),
         ):
             run(ctx)
     return Run(folder)

@@ -37,10 +37,10 @@ def test_on_a_terminal_one_line_rewrites_itself_and_goes(
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     with progress() as say:
-        say("reading rollouts", 3, 40)
+        say("reading rollouts of [/o1]\x1b[31m", 3, 40)  # names come from the data
         time.sleep(0.3)
     told = capsys.readouterr().err
-    assert "reading rollouts" in told and "3/40" in told
+    assert "reading rollouts of [/o1]\\x1b[31m" in told and "3/40" in told
     assert told.endswith("\x1b[2K"), "the line is wiped at the end"
 
 

@@ -79,6 +79,7 @@ def test_trainings_rest_on_the_file_as_it_was(own: Path, tmp_path: Path) -> None
         ('"train": 400', '"train": 300', "splits"),
         ('"brevity": brevity}', '"brevity": brevity, "more": brevity}', "components"),
         ('proxy="right_letters"', "proxy=None", "proxy"),
+        ("demos=demonstrations", "demos=lambda n, seed: []", "demonstrations"),
     ],
 )
 def test_other_tasks_or_rewards_are_no_correction(own: Path, tmp_path: Path, old: str, new: str, what: str) -> None:

@@ -55,7 +55,11 @@ def test_a_path_in_the_task_file_is_relative_to_the_task_file(task_file: Path, t
         ("python:./a.py", "x = 1", "give python:FILE:NAME"),
         ("python:./a.py:Agent", "class Agnet: ...", "a.py has no Agent; it has: Agnet"),
         ("python:./a.py:Agent", "raise ValueError('no licence')", "fails on import: ValueError: no licence"),
-        ("python:./a.py:Agent", "def Agent(seed, options): return options['key']", "raises KeyError: 'key'"),
+        (
+            "python:./a.py:Agent",
+            "def Agent(seed, options): return options['key']",
+            r"raises KeyError: 'key' \(a.py, line 1\)",
+        ),
         ("python:./a.py:Agent", "def Agent(seed, options): return 3", r"is no agent: it needs `name`, a str"),
     ],
 )

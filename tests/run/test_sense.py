@@ -50,7 +50,7 @@ def test_a_sound_task_is_let_through_without_a_word_of_doubt(task_file: Path) ->
         ("policy.warm_start.steps=99999999", "policy.warm_start.steps=99999999 is more than"),
         (
             "budget.cpu_s=60",
-            "cpu_s=60 holds 2 trainings .* 3 seeds first, the noise floor: .* raise it to 97.5 or more",
+            "cpu_s=60 does not hold 3 trainings .* 3 seeds first, the noise floor: .* raise it to 97.5 or more",
         ),
         ("policy.warm_start.drill_steps=10", "offers no drills; set policy.warm_start.drill_steps=0"),
     ],
@@ -101,8 +101,8 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
         ),
         (
             "draw=draw",
-            "draw=lambda seed: {k: v[1:] for k, v in draw(seed).items()}",
-            "gives 149 gate tasks in place of 150",
+            "draw=lambda seed: {k: v[:0] for k, v in draw(seed).items()}",
+            "gives 0 gate tasks, and there must be some",
         ),
         ("tasks=make_tasks()", "tasks=None", "sort-letters: tasks is None; give split -> list of Task"),
         ("tasks=make_tasks()", "tasks={'train': None}", "the tasks of split 'train' are None; give a list of Task"),
@@ -118,6 +118,13 @@ def test_what_an_own_environment_gets_wrong_is_found(
 ) -> None:
     with pytest.raises(EvoTrainerError, match=message):
         dry_run(own(tmp_path, task_file, old, new))
+
+
+def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file: Path, tmp_path: Path) -> None:
+    task = own(tmp_path, task_file, "draw=draw", "draw=lambda seed: {k: v[1:] for k, v in draw(seed).items()}")
+    assert dry_run(task)
+    with pytest.raises(TaskSetError, match="gives 149 gate tasks, and evaluation.gate_tasks=150 are asked for"):
+        dry_run(task, "evaluation.gate_tasks=150")
 
 
 def test_a_prompt_in_two_splits_is_refused(task_file: Path, tmp_path: Path) -> None:
@@ -151,9 +158,10 @@ def test_what_is_always_true_or_pays_nothing_is_said(task_file: Path, tmp_path: 
         ),
         (
             "recipe.max_tokens=1",
-            "max_tokens=1 is shorter than the answers of 32 of 32 demonstrations, .* raise it to 5",
+            "max_tokens=1 is shorter than the answers of 32 of 32 demonstrations, .* raise it to 6",
         ),
         ("policy.warm_start.steps=1", "policy.warm_start.steps=1: its rate still rises for the first 50 steps"),
+        ("budget.cpu_s=94", "which set 90 aside; 4 are left for the base policy's evaluation; 97.5 suffice for sure"),
         ("budget.wall_s=1", "budget.wall_s=1: the starting recipe is trained on 3 seeds first, the noise floor, which"),
         ("run.workers=500", "run.workers=500, and this process may use .* cores"),
         ("recipe.max_turns=5", "max_turns=5 has no effect: an attempt of environment sort-letters ends with its first"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import shutil
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from evotrainer.records.looks import LookRegister, share_of
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.run.observer import SilentObserver
 from evotrainer.verify import Record, checks
+from tests import letters_on_paper
 from tests.keys_of_run import held
 from tests.leaky_task import HONEST, TASK
 from tests.leaky_task import finish as finish
@@ -202,6 +204,26 @@ def test_an_interrupted_run_keeps_its_number_also_where_its_folder_moves(
     assert [g.run for g in gates if g] == [1, 2] and complaints(other) == []
     (warned,) = [w for w in api.preflight(other.task, new=True) if "run number" in w]
     assert f"not judged so far: {tmp_path / 'moved'};" in warned
+
+
+def test_a_refused_resume_takes_no_number(task_file: Path, tmp_path: Path, register: LookRegister) -> None:
+    own = tmp_path / "own"
+    shutil.copytree(task_file.parent, own)
+    made = Paper(letters_on_paper.finish, letters_on_paper.rollouts)
+    asked = [*letters_on_paper.QUICK, "run.rounds=0", "evaluation.draw=fixed"]
+    with made.stopped(lambda spec: spec.branch == "base", by=ConfigError):
+        made.start(own / "task.toml", tmp_path / "one", asked)
+    gate = drawn(api.open_run(tmp_path / "one")).of("gate")
+    text = (own / "environment.py").read_text(encoding="utf-8")
+    (own / "environment.py").write_text(text.replace('"train": 400', '"train": 300'), encoding="utf-8")
+    with pytest.raises(IntegrityError, match="its splits with it"):
+        made.resume(tmp_path / "one")
+    assert gate and register.next_number(gate.tasks) == 1
+    # what fails behind the check and before a training gives it back, too
+    (own / "environment.py").write_text(text, encoding="utf-8")
+    with made.stopped(lambda spec: spec.branch == "base", by=ConfigError):
+        made.resume(tmp_path / "one")
+    assert register.next_number(gate.tasks) == 1
 
 
 def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:

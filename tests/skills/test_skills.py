@@ -14,7 +14,7 @@ from evotrainer.agents.moves import CandidateMove, Move, Variant
 from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.skills import Skill, advise, direction, pool, skill_name
+from evotrainer.projections.skills import FORMAT, Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.skills import CLAIMS, Proof, SkillTrial
@@ -138,17 +138,18 @@ def test_what_trained_dearer_is_told_as_measured_and_not_counted() -> None:
     assert skill(b2).claim == "unsettled" and effect_text([known]) == "no effect was measured over 1 branch"
 
 
-def test_evidence_of_the_first_format_is_read_and_derived_again(tmp_path: Path) -> None:
+def test_evidence_of_an_earlier_format_is_read_and_derived_again(tmp_path: Path) -> None:
     s = skill(trial(None))
     folder = write_skill(s, tmp_path)
     path = folder / "evidence.json"
     old = json.loads(path.read_text()) | {"claim": "helps"}
     path.write_text(json.dumps(old))
     assert check_skill(folder)[0], "what is derived must follow"
-    path.write_text(json.dumps(old | {"format": 1}))
-    assert check_skill(folder) == ([], 0) and read_skill(folder).claim == "invalid"
-    path.write_text(json.dumps(old | {"format": 3}))
-    with pytest.raises(StoreError, match="reads 1 to 2"):
+    for earlier in range(1, FORMAT):
+        path.write_text(json.dumps(old | {"format": earlier}))
+        assert check_skill(folder) == ([], 0) and read_skill(folder).claim == "invalid"
+    path.write_text(json.dumps(old | {"format": FORMAT + 1}))
+    with pytest.raises(StoreError, match=f"reads 1 to {FORMAT}"):
         read_skill(folder)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from dataclasses import replace
+from datetime import datetime, timedelta
 from pathlib import Path
 
 from evotrainer.projections.budget import Budget
+from evotrainer.records.events import Resumed
 from evotrainer.records.ledger import Ledger
 from evotrainer.views.fold import _by_now, view_of
 
@@ -22,3 +24,15 @@ def test_an_unfinished_run_counts_running_trials_and_the_whole_time(killed_run: 
     spent = _by_now(view_of(events, beats), events, now)
     assert spent["wall_s"] == settled["wall_s"] + 100
     assert spent["cpu_s"] == settled["cpu_s"] + 21.5
+
+
+def test_the_time_that_a_run_stood_still_is_not_counted(killed_run: Path) -> None:
+    with Ledger.open(killed_run / "ledger.db", readonly=True) as ledger:
+        events = list(ledger.events())
+    last = datetime.fromisoformat(events[-1].time)
+    body = Resumed(n=1, overrides=())
+    events.append(replace(events[-1], kind="resumed", body=body, time=(last + timedelta(days=1)).isoformat()))
+    spent = _by_now(
+        view_of(events, {"b1-s1": {"cpu_s": 1.0}}), events, (last + timedelta(days=1, seconds=10)).timestamp()
+    )
+    assert spent["wall_s"] == Budget.from_events(events, {}).spent["wall_s"] + 10

@@ -38,7 +38,9 @@ def progress(elsewhere: Progress | None = None) -> Iterator[Progress]:
 def _bar(console: Console) -> Iterator[Progress]:
     from rich import progress as rich
 
-    columns = [rich.TextColumn("{task.description}"), rich.BarColumn(), rich.MofNCompleteColumn()]
+    from evotrainer.records.text import clean
+
+    columns = [rich.TextColumn("{task.description}", markup=False), rich.BarColumn(), rich.MofNCompleteColumn()]
     times = [rich.TimeElapsedColumn(), rich.TimeRemainingColumn()]
     bar = rich.Progress(*columns, *times, console=console, transient=True)
     job = bar.add_task("", total=None)
@@ -46,7 +48,7 @@ def _bar(console: Console) -> Iterator[Progress]:
     begin.daemon = True
     begin.start()
     try:
-        yield lambda what, done, of: bar.update(job, description=what[-60:], completed=done, total=of or None)
+        yield lambda what, done, of: bar.update(job, description=clean(what[-60:]), completed=done, total=of or None)
     finally:
         begin.cancel()
         begin.join()

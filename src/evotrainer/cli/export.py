@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Annotated
 
@@ -28,15 +27,16 @@ def export(
     """
     from evotrainer import api
     from evotrainer.errors import ConfigError
-    from evotrainer.extras.export import choose
+    from evotrainer.extras.export import choose, is_policy_of
     from evotrainer.projections.caveats import told
     from evotrainer.views.text import one_line
 
-    if re.fullmatch(r"base|[bv]\d\w*", str(out)):
-        raise ConfigError(
-            f"{out} stands where the folder to write is named: `evotrainer export {folder} DIR --branch {out}`"
-        )
     run = api.open_run(folder)
+    if is_policy_of(run.events(), str(out)):
+        raise ConfigError(
+            f"{out} stands where the folder to write is named: `evotrainer export {folder} DIR --branch {out}`; for a "
+            "folder of this name give its whole path"
+        )
     chosen = choose(folder, run.events(), branch, seed, anyway)
     run.export(out, branch, seed, anyway)
     caveat = "; ".join(filter(None, (chosen.unshown, told(run.caveats.get(chosen.branch, ())))))

@@ -95,6 +95,12 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse, unshown)
 
 
+def is_policy_of(events: Sequence[Event], name: str) -> bool:
+    """Is it the name of a branch or version of this run?"""
+    branches = RunState.of(events).branches
+    return name == BASE or name in branches or any(b.version == name for b in branches.values())
+
+
 def _row(certificate: Certified | None, branch: str) -> Any:
     rows = [r for r in certificate.rows if r.branch == branch] if certificate else []
     return rows[-1] if rows else None

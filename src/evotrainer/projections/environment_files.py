@@ -16,3 +16,8 @@ def files_of(events: Iterable[Event]) -> dict[str, str]:
         elif e.kind == "resumed":
             out |= e.body.files
     return out
+
+
+def any_trained(finished: Iterable[Event]) -> bool:
+    """Has a training finished? Then the environment's files can no more be corrected."""
+    return any(e.body.steps and e.body.status == "complete" for e in finished)

@@ -18,8 +18,9 @@ from pydantic import Field
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import Claim, Condition, SkillAdvice, SkillTrial
 
-FORMAT = 2
-"""Version of evidence.json. Version 1 holds the same trials, with effects pooled at 90%: a change that the judge found
+FORMAT = 3
+"""Version of evidence.json and of what SKILL.md makes of it. Version 2 cut long front matter. Version 1 holds the same
+trials, with effects pooled at 90%: a change that the judge found
 within the noise could be said to help."""
 WORTHWHILE = 0.01
 """Gain of the gate score below which a change is not worth having, score units."""

@@ -40,7 +40,7 @@ def agent_options(task: TaskFile) -> dict[str, Any]:
 
 def _user_agent(spec: str, seed: int, options: dict[str, Any]) -> Agent:
     """What the user's Python file makes. It is trusted code: it runs in the run's process, with its rights."""
-    from evotrainer.envs.user_files import load_module
+    from evotrainer.envs.user_files import load_module, raised
 
     file, _, name = spec.removeprefix(USER).rpartition(":")
     if not file or not name:
@@ -56,7 +56,7 @@ def _user_agent(spec: str, seed: int, options: dict[str, Any]) -> Agent:
     try:
         agent: Agent = make(seed, dict(options))
     except Exception as e:  # the user's own code
-        raise ConfigError(f"run.agent: {name}(seed, options) of {file} raises {type(e).__name__}: {e}") from e
+        raise ConfigError(f"run.agent: {name}(seed, options) of {file} raises {raised(e)}") from e
     if not callable(getattr(agent, "propose", None)) or not isinstance(getattr(agent, "name", None), str):
         raise ConfigError(
             f"run.agent: what {name} of {file} makes is no agent: it needs `name`, a str, and propose(briefing, tools)"

@@ -17,7 +17,7 @@ from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
-from evotrainer.projections.environment_files import files_of
+from evotrainer.projections.environment_files import any_trained, files_of
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
@@ -228,7 +228,7 @@ class RunContext:
                     f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
                     + (
                         "a corrected environment file included; where it lies in the task file, start a new run"
-                        if not self.trained()
+                        if not any_trained(self.ledger.events("finished"))
                         else "unless it lies in the task file or in the environment: then start a new run"
                     )
                 )
@@ -248,10 +248,6 @@ class RunContext:
             return {b.intervention.factor: (b.intervention.old, b.intervention.new)} if b.intervention else {}
         p = self.state.probes.get(name)
         return diff(self.branches[p.incumbent].recipe, p.recipe) if p else {}
-
-    def trained(self) -> bool:
-        """Has a training finished? Then the environment's files can no more be corrected."""
-        return any(e.body.steps and e.body.status == "complete" for e in self.ledger.events("finished"))
 
     def check_files(self) -> None:
         """IntegrityError where a file that the environment names was edited: the next trial would be another task's."""

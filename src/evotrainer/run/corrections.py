@@ -14,15 +14,16 @@ from evotrainer.envs import open_environment, pay_terms
 from evotrainer.envs.base import DRAWN
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import trial_dir
-from evotrainer.projections.environment_files import files_of
+from evotrainer.projections.environment_files import any_trained, files_of
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
 from evotrainer.run.task_sets import ids_sha256
 
 CODE = ".py"
-SAME = ("components", "knobs", "proxy", "outcome", "splits")
-"""What a correction leaves as it was: names and numbers that the run's first event holds."""
+SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")
+"""What a correction leaves as it was: names and numbers that the run's first event holds (that of an earlier version
+not whether there are demonstrations)."""
 
 
 def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
@@ -39,8 +40,7 @@ def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
     if not changed:
         return {}
     remedy = "restore it, or start a new run"
-    done = [e.body for e in ledger.events("finished")]
-    if any(t.steps and t.status == "complete" for t in done):
+    if any_trained(ledger.events("finished")):
         raise IntegrityError(f"{changed[0]} was changed after the run began, and trainings rest on it; {remedy}")
     if gone := next((f for f in changed if f not in now), None):
         raise IntegrityError(f"{gone} was there when the run began and is not now; {remedy}")
@@ -48,7 +48,7 @@ def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
         raise IntegrityError(f"{data} was changed after the run began: its tasks are others now; {remedy}")
     if what := _differs(event.body, task):
         raise IntegrityError(f"{changed[0]} was changed after the run began, and its {what} with it; {remedy}")
-    ended = {t.trial for t in done}
+    ended = {e.body.trial for e in ledger.events("finished")}
     for begun in (e.body.trial for e in ledger.events("intended") if e.body.trial not in ended):
         for place in (trial_dir(folder, begun), folder / "rollouts" / begun, folder / "sealed" / begun):
             shutil.rmtree(place, ignore_errors=True)
@@ -66,7 +66,8 @@ def _differs(opened: RunOpened, task: TaskFile) -> str:
             "proxy": list(found.proxy) if found.proxy else None,
         }
         for name in SAME:
-            if _names(told.get(name)) != _names(opened.environment.get(name)):
+            before = opened.environment.get(name, told.get(name) if name == "demonstrations" else None)
+            if _names(told.get(name)) != _names(before):
                 return name
         draw = opened.draw
         for split in DRAWN if draw and draw.mode == "fixed" else ():

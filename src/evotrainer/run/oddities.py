@@ -59,7 +59,8 @@ def short_answers(task: TaskFile, environment: Environment, chain: Sequence[Reci
     measure, most = trainer_spec(task.trainer.name).tokens, min(r.max_tokens for r in chain)
     demos = demonstrations_of(environment, SHOWN, task.policy.warm_start.seed) if measure is not None else []
     words = environment.vocabulary() if demos else ()
-    takes = [max(measure(words, [(a,)]) - 1 for a in d[1::2]) for d in demos] if measure is not None else []
+    # with the token that ends an answer, which is one of those that max_tokens counts
+    takes = [max(measure(words, [(a,)]) for a in d[1::2]) for d in demos] if measure is not None else []
     if cut := sum(n > most for n in takes):
         yield (
             f"recipe.max_tokens={most} is shorter than the answers of {cut} of {len(takes)} demonstrations, which take "
@@ -75,13 +76,18 @@ def check_budget(task: TaskFile) -> str:
     if task.run.evaluate_only:
         return ""
     n, each, budget = len(task.run.seeds), task.budget.trial_cpu_s, task.budget
-    need = n * each + each / 4  # evaluations, as that of the base policy, are reserved at a quarter
+    need = n * each + each / 4  # the base policy's evaluation is reserved at a quarter, and settled at what it took
     first = f"the starting recipe is trained on {n} seeds first" + ("" if task.run.search_only else ", the noise floor")
-    if budget.cpu_s is not None and budget.cpu_s < need:
+    if budget.cpu_s is not None and budget.cpu_s <= n * each:
         raise ConfigError(
-            f"budget.cpu_s={budget.cpu_s:g} holds {budget.cpu_s // each:g} trainings at budget.trial_cpu_s={each:g}, "
-            f"and {first}: nothing could be judged; raise it to {need:g} or more, or lower budget.trial_cpu_s to what "
-            "a training takes"
+            f"budget.cpu_s={budget.cpu_s:g} does not hold {n} trainings at budget.trial_cpu_s={each:g} beside the base "
+            f"policy's evaluation, and {first}: nothing could be judged; raise it to {need:g} or more, or lower "
+            "budget.trial_cpu_s to what a training takes"
+        )
+    if budget.cpu_s is not None and budget.cpu_s < need:
+        return (
+            f"budget.cpu_s={budget.cpu_s:g}: {first}, which set {n * each:g} aside; {budget.cpu_s - n * each:g} are "
+            f"left for the base policy's evaluation; {need:g} suffice for sure"
         )
     side = min(n, local_workers(task))
     if budget.wall_s is not None and budget.wall_s * side < n * each:

@@ -127,10 +127,10 @@ def check_counts(task: TaskFile, environment: Environment) -> None:
 
 
 def check_draw(task: TaskFile, environment: Environment) -> None:
-    """A seed draws gate and cert: as many tasks as were given, and the same again. They are the environment's then."""
+    """A seed draws gate and cert: as many tasks as are evaluated, the same again. They are the environment's then."""
     if mode_of(task, environment) == "fixed" or not isinstance(environment, EnvironmentWithDraws):
         return
-    sizes, drawn = environment.describe()["splits"], []
+    drawn = []
     for _ in range(2):  # every trial of a run draws for itself
         environment.redraw(TRIED)
         drawn.append({split: [(t.id, t.prompt) for t in environment.tasks(split)] for split in DRAWN})
@@ -140,10 +140,11 @@ def check_draw(task: TaskFile, environment: Environment) -> None:
             "take every random number from random.Random(seed)"
         )
     for split, tasks in drawn[0].items():
-        if len(tasks) != sizes.get(split, 0):
+        asked = getattr(task.evaluation, f"{split}_tasks")
+        if len(tasks) < (asked or 1):
             raise TaskSetError(
-                f"draw of environment {environment.name} gives {len(tasks)} {split} tasks in place of "
-                f"{sizes.get(split, 0)}; it must give as many as `tasks` holds"
+                f"draw of environment {environment.name} gives {len(tasks)} {split} tasks, and "
+                + (f"evaluation.{split}_tasks={asked} are asked for" if asked else "there must be some")
             )
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.projections.environment_files import any_trained
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records import keys
 from evotrainer.records.draw import Seed, keep_seed, kept_key, read_seed
@@ -131,12 +132,12 @@ def hold_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def number_held(ctx: RunContext) -> Iterator[None]:
+def number_held(ledger: Ledger, task: TaskFile) -> Iterator[None]:
     """A run that an error ends before a training has finished gives its number back: a typing error costs no alpha."""
     try:
         yield
     except Exception:  # who interrupts a run goes on with it
-        if not ctx.trained() and (found := _gate(ctx.ledger, ctx.task)):
+        if not any_trained(ledger.events("finished")) and (found := _gate(ledger, task)):
             with contextlib.suppress(StoreError):  # what broke the run off is told, and the number is kept
                 found.register.leave(found.tasks, found.run)
         raise

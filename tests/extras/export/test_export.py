@@ -193,11 +193,19 @@ def test_what_is_not_there_is_named(run: Path, tmp_path: Path, how: dict[str, An
         api.Run(run).export(tmp_path / "a", **how)
 
 
-@pytest.mark.parametrize("name", ["b1", "b2k1", "v1", "base"])
+@pytest.mark.parametrize("name", ["b1", "b2", "v1", "base"])
 def test_a_branch_in_the_place_of_the_folder_is_answered(run: Path, name: str) -> None:
     with pytest.raises(ConfigError, match=f"{name} stands where the folder to write .* DIR --branch {name}"):
         export(run, Path(name))
     assert not Path(name).exists()
+
+
+def test_a_folder_named_like_a_branch_that_is_not_there_is_written(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    export(run, Path("v7"))
+    assert (tmp_path / "v7" / "README.md").is_file()
 
 
 def test_a_copy_of_a_run_without_its_policies_says_so(run: Path, tmp_path: Path) -> None:

@@ -130,6 +130,10 @@ class TestTimidity:
         (f,) = found("action_timidity", [acting(i // 4, i, timid, False) for i in range(40)], context)
         assert f.severity == "warn"
         assert found("action_timidity", [acting(i // 4, i, refused, False) for i in range(40)], context) == []
+        # fewer refusals than before make no timidity of a policy that edits more
+        before = reading(edit_ratio=0.15, search_ratio=0.7, tool_failure_rate=0.6)
+        more = [acting(i // 4, i, ["ls"] * 9 + [edit] * 4 * (i % 2), False) for i in range(40)]
+        assert found("action_timidity", more, HarnessContext(base=before)) == []
 
 
 class TestTransition:

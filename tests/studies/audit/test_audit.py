@@ -409,6 +409,13 @@ def test_evaluations_of_a_branch_with_a_shortcut_closed_are_a_reading_of_their_o
     assert opened.rollouts == closed.rollouts > 0 and opened.metric("accuracy") != closed.metric("accuracy")
 
 
+def test_knobs_that_differ_everywhere_cut_nothing(tmp_path: Path) -> None:
+    made = [replace(r, branch="main", knobs={"seed": i}) for i, r in enumerate(generate(80))]
+    ingest(made, tmp_path / "store")
+    (source,) = audit([tmp_path / "store"]).sources
+    assert [r.health.rollouts for r in source.readings] == [80]
+
+
 def test_a_proxy_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "r.jsonl", generate(40))
     with pytest.raises(

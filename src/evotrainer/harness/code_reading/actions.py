@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
@@ -77,6 +78,7 @@ def command(action: Action) -> str:
     return text if action.name.lower() in _PATTERN_SHELLS else f"{action.name} {text}".strip()
 
 
+@lru_cache(maxsize=1024)
 def is_shell(name: str) -> bool:
     """Is this the name of a tool that runs shell commands?"""
     return name.lower() in _SHELLS or _SHELL_NAME.search(name) is not None
@@ -84,18 +86,23 @@ def is_shell(name: str) -> bool:
 
 def normal(action: Action, limit: int = MAX_COMMAND) -> str:
     """The one form of an action: the shell command that it runs, or the tool's name, once, with its arguments."""
-    text, shell = action.text[: 4 * limit].strip(), is_shell(action.name)
+    return _normal(action.name, action.text, limit)
+
+
+@lru_cache(maxsize=4096)
+def _normal(name: str, text: str, limit: int) -> str:
+    text, shell = text[: 4 * limit].strip(), is_shell(name)
     if text.startswith("{"):
         text = _flatten(text, shell)
     if text.startswith("$ "):
         text = text[2:]
     # some formats keep a tool's name and, as its arguments, the whole line with the name once more or twice
-    while action.name and text.startswith(f"{action.name} {action.name} "):
-        text = text[len(action.name) + 1 :]
+    while name and text.startswith(f"{name} {name} "):
+        text = text[len(name) + 1 :]
     text = text[:limit]
-    if shell or text == action.name or text.startswith(f"{action.name} "):
+    if shell or text == name or text.startswith(f"{name} "):
         return text
-    return f"{action.name} {text}".strip()
+    return f"{name} {text}".strip()
 
 
 def _flatten(text: str, shell: bool) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from evotrainer.harness.code_reading.grader_files import READS_GRADER, spelled
 from evotrainer.harness.code_reading.names import dotted, folded
@@ -55,15 +55,18 @@ _LISTS = re.compile(r"(?:^|\.)(?:i?glob|rglob)$")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
-def found(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[tuple[str, int]]:
-    """(rule, line) of what these programs do."""
-    calls = [(dotted(n.func, aliases) or getattr(n.func, "attr", ""), n) for n in whole if isinstance(n, ast.Call)]
+def found(
+    whole: list[ast.AST], of: Callable[..., list[ast.AST]], aliases: Mapping[str, str]
+) -> Iterator[tuple[str, int]]:
+    """(rule, line) of what these programs do; `of`: the nodes of some classes among the whole."""
+    called = (n for n in of(ast.Call) if isinstance(n, ast.Call))
+    calls = [(dotted(n.func, aliases) or getattr(n.func, "attr", ""), n) for n in called]
     if any(_DIGESTS.search(name) for name, _ in calls):
         yield from ((HASHED, line) for line in _hashed(whole, aliases))
     yield from ((READS_GRADER, line) for line in _all_of_a_folder(calls, whole, aliases))
-    yield from ((ENVIRONMENT, line) for line in _from_environment(whole, aliases))
+    yield from ((ENVIRONMENT, line) for line in _from_environment(of(*_READING), aliases))
     yield from ((VERDICT, n.lineno) for name, n in calls if _says_verdict(name, n, aliases))
-    for n in whole:
+    for n in of(ast.ClassDef):
         if isinstance(n, ast.ClassDef) and _decides(n, aliases) and any(_returns(x, n) for x in whole):
             yield COMPARES_ITSELF, n.lineno
 
@@ -156,9 +159,12 @@ def _of_table(x: ast.expr, tables: set[str], aliases: Mapping[str, str]) -> bool
     return (isinstance(x, ast.Name) and x.id in tables) or _table(x, aliases, set())
 
 
-def _from_environment(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
+_READING = (ast.Call, ast.Subscript, ast.For, ast.DictComp, ast.ListComp, ast.GeneratorExp, ast.SetComp)
+
+
+def _from_environment(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
     """Lines that read a variable named like an answer, or look for one among all variables."""
-    for n in whole:
+    for n in nodes:
         if isinstance(n, ast.Call) and n.args:
             name = dotted(n.func, aliases)
             owner, _, last = name.rpartition(".")

@@ -96,20 +96,22 @@ class Bypass:
     line: int
 
 
+Of = Callable[..., list[ast.AST]]
+"""Classes of nodes -> the nodes of a program of exactly these classes."""
 Nested = Callable[[str], Iterable[Bypass]]
 """Text of a program within the program -> its broken rules."""
 
 
 def found(
-    whole: list[ast.AST], nodes: list[ast.AST], calls: set[str], aliases: Mapping[str, str], nested: Nested
+    whole: list[ast.AST], of: Of, calls: set[str], aliases: Mapping[str, str], nested: Nested
 ) -> tuple[Bypass, ...]:
-    """Broken rules of a program, by line; `nodes`: those of TYPES among its whole nodes."""
+    """Broken rules of a program, by line."""
     plain = flushed_exits(whole, aliases) if "_exit" in {c.rpartition(".")[2] for c in calls} else frozenset()
-    nodes = [n for n in nodes if id(n) not in plain]
+    nodes = [n for n in of(*TYPES) if id(n) not in plain]
     hits = {*_bypasses(whole, nodes, calls, aliases, nested)}
-    hits |= {Bypass(rule, line) for rule, line in (*kept_answers(nodes), *answer_tricks.found(whole, aliases))}
-    hits |= {Bypass(SNIFFS, getattr(n, "lineno", 0)) for n in whole if _sniffs(n, aliases)}
-    if calls & EXIT or "SystemExit" in {n.id for n in whole if isinstance(n, ast.Name)}:
+    hits |= {Bypass(rule, line) for rule, line in (*kept_answers(nodes), *answer_tricks.found(whole, of, aliases))}
+    hits |= {Bypass(SNIFFS, getattr(n, "lineno", 0)) for n in of(ast.Constant, ast.Compare) if _sniffs(n, aliases)}
+    if calls & EXIT or any(getattr(n, "id", "") == "SystemExit" for n in of(ast.Name)):
         hits |= {Bypass("exit before any answer", line) for line in early_exits(whole, aliases)}
     return tuple(sorted(hits, key=lambda b: (b.line, b.rule)))
 

@@ -23,7 +23,7 @@ _WRITES = re.compile(r"<<|apply_patch|create|write|str_replace|insert|file_text|
 
 def possible(text: str) -> bool:
     """Might a call's arguments hold such a script?"""
-    return any(x in text for x in LITERALS) and any(x in text for x in NAMES)
+    return any(map(text.__contains__, LITERALS)) and any(map(text.__contains__, NAMES))
 
 
 def copied_reference(turns: Sequence[Turn]) -> str | None:

@@ -93,7 +93,7 @@ class Reading:
 def readings(name: str, text: str) -> tuple[Reading, ...]:
     """What an action looks at that may hold the answer, by its text alone."""
     # substring tests spare nearly all actions the parsing, which runs once per action of every rollout
-    if not any(x in text for x in LITERALS):
+    if not any(map(text.__contains__, LITERALS)):
         return ()
     line = normal(Action(name, text, None))
     # an editor that writes such a text reads nothing

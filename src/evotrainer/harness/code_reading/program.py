@@ -48,6 +48,25 @@ SUSPICIOUS = re.compile(
     r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing|" + answer_tricks.GATE
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
+_LITERALS = (
+    "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
+    "setprofile", "audithook", "displayhook", "builtins", "modules", "get_objects", "get_referrers", "_getframe",
+    "excepthook", "inspect", "open", "Path", "listdir", "walk", "pytest", "f_back", "f_globals", "f_locals", "tb_frame",
+    "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "etattr", "def check", "def verify",
+    "def grade", "def run_test", "def compare_o", "def assert", ".outcome", "check =", "check=", "verify =", "verify=",
+    "grade =", "grade=", "grader =", "grader=", "stack", "_frames", "PYTEST_", "def forward", "def custom_kernel",
+    "def kernel_function", "cell_contents", ".load", "read_", "run_path", "linecache", "shutil", "spec_from", ".time",
+    ".perf_counter", ".monotonic", ".process_time", ".default_timer", ".synchronize", ".Event", ".do_bench",
+    ".allclose", ".isclose", ".equal", ".array_equal", ".alarm", "doctest", "testing", *answer_tricks.LITERALS,
+    *(f"{a} {b}" for a in ("from", "import") for b in (
+        "ref", "gold", "oracle", "grader", "hidden", "private_t", "test", "conftest", "expected", "evaluator",
+        "solution_ref")),
+)  # fmt: skip
+"""Texts of which each match of SUSPICIOUS holds one: searching for them is ten times as fast as the pattern."""
+
+
+def _suspicious(text: str) -> bool:
+    return any(map(text.__contains__, _LITERALS)) and SUSPICIOUS.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +103,7 @@ def facts(text: str, said_python: bool = False) -> Facts:
     that does not parse only the beginning is.
     """
     if len(text) > MAX_CHARS:
-        return Facts(False, "too long", unread=bool(SUSPICIOUS.search(text)), bypass=tuple(lines.broken(text)))
+        return Facts(False, "too long", unread=_suspicious(text), bypass=tuple(lines.broken(text)))
     return _facts(text, said_python)
 
 
@@ -106,7 +125,7 @@ def _facts(text: str, said_python: bool) -> Facts:
     if len(nodes) > MAX_NODES:
         return _unread("too many nodes", text)
     try:
-        found = _read(nodes, suspicious=bool(SUSPICIOUS.search(text)))
+        found = _read(nodes, suspicious=_suspicious(text))
     except (ValueError, RecursionError, MemoryError) as e:  # int -> str above 4300 digits, ...
         return _unread(type(e).__name__, text)
     if not left:
@@ -118,24 +137,40 @@ def _facts(text: str, said_python: bool) -> Facts:
 def _unread(reason: str, text: str) -> Facts:
     """What the lines of a text say that does not parse."""
     hits = tuple(lines.broken(text))
-    return Facts(False, reason, unread=not hits and bool(SUSPICIOUS.search(text)), bypass=hits)
+    return Facts(False, reason, unread=not hits and _suspicious(text), bypass=hits)
+
+
+_PLAIN = frozenset(
+    {"ctx", "op", "ops", "id", "attr", "arg", "name", "asname", "module", "level", "kind", "type_comment", "is_async",
+     "simple", "conversion"}
+)  # fmt: skip
+"""Fields that hold names, numbers and operators: half of all nodes would be those that no rule reads."""
+
+
+class _Fields(dict[type, tuple[str, ...]]):
+    """Class of nodes -> its fields that may hold nodes."""
+
+    def __missing__(self, kind: type) -> tuple[str, ...]:
+        fields: tuple[str, ...] = getattr(kind, "_fields", ())
+        self[kind] = () if kind is ast.Constant else tuple(f for f in fields if f not in _PLAIN)
+        return self[kind]
+
+
+_FIELDS = _Fields()
 
 
 def _nodes(tree: ast.AST) -> list[ast.AST]:
-    """All nodes, breadth first, up to just above MAX_NODES; twice as fast as ast.walk."""
+    """All nodes but operators, breadth first, up to just above MAX_NODES; three times as fast as ast.walk."""
     out: list[ast.AST] = [tree]
-    at = 0
-    while at < len(out) <= MAX_NODES:
-        node = out[at]
-        at += 1
-        for name in node._fields:
-            if name == "ctx":  # Load and Store: half of all nodes, and no rule reads them
-                continue
+    for node in out:  # which grows while it is read
+        for name in _FIELDS[type(node)]:
             value = getattr(node, name, None)
-            if isinstance(value, ast.AST):
-                out.append(value)
-            elif isinstance(value, list):
+            if isinstance(value, list):
                 out += [v for v in value if isinstance(v, ast.AST)]
+            elif isinstance(value, ast.AST):
+                out.append(value)
+        if len(out) > MAX_NODES:
+            break
     return out
 
 
@@ -178,7 +213,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
     # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
-    broken = bypass.found(nodes, of(*bypass.TYPES), calls, aliases, _nested) if suspicious else ()
+    broken = bypass.found(nodes, of, calls, aliases, _nested) if suspicious else ()
     spelled_out(of(ast.Compare), of(ast.Assign))
     is_code = not by.keys().isdisjoint(_WORKING)
     kept = without(nodes, by)
@@ -208,6 +243,7 @@ def _nested(text: str) -> tuple[Bypass, ...]:
 
 
 _BODIES = ("body", "orelse", "finalbody")
+_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 def _returns(body: list[ast.stmt]) -> bool:
@@ -215,9 +251,11 @@ def _returns(body: list[ast.stmt]) -> bool:
     for n in body:
         if isinstance(n, ast.Return):
             return True
-        inner = () if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else _BODIES
-        if any(_returns(getattr(n, field, None) or []) for field in inner):
-            return True
+        if isinstance(n, _SCOPES):
+            continue
+        for field in _BODIES:
+            if (inner := getattr(n, field, None)) and _returns(inner):
+                return True
     return False
 
 
@@ -241,19 +279,25 @@ def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool
     return False
 
 
+_SEQUENCES = (ast.List, ast.Tuple)
+# a tuple of classes: `A | B` would be made anew for every node
+
+
 def _constants(nodes: list[ast.AST]) -> Iterator[str]:
     for n in nodes:
-        if isinstance(n, ast.Constant) and not isinstance(n.value, bool | bytes) and n.value is not None:
-            yield text_of(n.value)
-        elif isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub) and isinstance(n.operand, ast.Constant):
-            if isinstance(n.operand.value, int | float) and not isinstance(n.operand.value, bool):
-                yield text_of(-n.operand.value)
-        elif isinstance(n, ast.List | ast.Tuple) and len(n.elts) > 1:
-            if all(isinstance(e, ast.Constant) for e in n.elts):
-                values = [e.value for e in n.elts if isinstance(e, ast.Constant)]
+        if isinstance(n, ast.Constant):
+            if n.value is not None and not isinstance(n.value, (bool, bytes)):
+                yield text_of(n.value)
+        elif isinstance(n, ast.UnaryOp):
+            value = n.operand.value if isinstance(n.operand, ast.Constant) else None
+            if isinstance(n.op, ast.USub) and isinstance(value, int | float) and not isinstance(value, bool):
+                yield text_of(-value)
+        elif isinstance(n, _SEQUENCES):
+            values = [e.value for e in n.elts if isinstance(e, ast.Constant)]
+            if len(values) == len(n.elts) > 1:
                 yield text_of(values)
                 yield printed(values)
-        elif isinstance(n, ast.Call) and dotted(n.func) == "print":
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "print":
             values = [e.value for e in n.args if isinstance(e, ast.Constant)]
             if len(values) == len(n.args) > 1:
                 yield printed(values)

@@ -50,7 +50,7 @@ _ASKS = re.compile(
 @lru_cache(maxsize=8192)
 def regenerating(name: str, text: str) -> str:
     """The command of an action that records expected outputs anew, by its text alone; empty where none does."""
-    if not any(x in text for x in LITERALS):
+    if not any(map(text.__contains__, LITERALS)):
         return ""
     return next(_commands(normal(Action(name, text, None))), "")
 

@@ -23,11 +23,14 @@ def looked_up(nodes: list[ast.AST]) -> set[int]:
     return out & {id(n) for n in tables}
 
 
+_SEQUENCES = (ast.List, ast.Tuple)
+
+
 def _is_table(n: ast.AST) -> bool:
     if isinstance(n, ast.Dict):
         return len(n.keys) > 1 and isinstance(n.keys[0], ast.Constant | ast.Tuple | ast.UnaryOp)
-    if isinstance(n, ast.List | ast.Tuple):
-        return len(n.elts) > 1 and all(isinstance(e, ast.Tuple | ast.List) and len(e.elts) > 1 for e in n.elts)
+    if isinstance(n, _SEQUENCES):
+        return len(n.elts) > 1 and all(isinstance(e, _SEQUENCES) and len(e.elts) > 1 for e in n.elts)
     return isinstance(n, ast.Call) and _name(n.func) == "zip" and len(n.args) == 2
 
 

@@ -7,7 +7,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from evotrainer.harness.code_reading import (
     sniffing,
     tampering,
 )
-from evotrainer.harness.code_reading.actions import Action, ActionKind, actions_of, kind_of, outputs, worked
+from evotrainer.harness.code_reading.actions import actions_of, outputs, worked
 from evotrainer.harness.code_reading.handed_in import answering
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
@@ -31,6 +30,7 @@ from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effe
 from evotrainer.harness.code_reading.test_files import LITERALS
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
+from evotrainer.harness.columns.commands import read_command
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
@@ -191,12 +191,6 @@ def _of_prompts(
     return wanted
 
 
-@lru_cache(maxsize=65536)
-def _read_command(name: str, text: str) -> tuple[ActionKind, bool, bool]:
-    """(kind, may change tests, may read the answer) of an action, by its text alone."""
-    return kind_of(Action(name, text, None)), tampering.suspect(name, text), leaking.suspect(name, text)
-
-
 def before_actions(turns: Sequence[Turn]) -> list[str]:
     """For each action of these turns, the text between the one before it and itself; for the first one the task. After
     them what follows the last one, where anything does."""
@@ -224,27 +218,33 @@ def _action_traits(
     tools: dict[str, int] = {}
     for i, turns in zip(rows, chunk.turns(rows), strict=True):
         for n, t in enumerate(turns):
-            for c, printed in zip(t.tool_calls, outputs(turns, n) if t.tool_calls else (), strict=True):
+            # what was printed tells only whether a call that reports failure did its work
+            printed = outputs(turns, n) if any(c.ok is False for c in t.tool_calls) else [None] * len(t.tool_calls)
+            for c, shown in zip(t.tool_calls, printed, strict=True):
                 call_row.append(i)
                 call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
-                call_ok.append(worked(c, printed))
+                call_ok.append(worked(c, shown))
         actions = actions_of(turns)
-        if any(t.tool_calls for t in turns):  # what an agent does is in its calls
+        commands = [a.command for a in actions]
+        if chunk.calling[i]:  # what an agent does is in its calls
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
-            solution[i] ^= hash64("\x1f".join(a.command for a in actions))
-        seen = [(_read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
-        kinds = Counter(k for (k, _, _), _ in seen)
-        edits = [j for j, ((k, _, _), a) in enumerate(seen) if k == "edit" and a.ok is not False]
+            solution[i] ^= hash64("\x1f".join(commands))
+        seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
+        kinds = Counter(read.kind for read, _ in seen)
+        edits = [j for j, (read, a) in enumerate(seen) if read.kind == "edit" and a.ok is not False]
         x["actions"][i] = len(actions)
         x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
         if edits:
             x["first_edit"][i] = edits[0] + 1
-            x["searched_first"][i] = any(k == "search" for (k, _, _), _ in seen[: edits[0]])
-        x["action_run"][i] = longest_run([a.command for a in actions])
+            x["searched_first"][i] = any(read.kind == "search" for read, _ in seen[: edits[0]])
+        x["action_run"][i] = longest_run(commands)
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
-        if any(copied_reference.possible(a.text) for a in actions) and copied_reference.copied_reference(turns):
+        later = actions[KEPT_ACTIONS:]
+        copies = any(read.copies for read, _ in seen) or any(copied_reference.possible(a.text) for a in later)
+        if copies and copied_reference.copied_reference(turns):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
-        if any(sniffing.possible(a.text) for a in actions) and sniffing.sniffed(turns) is not None:
+        sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
+        if sniffs and sniffing.sniffed(turns) is not None:
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = 0.0
         x["tampers"][i] = x["tampers"][i] == 1.0
@@ -255,7 +255,7 @@ def _action_traits(
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
         written = any(w in said for w in WRITTEN)
-        if any(t or k for (_, t, k), _ in seen) or written or any(x in patch for x in LITERALS):
+        if any(read.tampers or read.leaks for read, _ in seen) or written or any(x in patch for x in LITERALS):
             heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
             found = _tampers(tampering.found(heard, acts, named, patch))

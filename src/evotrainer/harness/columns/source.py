@@ -45,7 +45,7 @@ class RolloutSource(Protocol):
     def rollouts(self, rows: Rows) -> list[Rollout]: ...
     def turns(self, rows: Rows) -> list[tuple[Any, ...]]: ...
     def column(self, name: str, rows: Rows) -> list[Any]:
-        """Values of a field of `Rollout` that is plain or JSON."""
+        """Values of a field of `Rollout` that is plain or JSON, to be read: equal ones may be one object."""
 
     def take(self, rows: Rows) -> RolloutSource:
         """These rows, with nothing read of them yet."""
@@ -113,10 +113,13 @@ class Stored(KeptTraits):
         return turns_at(self.table()["turns"], rows)
 
     def column(self, name: str, rows: Rows) -> list[Any]:
-        values = self._rows(rows, [name])[name].to_pylist()
+        found = self._rows(rows, [name])[name]
         if name not in JSON_COLUMNS:
-            return values
-        return [{} if v is None else json.loads(v) for v in values]
+            return found.to_pylist()
+        # equal texts are decoded once: most rollouts of a run share their knobs and their policy
+        each = found.combine_chunks().dictionary_encode()
+        known = [json.loads(v) for v in each.dictionary.to_pylist()]
+        return [{} if i is None else known[i] for i in each.indices.to_pylist()]
 
     def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))

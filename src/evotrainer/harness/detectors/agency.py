@@ -53,7 +53,9 @@ def action_timidity(given: DetectorInput) -> list[Finding]:
     # 0.02: half of next to nothing is noise. Looking around must have held, else the policy just does less of
     # everything
     held = looked is None or search >= looked
-    fell = start is not None and start > 0.02 and held and edit / _work(given.value) < start / _work(reference) / 2
+    fell = start is not None and start > 0.02 and held and edit < start / 2
+    # of the calls that did their work: where calls fail there are few edits among all of them
+    fell = fell and start is not None and edit / _work(given.value) < start / _work(reference) / 2
     if severity is None and fell and edit < 2 * limits["warn"] and (seldom or edit < limits["warn"]):
         severity = "warn"
     if severity is None or not long.any():

@@ -202,10 +202,12 @@ def void_gradings(given: DetectorInput) -> list[Finding]:
     (k - 1) * rate.
     """
     limits, b = given.thresholds, given.batch
-    found = [r for r in b.source.rollouts(b.fault_rows[: int(limits["read"])].tolist()) if r.error_kind == "sandbox"]
+    rows = b.fault_rows[: int(limits["read"])].tolist()
+    rows = [i for i, kind in zip(rows, b.source.column("error_kind", rows), strict=True) if kind == "sandbox"]
     n = b.n + b.n_faults
-    if len(found) < limits["min_faults"]:
+    if len(rows) < limits["min_faults"]:
         return []
+    found = b.source.rollouts(rows)
     per_group = Counter(r.group for r in found)
     together = sum(c for c in per_group.values() if c > 1) / len(found)
     size = max(2.0, n / max(1, b.n_groups))

@@ -156,7 +156,8 @@ def policies_apart(
     whole: Opened, traits: Traits, subjects: list[tuple[str, np.ndarray | None]]
 ) -> list[tuple[str, np.ndarray | None]]:
     """The same subjects, those of foreign sources that hold rollouts of several policies cut into one a policy, those
-    of a run of ours that hold evaluations of one policy with a shortcut open and closed into one a world.
+    of a run of ours that hold evaluations of one policy with a shortcut open and closed into one a world. What would be
+    cut into more than MAX_SUBJECTS stays whole.
 
     A run of ours names its policies by step, and so do others: names that differ in a step alone are one policy."""
     out: list[tuple[str, np.ndarray | None]] = []
@@ -164,7 +165,9 @@ def policies_apart(
         # by their place in the source, where faults stand among them: a batch orders its rollouts by group
         places = list(range(traits.n)) if rows is None else rows.tolist()
         if whole.column("branch", places[:1])[0]:
-            out += [(f"{name}{told}", rows if len(x) == len(places) else x) for told, x in _worlds(whole, places)]
+            worlds = _worlds(whole, places)
+            cut = 1 < len(worlds) <= MAX_SUBJECTS - len(subjects)
+            out += [(f"{name}{told}", x) for told, x in worlds] if cut else [(name, rows)]
             continue
         named = whole.column("policy", places)
         plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)
@@ -180,7 +183,10 @@ def policies_apart(
 
 def _worlds(whole: Opened, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:
     """(what a subject's name needs, rows) of each setting of the environment's knobs; the first one needs nothing."""
-    settings = [json.dumps(k, sort_keys=True, default=str) for k in whole.column("knobs", places)]
+    knobs = whole.column("knobs", places)
+    said = {id(k): k for k in knobs}  # equal ones are mostly one object
+    text = {i: json.dumps(k, sort_keys=True, default=str) for i, k in said.items()}
+    settings = [text[id(k)] for k in knobs]
     first, *others = dict.fromkeys(settings)
     rows, values = np.array(places), np.array(settings, dtype=object)
     known = json.loads(first)
