@@ -122,7 +122,7 @@ def test_what_an_own_environment_gets_wrong_is_found(
 
 def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file: Path, tmp_path: Path) -> None:
     task = own(tmp_path, task_file, "draw=draw", "draw=lambda seed: {k: v[1:] for k, v in draw(seed).items()}")
-    assert dry_run(task)
+    assert dry_run(task) == []
     with pytest.raises(TaskSetError, match="gives 149 gate tasks, and evaluation.gate_tasks=150 are asked for"):
         dry_run(task, "evaluation.gate_tasks=150")
 
