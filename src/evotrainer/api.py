@@ -194,8 +194,7 @@ def start(
     check_out(folder)
     check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
-    for note in preflight(resolved, new=True):
-        (view or SilentObserver()).note(note)
+    notes = preflight(resolved, new=True)
     resolved = with_absolute_base(resolved)
     file, text = folder / "task.toml", resolved.to_toml()
     try:
@@ -206,6 +205,8 @@ def start(
         write_atomic(file, text)
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
+    for note in notes:
+        (view or SilentObserver()).note(note)
     return _go(folder, load_run_task(folder), (), agent, view, ask, executor)
 
 
@@ -263,6 +264,7 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
     from evotrainer.extras.tracking import check_targets
+    from evotrainer.records.lint import lint
     from evotrainer.run.opening import check_library, check_task
 
     task = task if isinstance(task, TaskFile) else load_task(task)
@@ -270,6 +272,7 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     if new:
         check_library(task)
         check_targets(task.tracking.to, task.tracking.options)
+        notes = [*(f"recipe.{x.factor}: {x.message}" for x in lint(task.recipe)), *notes]
     return notes
 
 
