@@ -79,7 +79,7 @@ def run(
 
 
 def _check(task: TaskFile, folder: Path | None = None) -> None:
-    """Refuse what a run of the task, in the folder, would refuse before it trains; print the notes it would begin with."""
+    """Refuse what a run of the task, in the folder, would refuse before it trains; print what it would note."""
     from evotrainer import api
     from evotrainer.run.context import check_human
     from evotrainer.run.oddities import check_out

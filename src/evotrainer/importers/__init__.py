@@ -20,6 +20,7 @@ from evotrainer.importers.results import JOINED, forget_folders, is_results, wit
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause
 
 __all__ = ["IMPORTERS", "MODULES", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
 
@@ -218,7 +219,7 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     except EvoTrainerError as e:
         yield Skipped(f"{path} after record {count}", str(e))
     except (Exception, RecursionError) as e:
-        reason = f"the {importer.name} importer failed: {type(e).__name__}: {str(e)[:200]}; the rest is unread"
+        reason = f"the {importer.name} importer failed: {type(e).__name__}: {cause(e)}; the rest is unread"
         yield Skipped(f"{path} after record {count}", reason)
     if unread:
         reason = f"{len(unread)} rewards are no finite numbers (NaN, words, ...): these rollouts count as unrewarded"

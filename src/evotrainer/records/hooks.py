@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import shown
 from evotrainer.records.written import defined, settled_name, static_fault
 
 ENTRIES: Mapping[str, tuple[str, ...]] = {
@@ -164,4 +165,4 @@ def _told(value: object) -> str:
     """A value in few words."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return repr(value)[:40] if isinstance(value, str | int | float | type(None)) else type(value).__name__
+    return shown(value, 40) if isinstance(value, str | int | float | type(None)) else type(value).__name__

@@ -19,6 +19,7 @@ from typing import Any
 from evotrainer.envs.maths.expressions import evaluate, integers
 from evotrainer.envs.maths.problems import MathsProblem, level_of
 from evotrainer.errors import TaskSetError, install
+from evotrainer.records.text import quoted
 
 FULL = 0.999
 """reasoning-gym pays partial credit for near misses; only its full score is a right answer."""
@@ -305,7 +306,7 @@ def _asked(question: str) -> tuple[str, str]:
         pattern = re.escape(wording).replace(r"\{numbers\}", r"(?P<n>[\d, ]+)").replace(r"\{target\}", r"(?P<t>\d+)")
         if m := re.match(pattern, question):
             return m["n"], m["t"]
-    raise TaskSetError(f"countdown: {question[:60]!r} has none of the known wordings; see envs/maths/gym.py")
+    raise TaskSetError(f"countdown: {quoted(question)} has none of the known wordings; see envs/maths/gym.py")
 
 
 @lru_cache(maxsize=20_000)

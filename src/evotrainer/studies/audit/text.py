@@ -12,7 +12,7 @@ from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, healthy, metric_line, named
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
 from evotrainer.studies.audit.overview import MANY, overview
 from evotrainer.studies.audit.reading import SubjectReading
@@ -62,7 +62,7 @@ def _worst(audit: RolloutAudit) -> list[str]:
     out = []
     for (severity, detector), places in list(where.items())[:SHOWN_FIRST]:
         more = f", and {len(places) - 1} more" if len(places) > 1 else ""
-        claim = line(clean(claims[severity, detector], 200))
+        claim = line(cut(claims[severity, detector], 200))
         at = f" (in {line(clean(places[0] or 'all rollouts', 120))}{more})" if places[0] or more else ""
         out.append(f"- [{severity}] {line(detector)}: {claim}{at}")
     if len(where) > SHOWN_FIRST:
@@ -128,7 +128,7 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
 def _finding(f: Finding) -> list[str]:
     out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(named(f))}: {line(f.claim)}"]
     for q in f.quotes[:QUOTES]:
-        text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:200] or "(empty)"
+        text = cut(" ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())), 200) or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
     return out
 
