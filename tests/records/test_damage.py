@@ -155,7 +155,7 @@ def test_a_rollout_stored_twice_is_reported_with_both_files(part: Path) -> None:
         content = part.with_name(name).read_bytes()
         copy.write_bytes(content.replace(b"00000", b"00001") if name.endswith(".sha256") else content)
     (problem,) = check_folder(part.parent)[0]
-    assert "16 rollouts are stored twice" in problem
+    assert "16 rollouts stored twice" in problem
     assert "part-00000" in problem
     assert "part-00001" in problem
     assert len(load([part.parent])) == 16

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 
 from evotrainer import errors
-from evotrainer.records.text import cause, cut, quoted
+from evotrainer.records.text import cause, counted, cut, quoted
 
 SRC = Path(errors.__file__).parent
 LONGEST_NAME = 16
@@ -42,3 +42,10 @@ def test_no_error_cuts_a_text_without_saying_so() -> None:
                     if isinstance(upper, ast.Constant) and upper.value > LONGEST_NAME:
                         found.append(f"{path.relative_to(SRC)}:{x.lineno}")
     assert not found, "use records.text.cut, quoted or cause"
+
+
+def test_one_thing_is_named_in_the_singular() -> None:
+    words = {"keys": "key", "branches": "branch", "policies": "policy", "greedy readings": "greedy reading"}
+    for many, one in {**words, "boxes": "box", "pieces": "piece"}.items():
+        assert counted(1, many) == f"1 {one}"
+        assert counted(0, many) == f"0 {many}" and counted(1200, many) == f"1,200 {many}"

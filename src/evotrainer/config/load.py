@@ -17,7 +17,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.frozen import explain
 from evotrainer.records.lint import lint
-from evotrainer.records.text import quoted
+from evotrainer.records.text import counted, quoted
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""
@@ -185,14 +185,15 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
     judged = not task.run.evaluate_only and not task.run.search_only
     if len(task.run.seeds) < task.judge.min_seeds and judged and task.run.rounds:
         raise ConfigError(
-            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
+            f"{source}: run.seeds has {counted(len(task.run.seeds), 'seeds')} but judge.min_seeds is "
+            f"{task.judge.min_seeds}; "
             "no branch could ever be promoted; add seeds"
         )
     if limit := task.budget.trials:
         need = len(task.run.seeds) + len(task.run.certify_seeds)
         if limit < need and judged:
             raise ConfigError(
-                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
+                f"{source}: budget.trials={limit} is below the {counted(need, 'trials')} that the noise floor and the "
                 "certification take; raise it"
             )
     if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:

@@ -25,7 +25,7 @@ from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_e
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
-from evotrainer.records.text import quoted, shown
+from evotrainer.records.text import counted, quoted, shown
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"
 SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
@@ -255,7 +255,8 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         )
     if len(values) != n:
         raise TaskSetError(
-            f"reward function {name!r} gave {len(values)} values for {n} completions; it gives one for each"
+            f"reward function {name!r} gave {counted(len(values), 'values')} for {counted(n, 'completions')}; it "
+            "gives one for each"
         )
     return ""
 

@@ -18,7 +18,7 @@ from evotrainer.records.durable import os_trouble, sha256_file
 from evotrainer.records.frames import Tail, read_tail
 from evotrainer.records.revealed import SUFFIX, part_source
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.text import cause
+from evotrainer.records.text import cause, counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -309,7 +309,9 @@ def _twice(ids: Iterable[str], path: Path, seen: dict[str, Path]) -> list[str]:
     repeated = [i for i in ids if seen.setdefault(i, path) != path]
     if not repeated:
         return []
-    return [f"{path}: {len(repeated)} rollouts are stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"]
+    return [
+        f"{path}: {counted(len(repeated), 'rollouts')} stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"
+    ]
 
 
 def _check_part(path: Path) -> list[str]:

@@ -73,6 +73,17 @@ def cause(error: object, limit: int = 300) -> str:
     return cut(said.split("\n", 1)[0].strip(), limit) or type(error).__name__
 
 
+ES = re.compile(r"(?<=ch|sh|ss|[a-z]x)es$|s$")
+"""What a plural has more than its singular."""
+
+
+def counted(n: int, things: str) -> str:
+    """`1 key`, `1,234 keys`, `1 branch`, `1 policy`: a number of things, named in the plural."""
+    if n == 1:
+        things = re.sub(r"ies$", "y", things) if things.endswith("ies") else re.sub(ES, "", things)
+    return f"{n:,} {things}"
+
+
 def places(*pairs: tuple[float, float], least: int = 1) -> int:
     """Decimals of percentages at which the two shares of each pair are told apart; at least `least`, 8 at most."""
     unlike = [(100 * a, 100 * b) for a, b in pairs if a != b]

@@ -16,7 +16,7 @@ from typing import Any
 from evotrainer.envs.code.jsonl import pairs
 from evotrainer.envs.data.rows import Row, field, listed
 from evotrainer.errors import TaskSetError
-from evotrainer.records.text import cause
+from evotrainer.records.text import cause, counted
 
 PRIVATE_BYTES = 1 << 30
 """Largest size, unpacked, of one row's private tests."""
@@ -53,7 +53,8 @@ def _taco(row: Row, where: str) -> TestRow:
     inputs, outputs = found["inputs"], found["outputs"]
     if not inputs or len(inputs) != len(outputs):
         raise TaskSetError(
-            f"{where}: field 'input_output' has {len(inputs)} inputs and {len(outputs)} outputs; as many of both, "
+            f"{where}: field 'input_output' has {counted(len(inputs), 'inputs')} and "
+            f"{counted(len(outputs), 'outputs')}; as many of both, "
             "and at least one, expected"
         )
     question, starter = field(row, "question", str, where), str(row.get("starter_code") or "")

@@ -16,6 +16,7 @@ from typing import Any
 from evotrainer.envs.base import SPLITS
 from evotrainer.errors import TaskSetError, install
 from evotrainer.records import caps
+from evotrainer.records.text import counted
 
 Row = Mapping[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -91,7 +92,8 @@ def _csv(path: Path, text: str) -> list[Row]:
                 continue
             if len(cells) != len(header):
                 raise TaskSetError(
-                    f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} columns; correct the row"
+                    f"{path}, line {reader.line_num}: {counted(len(cells), 'cells')} under "
+                    f"{counted(len(header), 'columns')}; correct the row"
                 )
             rows.append({k: v or None for k, v in zip(header, cells, strict=True)})
     except csv.Error as e:

@@ -12,7 +12,7 @@ from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, healthy, metric_line, named
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.records.text import clean, cut
+from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
 from evotrainer.studies.audit.overview import MANY, overview
 from evotrainer.studies.audit.reading import SubjectReading
@@ -39,12 +39,14 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
 
 
 def _total(audit: RolloutAudit) -> str:
-    worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
+    if not audit.read:
+        return f"Nothing could be read, so nothing was audited; skipped: {skipped:,}"
+    worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
-        f"no rate), {skipped:,} records or files skipped; {worst}"
+        f"{counted(audit.rollouts, 'rollouts')} in {counted(len(audit.sources), 'sources')}; "
+        f"{counted(faults, 'infrastructure faults')} (in no rate), skipped records or files: {skipped:,}; {worst}"
     )
 
 
