@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evotrainer.envs.data.rows import Row
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records.text import cause
 
 _FORM = re.compile(r"hf:(?P<id>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^@]+))?(?:@(?P<revision>\S+))?")
@@ -48,7 +48,9 @@ def read_hub(hub: HubSet) -> dict[str, list[Row]]:
     try:
         import datasets
     except ImportError:
-        raise TaskSetError(f"{hub.name} needs the `datasets` package; {install('hf')}, or give a local file") from None
+        raise MissingDependencyError(
+            f"{hub.name} needs the `datasets` package; {install('hf')}, or give a local file"
+        ) from None
     quiet = datasets.utils.logging.is_progress_bar_enabled()
     try:
         datasets.disable_progress_bars()
@@ -69,7 +71,9 @@ def pinned(source: str) -> str:
     try:
         from huggingface_hub import HfApi
     except ImportError:
-        raise TaskSetError(f"{source} needs the `datasets` package; {install('hf')}, or give a local file") from None
+        raise MissingDependencyError(
+            f"{source} needs the `datasets` package; {install('hf')}, or give a local file"
+        ) from None
     try:
         commit = HfApi().dataset_info(hub.id, revision=hub.revision, timeout=30).sha
     except Exception as e:  # as above

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records import caps
 from evotrainer.records.text import counted
 
@@ -155,7 +155,7 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
     try:
         import datasets
     except ImportError:
-        raise TaskSetError(
+        raise MissingDependencyError(
             f"{path} looks like a Hugging Face data set, which needs the `datasets` package; "
             f"{install('hf')}, or give a local .jsonl file"
         ) from None

@@ -18,7 +18,7 @@ from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
 from evotrainer.envs.maths.problems import MathsProblem, level_of
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records.text import quoted
 
 FULL = 0.999
@@ -28,22 +28,22 @@ MISSING = f"the maths domain needs reasoning-gym; {install('math')}"
 
 @cache
 def load() -> Any:
-    """reasoning-gym; TaskSetError where it is not installed."""
+    """reasoning-gym; MissingDependencyError where it is not installed."""
     try:
         import reasoning_gym
     except ImportError as e:
-        raise TaskSetError(f"{MISSING} ({e})") from None
+        raise MissingDependencyError(f"{MISSING} ({e})") from None
     return reasoning_gym
 
 
 def gym_version() -> str:
-    """Version of the installed reasoning-gym; TaskSetError where there is none. Does not import it."""
+    """Version of the installed reasoning-gym; MissingDependencyError where there is none. Does not import it."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("reasoning-gym")
     except PackageNotFoundError:
-        raise TaskSetError(MISSING) from None
+        raise MissingDependencyError(MISSING) from None
 
 
 @cache
