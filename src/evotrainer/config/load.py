@@ -7,12 +7,13 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from evotrainer.config.overrides import Overrides, as_texts
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.frozen import explain
@@ -42,15 +43,10 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
-    if isinstance(overrides, str):
-        raise ConfigError(f"overrides is the text {overrides!r}; give a list of texts: [{overrides!r}]")
-    if isinstance(overrides, Mapping):
-        texts = [f"{k}={json.dumps(v, default=str)}" for k, v in overrides.items()]
-        raise ConfigError(f"overrides is a mapping; give a list of texts: {texts}")
     out: dict[str, Any] = json.loads(json.dumps(values))
-    for item in overrides:
+    for item in as_texts(overrides):
         key, eq, text = item.partition("=")
         path = [p for p in key.strip().split(".") if p]
         if not eq or not path:
@@ -69,7 +65,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
     return out
 
 
-def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
+def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     """Read, override, validate and lint a task file; ConfigError names cause and remedy.
 
     Relative paths in `environment` and `policy` are taken from the task file's folder,
