@@ -8,7 +8,8 @@ import pytest
 
 from evotrainer import api
 from evotrainer.config.load import load_task
-from evotrainer.errors import ConfigError, StoreError
+from evotrainer.config.overrides import as_texts
+from evotrainer.errors import ConfigError, EncryptedError, StoreError
 from evotrainer.records.ledger import Ledger
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
@@ -112,3 +113,47 @@ def test_a_task_file_that_was_changed_after_the_run_began_is_refused(task: Path,
     with pytest.raises(ConfigError, match=r"task\.toml was changed after the run began .*restore it, or start a new"):
         quick.resume(folder)
     assert len(quick.ran) == ran
+
+
+def test_rollouts_of_sealed_splits_are_read_after_the_close(task: Path, tmp_path: Path, quick: Paper) -> None:
+    folder = tmp_path / "run"
+    with quick.stopped(lambda spec: spec.branch == "b1"):
+        quick.start(task, folder, [HONEST])
+    run = api.open_run(folder)
+    for split in ("gate", "cert", "gate-greedy"):
+        with pytest.raises(EncryptedError, match="is sealed until the run closes.*evotrainer resume"):
+            run.rollouts(split)
+    assert not list(run.rollouts("search", branch="b0")), "trials on paper leave none"
+    for asked, told in (
+        ({"branch": "b7"}, "no branch 'b7' was tried; there are: base, b0"),
+        ({"trial": "b0-s9"}, "no trial 'b0-s9' was tried; there are: base, b0-s1"),
+        ({"split": "test"}, "no split 'test'; there are train, search, gate, cert"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            run.rollouts(**asked)  # type: ignore[arg-type]
+    closed = quick.resume(folder)
+    assert not list(closed.rollouts("gate"))
+
+
+def test_overrides_are_a_list_of_texts_or_a_mapping(task: Path, tmp_path: Path, quick: Paper) -> None:
+    given = {
+        "run.rounds": 1,
+        "run": {"workers": 2},
+        "recipe.lr": 1e-4,
+        "task.about": 'it\'s "so"',
+        "run.seeds": (1, 2, 3),
+    }
+    loaded = load_task(task, given)
+    assert (loaded.run.rounds, loaded.run.workers, loaded.recipe.lr, loaded.run.seeds) == (1, 2, 1e-4, (1, 2, 3))
+    assert loaded.task.about == 'it\'s "so"' and loaded.run.workers == 2
+    inner = {"recipe.clip": {"low": 0.1, "high": 0.3}, "sandbox.accept_tier_e": False}
+    assert load_task(task, inner).recipe.clip.high == 0.3
+    assert as_texts(inner) == ['recipe.clip={"low" = 0.1, "high" = 0.3}', "sandbox.accept_tier_e=false"]
+    with pytest.raises(ConfigError, match="override recipe.lr is of type NoneType"):
+        load_task(task, {"recipe.lr": None})
+    with pytest.raises(ConfigError, match=r"overrides is the text 'run.rounds=1'; give a list"):
+        load_task(task, "run.rounds=1")
+    with quick.stopped(lambda spec: spec.branch == "b0"):
+        quick.start(task, tmp_path / "run", [HONEST])
+    with pytest.raises(ConfigError, match="a resume cannot change 'recipe.lr'"):
+        api.resume(tmp_path / "run", {"recipe.lr": 1e-4})

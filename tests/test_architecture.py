@@ -56,7 +56,7 @@ ALLOWED = {
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
     "envs.simple": "errors records envs.base envs.given envs.slots envs.user_files",
-    "envs.given": "errors envs.user_files",
+    "envs.given": "errors records envs.user_files",
     "envs.user_files": "errors records",
     "envs.components": "errors envs.user_files",
     "envs.admission": "sandbox",
@@ -95,7 +95,7 @@ ALLOWED = {
     "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.merging": "errors trainers.bases trainers.trl",
+    "trainers.merging": "errors records trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness

@@ -66,8 +66,11 @@ def test_every_command_on_the_quickstarts_run_works_as_it_stands(
         code = app(command[1:], standalone_mode=False)
         assert not code, (shlex.join(command), code)
         assert capsys.readouterr().out.strip(), f"{shlex.join(command)} said nothing"
-    assert (tmp_path / "my-model" / "README.md").is_file()
+    assert (tmp_path / "runs" / "my-model" / "README.md").is_file()
     assert (tmp_path / "runs" / "quickstart" / "report.html").is_file()
+    assert {p.name for p in tmp_path.iterdir()} <= {"runs", "cache"}, (
+        "git ignores runs/, nothing else is left in a clone"
+    )
 
 
 def test_the_number_of_formats_is_that_of_the_importers() -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.load import apply_overrides, load_run_task, load_task, no_run, resolve
+from evotrainer.config.overrides import Overrides, as_texts, check_resumable
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records import keys
@@ -26,15 +27,13 @@ if TYPE_CHECKING:
     from evotrainer.projections.state import RunState
     from evotrainer.records.events import Certified, RunClosed
     from evotrainer.records.ledger import Event, Ledger
+    from evotrainer.records.rollout import Rollout
     from evotrainer.records.verdicts import ShortcutAudit, Verdict
     from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
-"""Sections that a resume may override: budget, executor, display; nothing that changes results."""
-FURTHER = ("run.rounds=", "run.agent=", "run.agent_options", "run.agents=")
-"""What a resume may override as well: how long the run goes on, and who proposes."""
+__all__ = ["Run", "audit_branch", "open_run", "preflight", "resume", "start"]
 
 
 @dataclass(frozen=True)
@@ -104,6 +103,25 @@ class Run:
         """The closing event, None while the run can be resumed."""
         return self.state.closed_by
 
+    def rollouts(
+        self, split: str = "search", *, branch: str | None = None, trial: str | None = None, step: int | None = None
+    ) -> Iterator[Rollout]:
+        """Recorded attempts, trial by trial, oldest first, read as they are asked for; also while the run goes on.
+
+        `split`: train, search, gate or cert, of greedy attempts e.g. search-greedy. `branch`: b0, b1, ... or base; all
+        by default, without audits, which are read by `trial` (b1-s2, ...). `step`: training step of the policy.
+
+        Raises ConfigError: unknown split, branch or trial; EncryptedError: gate or cert before the run's close;
+        IntegrityError, while reading, for damage.
+        """
+        from evotrainer.projections.rollouts import stores_of
+        from evotrainer.records.arrow_schema import decode
+        from evotrainer.records.reading import read_batches
+
+        stores = stores_of(self.folder, self.events(), split, branch, trial)
+        batches = read_batches(stores, split=split, steps=None if step is None else [step])
+        return (r for batch in batches for r in decode(batch))
+
     def verify(self, head: str = "") -> VerifyReport:
         """Check the hash chain, files, and every claim that can be computed again;
         `head`: hash of an event that was noted earlier."""
@@ -169,7 +187,7 @@ def open_run(folder: Path | str) -> Run:
 def start(
     task: Path | str | TaskFile,
     out: Path | str | None = None,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     *,
     agent: Agent | None = None,
     view: Observer | None = None,
@@ -194,8 +212,7 @@ def start(
     check_out(folder)
     check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
-    for note in preflight(resolved, new=True):
-        (view or SilentObserver()).note(note)
+    notes = preflight(resolved, new=True)
     resolved = with_absolute_base(resolved)
     file, text = folder / "task.toml", resolved.to_toml()
     try:
@@ -206,12 +223,14 @@ def start(
         write_atomic(file, text)
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
+    for note in notes:
+        (view or SilentObserver()).note(note)
     return _go(folder, load_run_task(folder), (), agent, view, ask, executor)
 
 
 def resume(
     folder: Path | str,
-    overrides: Sequence[str] = (),
+    overrides: Overrides = (),
     *,
     agent: Agent | None = None,
     view: Observer | None = None,
@@ -223,13 +242,9 @@ def resume(
     """
     p = Path(folder)
     open_run(p)
-    apply_overrides({}, overrides)
-    for o in overrides:
-        if not o.startswith((*RESUMABLE, *FURTHER)):
-            raise ConfigError(
-                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join((*RESUMABLE, *FURTHER))}; "
-                "start a new run"
-            )
+    given = as_texts(overrides)
+    apply_overrides({}, given)
+    check_resumable(given)
     from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
@@ -242,18 +257,18 @@ def resume(
     if not events:
         refuse_results(p)
     state, played = RunState.of(events), sum(e.kind == "round" for e in events)
-    if state.closed_by and not overrides:
+    if state.closed_by and not given:
         return Run(p)
-    given, overrides = overrides, [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *overrides]
+    every = [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *given]
     task = load_run_task(p)
-    changed = resolve(apply_overrides(task.model_dump(mode="json"), overrides)) if overrides else task
+    changed = resolve(apply_overrides(task.model_dump(mode="json"), every)) if every else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
     check_human(changed, ask)
     preflight(changed)
-    return _go(p, changed, overrides, agent, view, ask, executor, task_hash=task.hash)
+    return _go(p, changed, every, agent, view, ask, executor, task_hash=task.hash)
 
 
 def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
@@ -263,6 +278,7 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
     from evotrainer.extras.tracking import check_targets
+    from evotrainer.records.lint import lint
     from evotrainer.run.opening import check_library, check_task
 
     task = task if isinstance(task, TaskFile) else load_task(task)
@@ -270,6 +286,7 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     if new:
         check_library(task)
         check_targets(task.tracking.to, task.tracking.options)
+        notes = [*(f"recipe.{x.factor}: {x.message}" for x in lint(task.recipe)), *notes]
     return notes
 
 

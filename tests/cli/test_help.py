@@ -95,3 +95,6 @@ def test_version_short_help_and_the_word_help() -> None:
 def test_the_list_of_commands_cuts_no_sentence() -> None:
     listed = evotrainer("--help").stdout.partition("\nRun:\n")[2]
     assert "doctor" in listed and "..." not in listed
+    for family in FAMILIES:
+        listed = evotrainer(family, "-h").stdout.partition("\nCommands:\n")[2]
+        assert FAMILIES[family][0] in listed and "..." not in listed, family

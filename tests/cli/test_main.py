@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.call import ROOT, evotrainer
+from tests.cli.call import ROOT, evotrainer, in_this_process
 from tests.thinned import thinned
 
 CODE = ROOT / "tasks" / "code.toml"
@@ -82,7 +82,16 @@ def test_a_mistake_is_one_line_with_cause_and_remedy(case: str, tmp_path: Path) 
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
     assert re.search(message, lines[0]), lines[0]
+    assert not done.stdout, "a refusal stands alone: no line of a run that never began"
     assert not list(tmp_path.iterdir()), "a refused run must leave nothing behind"
+
+
+def test_a_folder_in_use_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "ledger.db").touch()
+    for more in ([], ["--plain"], ["--dry-run"]):
+        done = in_this_process("run", str(CODE), "recipe.lr=0.01", "--out", str(tmp_path), *more)
+        assert done.returncode == 2 and not done.stdout, done.stdout
+        assert re.fullmatch(r"evotrainer: \S+ holds a run already; .* another --out\n", done.stderr), done.stderr
 
 
 def test_broken_toml_names_the_place(tmp_path: Path) -> None:
@@ -98,6 +107,8 @@ def test_dry_run_prints_the_resolved_task_and_runs_nothing(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     assert "lr = 0.0001" in done.stdout
     assert "nothing was run" in done.stdout
+    doubtful = in_this_process("run", str(CODE), "recipe.lr=0.01", "--dry-run", cwd=tmp_path)
+    assert "note: recipe.lr: lr above 1e-3" in doubtful.stderr
     assert not list(tmp_path.iterdir())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -91,6 +92,8 @@ def test_why_as_json_gives_the_events_and_the_recomputation(
 def test_verify_as_json_says_ok_and_names_what_does_not_hold(
     copy: Any, finished: api.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    verify(finished.folder)
+    assert not re.search(r"\b1 [a-z ]+s\b", capsys.readouterr().out.splitlines()[0]), "one thing, in the singular"
     verify(finished.folder, as_json=True)
     told = printed(capsys)
     assert told["ok"] and not told["problems"] and told["checked"]["events"] == len(finished.events())

@@ -90,7 +90,7 @@ def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.C
     trial = str(finished.folder / "rollouts" / "b1-s1")
     app(["audit", trial, "--no-cache"], standalone_mode=False)
     first = said(capsys).splitlines()
-    assert re.search(r"rollouts in 1 source\(s\); .*(worst finding|no finding)", first[0])
+    assert re.search(r"rollouts in 1 source; .*(worst finding|no finding)", first[0])
     app(["audit", trial, "--no-cache", "--all"], standalone_mode=False)
     whole = said(capsys)
     app(["audit", trial, "--no-cache", "--full"], standalone_mode=False)

@@ -34,7 +34,7 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
     [
         ("return [0.0] * len(completions)", "prompts, completions", "cannot be called as TRL calls it.*kwargs"),
         ("return [0.0] * len(completions)", "completions, gold, **kwargs", "missing a required argument: 'gold'"),
-        ("return [0.0]", "completions, **kwargs", "gave 1 values for 2 completions"),
+        ("return [0.0]", "completions, **kwargs", "gave 1 value for 2 completions"),
         ("sys.exit(3)", "completions, **kwargs", r"called sys.exit\(3\)"),
         ("return 'good'", "completions, **kwargs", r"gave str 'good'; it must give a list"),
         ("return 1.0", "completions, **kwargs", "gave float '1.0'; it must give a list: a number, or None, for each"),

@@ -142,7 +142,7 @@ BROKEN = {
     "is too short": ("def advantages(group):\n    return [0.0]\n", "a list of 1, not a list of 4 numbers"),
     "negative weights": ("def weights(rollouts):\n    return [-1.0 for r in rollouts]\n", "weights in step 1: place 0"),
     "one weight": ("def weights(rollouts):\n    return 1.0\n", "answers 1.0, not a list of 32 numbers"),
-    "repeats a task": ("def select(tasks, history):\n    return [0] * history['n']\n", "draws 1 tasks that this step"),
+    "repeats a task": ("def select(tasks, history):\n    return [0] * history['n']\n", "draws 1 task that this step"),
     "no such task": ("def select(tasks, history):\n    return [10 ** 9] * history['n']\n", "no whole number from 0 to"),
 }
 

@@ -91,6 +91,17 @@ def test_without_a_terminal_each_event_is_one_plain_line(tmp_path: Path) -> None
     assert "␛[31mred" in text
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_run_shows_itself_with_the_first_thing_told_of_it(tmp_path: Path, terminal: bool) -> None:
+    out = io.StringIO()
+    with pytest.raises(ConfigError), LiveView(tmp_path / "mine", Console(file=out, force_terminal=terminal)):
+        raise ConfigError("refused before it began")
+    assert not out.getvalue()
+    with LiveView(tmp_path / "mine", Console(file=out, force_terminal=terminal)) as view:
+        view.note("begins")
+    assert "mine" in out.getvalue().splitlines()[0]
+
+
 def test_without_a_terminal_a_trial_is_mentioned_at_quarters_not_at_every_step(tmp_path: Path) -> None:
     steps = [line for line in plain_output(tmp_path) if "b1-s0: train" in line or "b1-s0: evaluate" in line]
     assert [re.search(r"(\d+)/30", x).group(1) for x in steps] == ["0", "9", "15", "24", "30", "30"]  # type: ignore[union-attr]
@@ -159,6 +170,7 @@ def test_a_log_that_falls_silent_is_told_what_the_run_does(tmp_path: Path, monke
 def test_a_question_gets_the_terminal_for_itself(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=40)
     with LiveView(tmp_path, console) as view:
+        view.step("asks")
         assert view._live is not None
         during = []
 

@@ -52,15 +52,27 @@ SENTENCE = 300
 """Letters of a command's first sentence in the list of commands: all of it, wrapped."""
 
 
-class Grouped(TyperGroup):
-    """Lists the commands under the headings of GROUPS. Typer's own panels need rich, which is slow to import."""
+class Whole(TyperGroup):
+    """Lists its commands with the whole first sentence of each. Typer's own panels need rich, which is slow to
+    import."""
+
+    def headings(self) -> dict[str, tuple[str, ...]]:
+        """Heading -> commands below it."""
+        return {"Commands": tuple(self.commands)}
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         width = max(map(len, self.commands))
-        for heading, names in GROUPS.items():
+        for heading, names in self.headings().items():
             rows = [(n.ljust(width), self.commands[n].get_short_help_str(SENTENCE)) for n in names]
             with formatter.section(heading):
                 formatter.write_dl(rows)
+
+
+class Grouped(Whole):
+    """Lists the commands under the headings of GROUPS."""
+
+    def headings(self) -> dict[str, tuple[str, ...]]:
+        return GROUPS
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """`evotrainer help [COMMAND]` is `evotrainer [COMMAND] --help`."""
@@ -107,7 +119,7 @@ def _app() -> typer.Typer:
         if name not in FAMILIES:
             top.command(name)(function_of(name))
             continue
-        family = typer.Typer(**plain)
+        family = typer.Typer(cls=Whole, **plain)
         for second in FAMILIES[name]:
             family.command(second)(function_of(f"{name} {second}"))
         top.add_typer(family, name=name, help=ABOUT[name])

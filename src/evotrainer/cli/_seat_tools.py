@@ -16,6 +16,7 @@ from evotrainer.cli.propose import EVERY_S, answer, outcome, verdict_line
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, EvoTrainerError
 from evotrainer.records.output import visible
+from evotrainer.records.text import cut
 
 if TYPE_CHECKING:
     from evotrainer.records.seat import SeatBriefing
@@ -87,7 +88,7 @@ class SeatTools:
         asked = self._asked()
         offers = asked.factors
         if not name:
-            return _cut(", ".join(f"{k}={json.dumps(v.now)[:40]}" for k, v in offers.items()))
+            return _cut(", ".join(f"{k}={cut(json.dumps(v.now), 40)}" for k, v in offers.items()))
         if name not in offers:
             raise AgentError(f"no factor {name!r}; there are: {', '.join(offers)}")
         o = offers[name]
@@ -101,7 +102,7 @@ class SeatTools:
         """Search scores of the last trainings: the search curve."""
         found = [p.record() for p in self.run.state.probes.values()]
         rows = [
-            f"{p.probe} r{p.round} {json.dumps(p.changes)[:120]}: "
+            f"{p.probe} r{p.round} {cut(json.dumps(p.changes), 120)}: "
             + (p.failed or ("open" if p.score is None else f"{100 * p.score:.1f}%"))
             for p in found[-max(1, last) :]
         ]
@@ -141,9 +142,9 @@ class SeatTools:
                     prediction=Prediction(metric="accuracy", direction="up", size=0.01), success_criterion="",
                     rollback="",
                 )).backtest  # fmt: skip
-                out.append(f"{factor} = {json.dumps(new)[:80]}: {told.verdict}, {told.reason}")
+                out.append(f"{factor} = {cut(json.dumps(new), 80)}: {told.verdict}, {told.reason}")
             except EvoTrainerError as e:
-                out.append(f"{factor} = {json.dumps(new)[:80]}: {e}")
+                out.append(f"{factor} = {cut(json.dumps(new), 80)}: {e}")
         return _cut("\n".join(out) or 'give changes, e.g. [{"factor": "group_size", "new": 16}]')
 
     def evidence(self, text: str = "", branch: str = "", limit: int = 3) -> str:

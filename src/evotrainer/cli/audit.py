@@ -90,19 +90,19 @@ def audit(
         options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": bool(against or who)}
         done = read(paths, **options)
         other = read(against, **options) if against else None
-        done, judged = _read_by(who, done, say) if who else (done, [])
+        done, judged = _read_by(who, done, say) if who and done.read else (done, [])
     if other is not None:
         _say_against(done, other, paths, against or [], as_json=as_json)
         return
     _say(done, sql, as_json=as_json, full=full)
+    if not done.read:
+        raise ConfigError("no rollout could be read; what was skipped, and why, is above")
     if html is not None:
         from evotrainer.studies.audit.quoted import write_html
 
         print(f"report: {write_html(done, html)}", file=sys.stderr if as_json else sys.stdout)
     if who is not None:
         _say_reader(who, judged)
-    if not done.rollouts and not any(s.format == "curve" for s in done.sources):
-        raise ConfigError("no rollout could be read; what was skipped, and why, is above")
     failing = {"critical": ("critical",), "warn": ("critical", "warn")}.get(fail_on or "", ())
     if done.worst() in failing:
         raise typer.Exit(FOUND)
@@ -136,7 +136,11 @@ def _say_against(
     """The comparison of two audits as text, or as JSON."""
     from evotrainer.studies.audit.against import against_json, against_lines, compare
 
-    found = compare(done, other, (", ".join(map(str, paths)), ", ".join(map(str, against))))
+    names = ", ".join(map(str, paths)), ", ".join(map(str, against))
+    for side, name in zip((done, other), names, strict=True):
+        if not side.read:
+            raise ConfigError(f"--against: no rollout could be read of {name}; without --against the reasons are told")
+    found = compare(done, other, names)
     print(json.dumps(against_json(found), indent=1) if as_json else "\n".join(against_lines(found)))
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from evotrainer.cli._common import RunFolder
 from evotrainer.errors import EvoTrainerError, MissingDependencyError, install
+from evotrainer.records.text import cut
 
 
 def mcp(folder: RunFolder) -> None:
@@ -41,7 +42,7 @@ def server(folder: Path) -> Any:
             try:
                 return does(*args, **more)
             except EvoTrainerError as e:
-                raise ToolError(str(e)[:2000]) from None  # a client shows its model no other error's words
+                raise ToolError(cut(e, 2000)) from None  # a client shows its model no other error's words
 
         return call
 

@@ -56,42 +56,36 @@ def run(
     """
     from evotrainer import api
     from evotrainer.config.load import load_task
-    from evotrainer.run.oddities import check_out
 
     asked = [f"run.skills={json.dumps(skills)}"] if skills else []
     asked += [f"run.harness={harness}"] if harness else []
     resolved = load_task(task, [*(overrides or []), *asked])
-    _warn(resolved)
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        check_out(folder)
-        for note in api.preflight(resolved, new=True):
-            print(f"evotrainer: note: {note}", file=sys.stderr)
+        _check(resolved, folder)
         print(resolved.to_toml().rstrip())
         print(f"# ok: it can be run as it stands; nothing was run. Recipe {resolved.recipe.hash}, task {resolved.hash}")
         return
     if estimate or step_s is not None:
-        _estimate(resolved, step_s)
+        from evotrainer.studies.estimate import estimate as measured
+        from evotrainer.studies.estimate import estimate_lines
+
+        _check(resolved)
+        print("\n".join(estimate_lines(measured(resolved, step_s))))
         return
     with live_view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=ask(view))
     finish(done, open_report)
 
 
-def _warn(task: TaskFile) -> None:
-    """Print what is doubtful of the recipe; ConfigError where a person would be asked and there is none."""
-    from evotrainer.records.lint import lint
-    from evotrainer.run.context import check_human
-
-    for issue in lint(task.recipe):
-        print(f"evotrainer: {issue.level}: recipe.{issue.factor}: {issue.message}", file=sys.stderr)
-    check_human(task, ask(None))
-
-
-def _estimate(task: TaskFile, step_s: float | None) -> None:
-    """Print what a run of the task will cost; what `--dry-run` refuses is refused here, too."""
+def _check(task: TaskFile, folder: Path | None = None) -> None:
+    """Refuse what a run of the task, in the folder, would refuse before it trains; print what it would note."""
     from evotrainer import api
-    from evotrainer.studies.estimate import estimate, estimate_lines
+    from evotrainer.run.context import check_human
+    from evotrainer.run.oddities import check_out
 
-    api.preflight(task, new=True)
-    print("\n".join(estimate_lines(estimate(task, step_s))))
+    if folder is not None:
+        check_out(folder)
+    check_human(task, ask(None))
+    for note in api.preflight(task, new=True):
+        print(f"evotrainer: note: {note}", file=sys.stderr)

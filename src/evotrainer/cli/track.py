@@ -11,6 +11,7 @@ import typer
 from evotrainer.cli._common import RunFolder
 from evotrainer.errors import ConfigError, EvoTrainerError, TrainerError
 from evotrainer.records.output import print
+from evotrainer.records.text import cause
 
 
 def track(
@@ -60,9 +61,9 @@ def _export(folder: Path, names: Sequence[str], project: str, settled: dict[str,
         except EvoTrainerError:
             raise
         except Exception as e:  # clients raise what they like
-            cause = f"{type(e).__name__}: {str(e).strip().split(chr(10))[0][:300]}"
             raise TrainerError(
-                f"tracking to {name} failed: {cause}; nothing is lost: fix the cause and run it again"
+                f"tracking to {name} failed: {type(e).__name__}: {cause(e)}; nothing is lost: fix the cause and run it "
+                "again"
             ) from e
         what = f"{written} tracker runs written" if written else "nothing new"
         print(f"{name}: {what}; {where}")

@@ -7,16 +7,18 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from evotrainer.config.overrides import Overrides, as_texts
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.frozen import explain
 from evotrainer.records.lint import lint
+from evotrainer.records.text import counted, quoted
 
 ANCHORED = ("environment", "policy")
 """Sections that may hold paths."""
@@ -30,8 +32,8 @@ def _as_text(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
         n = data.count(b"\n", 0, e.start) + 1
-        said = data.split(b"\n")[n - 1].decode("latin-1")[:60]
-        raise ConfigError(f"{path}, line {n}: not UTF-8 ({said.strip()!r} in Latin-1); save it as UTF-8") from None
+        said = data.split(b"\n")[n - 1].decode("latin-1").strip()
+        raise ConfigError(f"{path}, line {n}: not UTF-8 ({quoted(said)} in Latin-1); save it as UTF-8") from None
 
 
 def _parse_value(text: str) -> Any:
@@ -41,15 +43,10 @@ def _parse_value(text: str) -> Any:
         return text
 
 
-def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[str, Any]:
+def apply_overrides(values: dict[str, Any], overrides: Overrides) -> dict[str, Any]:
     """Apply `a.b.c=value` overrides; values are TOML, or else plain strings. Relative paths are the caller's."""
-    if isinstance(overrides, str):
-        raise ConfigError(f"overrides is the text {overrides!r}; give a list of texts: [{overrides!r}]")
-    if isinstance(overrides, Mapping):
-        texts = [f"{k}={json.dumps(v, default=str)}" for k, v in overrides.items()]
-        raise ConfigError(f"overrides is a mapping; give a list of texts: {texts}")
     out: dict[str, Any] = json.loads(json.dumps(values))
-    for item in overrides:
+    for item in as_texts(overrides):
         key, eq, text = item.partition("=")
         path = [p for p in key.strip().split(".") if p]
         if not eq or not path:
@@ -68,7 +65,7 @@ def apply_overrides(values: dict[str, Any], overrides: Sequence[str]) -> dict[st
     return out
 
 
-def load_task(path: Path | str, overrides: Sequence[str] = ()) -> TaskFile:
+def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     """Read, override, validate and lint a task file; ConfigError names cause and remedy.
 
     Relative paths in `environment` and `policy` are taken from the task file's folder,
@@ -184,14 +181,15 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
     judged = not task.run.evaluate_only and not task.run.search_only
     if len(task.run.seeds) < task.judge.min_seeds and judged and task.run.rounds:
         raise ConfigError(
-            f"{source}: run.seeds has {len(task.run.seeds)} seeds but judge.min_seeds is {task.judge.min_seeds}; "
+            f"{source}: run.seeds has {counted(len(task.run.seeds), 'seeds')} but judge.min_seeds is "
+            f"{task.judge.min_seeds}; "
             "no branch could ever be promoted; add seeds"
         )
     if limit := task.budget.trials:
         need = len(task.run.seeds) + len(task.run.certify_seeds)
         if limit < need and judged:
             raise ConfigError(
-                f"{source}: budget.trials={limit} is below the {need} trials that the noise floor and the "
+                f"{source}: budget.trials={limit} is below the {counted(need, 'trials')} that the noise floor and the "
                 "certification take; raise it"
             )
     if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:

@@ -7,6 +7,7 @@ from typing import Any
 
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import shown
 
 
 def check_tasks(name: str, split: str, tasks: Any) -> None:
@@ -41,4 +42,4 @@ def demonstrations_of(environment: Any, n: int, seed: int) -> list[tuple[str, ..
 
 
 def _said(value: Any) -> str:
-    return "None" if value is None else f"{type(value).__name__} {repr(value)[:60]}"
+    return "None" if value is None else f"{type(value).__name__} {shown(value, 60)}"

@@ -14,6 +14,7 @@ from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, Turn
+from evotrainer.records.text import quoted
 
 RewardFunction = Callable[[Task, str], float | None]
 """(task, completion) -> reward, None where it does not apply."""
@@ -136,7 +137,7 @@ class TextEnv:
         if true is not None and not 0 <= true <= 1:
             raise TaskSetError(
                 f"reward function {self._truth!r} of environment {self.name}, its truth, gave {true:g} on task "
-                f"{e.task.id}, completion {text[:60]!r}; it must lie between 0 and 1, and 1 means correct"
+                f"{e.task.id}, completion {quoted(text)}; it must lie between 0 and 1, and 1 means correct"
             )
         outcome = "correct" if true == 1.0 else "incorrect"
         return Score(values, outcome)  # type: ignore[arg-type]

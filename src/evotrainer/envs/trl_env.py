@@ -25,6 +25,7 @@ from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_e
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
+from evotrainer.records.text import counted, quoted, shown
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"
 SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
@@ -193,11 +194,11 @@ def no_reward(value: Any) -> str | None:
     if value is None:
         return None
     if isinstance(value, str | bytes):
-        return f"the text {value[:60]!r}"
+        return f"the text {quoted(value)}"
     try:
         return None if math.isfinite(value) else str(value)
     except (TypeError, ValueError, OverflowError):
-        return f"{type(value).__name__} {repr(value)[:60]}"
+        return f"{type(value).__name__} {shown(value, 60)}"
 
 
 def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -216,7 +217,7 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
                 raise TaskSetError(f"{what} called {named_exit(e)}; it must return, or raise an error") from e
         if isinstance(values, str) or not isinstance(values, Iterable):
             raise TaskSetError(
-                f"{what} gave {type(values).__name__} {str(values)[:60]!r}; it must give a list: a number, or None, "
+                f"{what} gave {type(values).__name__} {quoted(values)}; it must give a list: a number, or None, "
                 "for each completion"
             )
         values = values if isinstance(values, Sized) else list(values)
@@ -224,7 +225,7 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
             if (why := no_reward(v)) is not None:
                 prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
                 raise TaskSetError(
-                    f"{what} gave {why} for attempt {n} of a batch, prompt {prompt[:60]!r}; a reward is a finite "
+                    f"{what} gave {why} for attempt {n} of a batch, prompt {quoted(prompt)}; a reward is a finite "
                     "number, or None where it does not apply: correct the function"
                 )
         return values
@@ -254,7 +255,8 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         )
     if len(values) != n:
         raise TaskSetError(
-            f"reward function {name!r} gave {len(values)} values for {n} completions; it gives one for each"
+            f"reward function {name!r} gave {counted(len(values), 'values')} for {counted(n, 'completions')}; it "
+            "gives one for each"
         )
     return ""
 

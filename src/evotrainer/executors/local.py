@@ -24,6 +24,7 @@ from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.reading import LOCK
+from evotrainer.records.text import cut
 
 POLL_S = 0.1
 STALE_S = 600.0
@@ -289,7 +290,7 @@ class LocalExecutor:
         with contextlib.suppress(OSError):
             lines = (r.folder / "log.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()
             if lines:
-                return last_error(lines)[:500]
+                return cut(last_error(lines), 500)
         if r.process.poll() == StoreError.exit_code:
             return "it could not write, not even why: the disk was full"
         return f"exit code {r.process.poll()} without a word; see {r.folder / 'log.txt'}"

@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from evotrainer.importers.results import JOINED, forget_folders, is_results, wit
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause
 
 __all__ = ["IMPORTERS", "MODULES", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
 
@@ -54,7 +56,9 @@ class _Registry(dict[str, Importer | None]):
     """Importers by name in the order of asking, imported on first access; a user's own may be added."""
 
     def __missing__(self, name: str) -> Importer:
-        raise ConfigError(f"unknown rollout format {name!r}; known are {', '.join(self)}")
+        near = get_close_matches(name, self, 1)
+        hint = f", did you mean {near[0]}?" if near else ""
+        raise ConfigError(f"unknown rollout format {name!r}{hint}; known are {', '.join(self)}")
 
     def __getitem__(self, name: str) -> Importer:
         known = super().__getitem__(name)
@@ -218,10 +222,11 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     except EvoTrainerError as e:
         yield Skipped(f"{path} after record {count}", str(e))
     except (Exception, RecursionError) as e:
-        reason = f"the {importer.name} importer failed: {type(e).__name__}: {str(e)[:200]}; the rest is unread"
+        reason = f"the {importer.name} importer failed: {type(e).__name__}: {cause(e)}; the rest is unread"
         yield Skipped(f"{path} after record {count}", reason)
     if unread:
-        reason = f"{len(unread)} rewards are no finite numbers (NaN, words, ...): these rollouts count as unrewarded"
+        what = "1 reward is no finite number" if len(unread) == 1 else f"{len(unread)} rewards are no finite numbers"
+        reason = f"{what} (NaN, words, ...): such a rollout counts as unrewarded"
         yield Skipped(f"{path} record {', '.join(unread[:3])}{', ...' if len(unread) > 3 else ''}", reason)
 
 

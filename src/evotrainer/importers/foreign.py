@@ -14,6 +14,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, Skipped, imported_id
 from evotrainer.importers.tolerant import number
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause
 
 MAX_DEPTH = 32
 """Levels of foreign nesting kept in `detail`; deeper values are named, not kept."""
@@ -155,4 +156,4 @@ def attempt(where: str, build: Callable[[], Rollout | Skipped]) -> Rollout | Ski
     try:
         return build()
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as e:
-        return Skipped(where, f"of an unforeseen shape: {type(e).__name__}: {str(e)[:200]}")
+        return Skipped(where, f"of an unforeseen shape: {type(e).__name__}: {cause(e)}")

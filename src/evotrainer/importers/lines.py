@@ -14,6 +14,7 @@ from evotrainer.importers.foreign import plain
 from evotrainer.importers.tolerant import BLANK, MAX_LINE, SPAN, content, lines, parse
 from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause, counted
 
 MAX_ARRAY = 256 * 2**20
 """Bytes above which a JSON array is not read: it has to be in memory as a whole."""
@@ -114,7 +115,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
         yield n, value
     rest = text[_skip(text, at + 1, " \t\r\n") :]
     if rest:
-        yield n + 1, Skipped(f"{path} after item {n}", f"{len(rest)} characters after the JSON array")
+        yield n + 1, Skipped(f"{path} after item {n}", f"{counted(len(rest), 'characters')} after the JSON array")
     elif not n:
         yield 0, Skipped(str(path), "the JSON array is empty")
 
@@ -141,7 +142,7 @@ def records(path: Path, convert: Convert, constants: bool = False) -> Iterator[R
     unread = 0
     for n, value in values(path, constants):
         if unread == MAX_SKIPPED:
-            yield Skipped(f"{path} record {n}", f"{unread:,} records could not be read; the rest is unread")
+            yield Skipped(f"{path} record {n}", f"{counted(unread, 'records')} could not be read; the rest is unread")
             return
         out = _converted(value, n, convert)
         if isinstance(out, str):
@@ -159,7 +160,7 @@ def _converted(value: Any, n: int, convert: Convert) -> Rollout | Skipped | str:
     try:
         return _bounded(convert(value, n))
     except (Exception, RecursionError) as e:
-        return f"cannot be read: {type(e).__name__}: {str(e)[:200]}"
+        return f"cannot be read: {type(e).__name__}: {cause(e)}"
 
 
 def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str | None]) -> Iterator[Rollout | Skipped]:
@@ -192,7 +193,7 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
                         try:
                             out = _bounded(convert(row, n + done + i + 1))
                         except (Exception, RecursionError) as e:
-                            out = f"cannot be read: {type(e).__name__}: {str(e)[:200]}"
+                            out = f"cannot be read: {type(e).__name__}: {cause(e)}"
                         where = f"{path} row {n + done + i + 1}"
                         yield out if not isinstance(out, str) else Skipped(where, out)
                     done += batch.num_rows
@@ -202,4 +203,4 @@ def columns(path: Path, convert: Convert, columns_of: Callable[[set[str]], str |
 
 
 def _short(e: Exception) -> str:
-    return (str(e).splitlines() or [type(e).__name__])[0][:160]
+    return cause(e)

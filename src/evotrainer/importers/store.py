@@ -14,6 +14,7 @@ from evotrainer.records.arrow_schema import decode
 from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import TAIL, is_store, open_part, stored_parts
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause
 
 
 class Store:
@@ -72,7 +73,7 @@ def _folder(folder: Path, seen: set[str]) -> Iterator[Rollout | Skipped]:
         for batch in tail.batches():
             yield from _fresh(decode(batch), seen)
     except Exception as e:
-        yield Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {str(e)[:160]}")
+        yield Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {cause(e)}")
     if complaint := tail.complaint():
         yield Skipped(str(folder / TAIL), complaint)
 
@@ -89,7 +90,7 @@ def _part(path: Path, seen: set[str]) -> Iterator[Rollout | Skipped]:
                 for batch in file.iter_batches(batch_size=1024, row_groups=[g], use_threads=False):
                     yield from _fresh(decode(batch), seen)
             except Exception as e:
-                reason = f"damaged: {(str(e).splitlines() or [type(e).__name__])[0][:160]}"
+                reason = f"damaged: {cause(e)}"
                 yield Skipped(f"{path} row group {g}", reason)
 
 

@@ -21,6 +21,7 @@ from evotrainer.importers.lines import Counters, columns
 from evotrainer.importers.tolerant import number
 from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cut
 
 _PLAIN = ("step", "prompt", "completion", "advantage")
 _AGREE = 0.95
@@ -53,7 +54,7 @@ class Trl:
 def _not_ours(names: set[str]) -> str | None:
     if {"step", "prompt", "completion"} <= names and names & {"advantage", "reward"}:
         return None
-    return f"not TRL's columns: {', '.join(sorted(names))[:160]}"
+    return f"not TRL's columns: {cut(', '.join(sorted(names)), 160)}"
 
 
 class _Reader:

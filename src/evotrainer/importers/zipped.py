@@ -9,6 +9,7 @@ from pathlib import Path
 
 from evotrainer.errors import StoreError
 from evotrainer.records import caps
+from evotrainer.records.text import cause
 
 MAX_MEMBER = 2**28
 """Decompressed bytes above which a member is not read (256 MiB: as Python objects it takes several times that)."""
@@ -38,9 +39,7 @@ class Archive:
             self._left = caps.limit(path.stat().st_size)
             self._zip = zipfile.ZipFile(path)
         except BROKEN as e:
-            raise ValueError(
-                f"not a whole zip archive ({str(e)[:100]}); was it cut off while written or copied?"
-            ) from e
+            raise ValueError(f"not a whole zip archive ({cause(e)}); was it cut off while written or copied?") from e
         except OSError as e:
             raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
@@ -61,7 +60,7 @@ class Archive:
         try:
             data = self._zstd(info, limit) if info.compress_type == ZSTD else self._inflate(info, limit)
         except (*BROKEN, zlib.error, OSError) as e:
-            raise ValueError(f"member cannot be decompressed: {str(e)[:150] or type(e).__name__}") from e
+            raise ValueError(f"member cannot be decompressed: {cause(e)}") from e
         self._left -= len(data)
         return data
 

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.parquet_footer import groups
+from evotrainer.records.text import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,7 +45,7 @@ class Cap:
         if not text:
             return self.default
         if not text.isdecimal() or not int(text):
-            raise ConfigError(f"{self.variable}={text[:40]!r}: give a whole number above 0")
+            raise ConfigError(f"{self.variable}={quoted(text, 40)}: give a whole number above 0")
         return int(text)
 
     def check(self, size: int, limit: int, what: str) -> None:

@@ -18,6 +18,7 @@ from evotrainer.records.durable import fsync, os_errors, replace_synced
 from evotrainer.records.encryption import DataKey, is_encrypted, key_of
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.revealed import plain
+from evotrainer.records.text import cause
 
 PLACE = "sealed/draw"
 """Folder in a run folder; nodes of a cluster get it, agents and harness do not."""
@@ -94,8 +95,7 @@ def read_seed(run_dir: Path, name: str = "", commitment: str = "") -> Seed:
             "again; restore it from a copy, or start a new run"
         ) from None
     except (OSError, ValueError, ValidationError) as e:
-        why = str(e).splitlines()[0][:120]
-        raise IntegrityError(f"{path} is damaged ({why}); restore it from a copy, or start a new run") from None
+        raise IntegrityError(f"{path} is damaged ({cause(e)}); restore it from a copy, or start a new run") from None
     if (name and found.name != name) or (commitment and found.commitment != commitment):
         raise IntegrityError(
             f"{path} does not hold the seed that the run committed itself to in its first event; restore it from a "

@@ -9,6 +9,8 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from evotrainer.records.text import quoted
+
 
 class Frozen(BaseModel):
     """Base of all records: immutable, unknown fields refused."""
@@ -107,7 +109,7 @@ def _either(names: Sequence[str]) -> str:
 
 
 def _brief(value: Any) -> str:
-    return repr(str(value)[:60])
+    return quoted(value)
 
 
 def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:

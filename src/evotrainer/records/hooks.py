@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import counted, shown
 from evotrainer.records.written import defined, settled_name, static_fault
 
 ENTRIES: Mapping[str, tuple[str, ...]] = {
@@ -156,7 +157,7 @@ def wrong_choice(value: object, n: int, tasks: int, taken: Collection[int]) -> s
             return f"place {i} is {_told(a)}, no whole number from 0 to {tasks - 1}"
     fresh = {*value} - {*taken}
     if len(fresh) < min(n, tasks - len({*taken})):
-        return f"it draws {len(fresh)} tasks that this step has not had, of {n} asked for; draw each once"
+        return f"it draws {counted(len(fresh), 'tasks')} that this step has not had, of {n} asked for; draw each once"
     return ""
 
 
@@ -164,4 +165,4 @@ def _told(value: object) -> str:
     """A value in few words."""
     if isinstance(value, list):
         return f"a list of {len(value)}"
-    return repr(value)[:40] if isinstance(value, str | int | float | type(None)) else type(value).__name__
+    return shown(value, 40) if isinstance(value, str | int | float | type(None)) else type(value).__name__

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
+from evotrainer.records.text import cut
 
 PINNED = re.compile(r"hf:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 ID = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
@@ -53,10 +54,10 @@ def snapshot(repo: str, revision: str | None = None) -> Path:
                 pass
         return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED))
     except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
-        cause = " ".join(str(e).split())[:200]
+        said = cut(" ".join(str(e).split()), 400)
         raise ConfigError(
             f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({type(e).__name__}: "
-            f"{cause}); check the id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
+            f"{said}); check the id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
         ) from None
 
 

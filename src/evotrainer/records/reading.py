@@ -18,6 +18,7 @@ from evotrainer.records.durable import os_trouble, sha256_file
 from evotrainer.records.frames import Tail, read_tail
 from evotrainer.records.revealed import SUFFIX, part_source
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause, counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -76,8 +77,7 @@ def _part_trouble(path: Path, e: Exception) -> StoreError:
         return StoreError(f"{path}: {e}")
     if isinstance(e, OSError) and e.errno:
         return os_trouble(f"cannot read {path}", e)
-    detail = str(e).splitlines()[0][:120] if str(e) else type(e).__name__
-    return IntegrityError(f"{path} is damaged ({detail}); restore a copy, `evotrainer verify` lists all damage")
+    return IntegrityError(f"{path} is damaged ({cause(e)}); restore a copy, `evotrainer verify` lists all damage")
 
 
 def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | None = None) -> pa.Table:
@@ -119,7 +119,7 @@ def _sound_tail(folder: Path) -> Tail:
     """The tail of a folder; an incomplete last frame is a writer at work. IntegrityError for damage."""
     tail = read_tail(folder / TAIL)
     if complaint := tail.complaint():
-        raise IntegrityError(f"{complaint}; restore a copy, or reopen the store with repair=True")
+        raise IntegrityError(f"{complaint}; restore a copy, `evotrainer verify` lists all damage")
     return tail
 
 
@@ -309,7 +309,9 @@ def _twice(ids: Iterable[str], path: Path, seen: dict[str, Path]) -> list[str]:
     repeated = [i for i in ids if seen.setdefault(i, path) != path]
     if not repeated:
         return []
-    return [f"{path}: {len(repeated)} rollouts are stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"]
+    return [
+        f"{path}: {counted(len(repeated), 'rollouts')} stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"
+    ]
 
 
 def _check_part(path: Path) -> list[str]:

@@ -17,6 +17,7 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.text import quoted
 from evotrainer.records.written import DIGITS, content_name, source_lines
 
 LABELS = ("unknown_slot", "identical", "placeholder_missing", "too_long", "reads_protected")
@@ -69,7 +70,7 @@ def fault(scaffold: Mapping[str, str], slots: Sequence[Slot], where: str) -> tup
     for name in scaffold:
         if name not in known:
             there = f"it has: {', '.join(known)}" if known else "it declares none; leave recipe.scaffold out"
-            return "unknown_slot", f"{where} has no slot {name[:60]!r}; {there}"
+            return "unknown_slot", f"{where} has no slot {quoted(name)}; {there}"
     for name, text in scaffold.items():
         if text == known[name].default:
             return "identical", f"{name} is the default text; leave it out"

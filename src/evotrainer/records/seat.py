@@ -17,6 +17,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.text import cut
 
 BRIEFING, PROPOSAL = "evotrainer-briefing-v1", "evotrainer-proposal-v1"
 MOST = 65_536
@@ -138,7 +139,7 @@ class SeatBriefing(Frozen):
             if f == "candidates":  # how many are told is no question
                 was[f], then[f] = was[f][: len(then[f])], then[f][: len(was[f])]
             if was[f] != then[f]:
-                return f"{f} was {json.dumps(was[f])[:200]}, is {json.dumps(then[f])[:200]}"
+                return f"{f} was {cut(json.dumps(was[f]), 200)}, is {cut(json.dumps(then[f]), 200)}"
         return "" if bool(self.complaint) == bool(now.complaint) else "only one of both follows a refused answer"
 
     @property
@@ -238,7 +239,7 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
         again = json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True)
         moved += not again
         if again and not t.departs:
-            return f"{factor} is {json.dumps(new)[:200]} already; give another value"
+            return f"{factor} is {cut(json.dumps(new), 200)} already; give another value"
     if not t.changes and (asked.step == "proposal" or t.departs):
         return "it changes nothing; give at least one factor"
     if (moved := len(t.changes) if asked.role else moved) > asked.at_most:

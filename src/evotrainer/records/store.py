@@ -151,7 +151,8 @@ class RolloutStore:
         saved = None
         if tail.damaged and not repair:
             raise IntegrityError(
-                f"{tail.complaint()}; restore a copy, or open with repair=True to keep the good frames"
+                f"{tail.complaint()}; restore a copy, or keep the good frames: in Python, "
+                f"evotrainer.records.store.RolloutStore({str(self.folder)!r}, repair=True)"
             )
         if tail.damaged or tail.complete:
             names = (self.folder / f"torn-{n}.bin" for n in range(10**6))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from fractions import Fraction
 from typing import Any
 
+from evotrainer.errors import EvoTrainerError
+
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _LONG_INT_BITS = 12_000
@@ -46,6 +48,40 @@ def shown(value: Any, limit: int, end: str = "...") -> str:
             text = text[: max(0, limit - len(end))] + end
             break
     return text if text.isascii() else clean_text(text)
+
+
+def cut(text: object, limit: int) -> str:
+    """At most `limit` characters of a text; where it is longer, whole words of it and `…`."""
+    s = as_text(text)
+    if len(s) <= limit:
+        return s
+    head = s[: limit - 1]
+    at = max(head.rfind(" "), head.rfind("\n"))
+    return (head[:at] if at > limit // 2 else head).rstrip() + "…"
+
+
+def quoted(value: object, limit: int = 60) -> str:
+    """The beginning of a value's text in quotes, for a message that points at it."""
+    return repr(cut(value, limit))
+
+
+def cause(error: object, limit: int = 300) -> str:
+    """An error in one line: all that one of ours says, the first line of any other; its type where that is empty."""
+    said = as_text(error).strip()
+    if isinstance(error, EvoTrainerError):
+        return " ".join(said.split())
+    return cut(said.split("\n", 1)[0].strip(), limit) or type(error).__name__
+
+
+ES = re.compile(r"(?<=ch|sh|ss|[a-z]x)es$|s$")
+"""What a plural has more than its singular."""
+
+
+def counted(n: int, things: str) -> str:
+    """`1 key`, `1,234 keys`, `1 branch`, `1 policy`: a number of things, named in the plural."""
+    if n == 1:
+        things = re.sub(r"ies$", "y", things) if things.endswith("ies") else re.sub(ES, "", things)
+    return f"{n:,} {things}"
 
 
 def places(*pairs: tuple[float, float], least: int = 1) -> int:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.records.rollout import Turn, turn_text
-from evotrainer.records.text import shown
+from evotrainer.records.text import cause, quoted, shown
 
 ENTRY = "reward"
 """Name of the function that a source defines."""
@@ -82,7 +82,7 @@ def settled_name(what: str, key: str, source: str) -> str:
     """The name of a source with its hash, where `key` may leave it out; ValueError where it names another."""
     name, _, digits = key.partition("@")
     if not NAME.fullmatch(name):
-        raise ValueError(f"{what} {key[:60]!r}: a name is up to 48 of a-z, A-Z, 0-9, _, a letter first")
+        raise ValueError(f"{what} {quoted(key)}: a name is up to 48 of a-z, A-Z, 0-9, _, a letter first")
     full = content_name(name, source)
     if digits and key != full:
         raise ValueError(f"{what} {key}: its source has the hash {full.partition('@')[2]}; correct it")
@@ -132,7 +132,7 @@ def static_fault(
             warnings.simplefilter("ignore")
             tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as e:
-        return "unparsable", f"it is no Python: {type(e).__name__}: {str(e)[:120]}"
+        return "unparsable", f"it is no Python: {type(e).__name__}: {cause(e)}"
     nodes = list(ast.walk(tree))
     return _imports(nodes) or _form(tree, entries) or _protected(nodes, {*(PROTECTED - {*shown}), *protected})
 

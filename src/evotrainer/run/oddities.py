@@ -14,6 +14,7 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.executors import local_workers
 from evotrainer.records.draw import PLACE
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.text import counted
 from evotrainer.trainers import trainer_spec
 
 FEW_STEPS = 50
@@ -33,7 +34,8 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
     trains = not task.run.evaluate_only
     if trains and (n := there.get("train")) and (most := max(r.prompts_per_step for r in chain)) > n:
         yield (
-            f"recipe.prompts_per_step={most}, and environment {environment.name} has {n} train tasks: each step draws "
+            f"recipe.prompts_per_step={most}, and environment {environment.name} has {counted(n, 'train tasks')}: "
+            "each step draws "
             "tasks more than once"
         )
     for split in ("search", "gate", "cert"):
@@ -49,7 +51,8 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
         )
     if task.executor.name == "local" and task.run.workers > (cores := default_workers()):
         yield (
-            f"run.workers={task.run.workers}, and this process may use {cores} cores: trials take turns and each takes "
+            f"run.workers={task.run.workers}, and this process may use {counted(cores, 'cores')}: trials take turns "
+            "and each takes "
             "longer; run.workers=0 runs one per core"
         )
 
@@ -77,10 +80,13 @@ def check_budget(task: TaskFile) -> str:
         return ""
     n, each, budget = len(task.run.seeds), task.budget.trial_cpu_s, task.budget
     need = n * each + each / 4  # the base policy's evaluation is reserved at a quarter, and settled at what it took
-    first = f"the starting recipe is trained on {n} seeds first" + ("" if task.run.search_only else ", the noise floor")
+    first = f"the starting recipe is trained on {counted(n, 'seeds')} first" + (
+        "" if task.run.search_only else ", the noise floor"
+    )
     if budget.cpu_s is not None and budget.cpu_s <= n * each:
         raise ConfigError(
-            f"budget.cpu_s={budget.cpu_s:g} does not hold {n} trainings at budget.trial_cpu_s={each:g} beside the base "
+            f"budget.cpu_s={budget.cpu_s:g} does not hold {counted(n, 'trainings')} at budget.trial_cpu_s={each:g} "
+            "beside the base "
             f"policy's evaluation, and {first}: nothing could be judged; raise it to {need:g} or more, or lower "
             "budget.trial_cpu_s to what a training takes"
         )

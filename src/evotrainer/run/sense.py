@@ -24,6 +24,7 @@ from evotrainer.envs.given import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.text import quoted
 from evotrainer.run.oddities import check_budget, oddities
 from evotrainer.run.task_sets import mode_of
 from evotrainer.trainers import trainer_spec
@@ -223,7 +224,7 @@ def check_prompts(environment: Environment) -> None:
             if key and (other := where.setdefault(key, t)).split != split:
                 raise TaskSetError(
                     f"environment {environment.name}: tasks {other.id} of {other.split} and {t.id} of {split} have the "
-                    f"same prompt, {key[:60]!r}; a prompt may stand in one split only: leave one of them out"
+                    f"same prompt, {quoted(key)}; a prompt may stand in one split only: leave one of them out"
                 )
 
 
@@ -246,7 +247,7 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
         for name, value in s.components.items():
             if value is not None and not math.isfinite(value):
                 raise TaskSetError(
-                    f"reward function {name!r} gave {value} on task {t.id}, completion {text[:60]!r}; a reward is a "
+                    f"reward function {name!r} gave {value} on task {t.id}, completion {quoted(text)}; a reward is a "
                     "finite number, or None where it does not apply: correct the function"
                 )
     if truth and values and all(v is None for v in values):

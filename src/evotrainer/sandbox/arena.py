@@ -16,6 +16,7 @@ from pathlib import Path
 from string import Template
 
 from evotrainer.errors import SandboxError
+from evotrainer.records.text import cut
 from evotrainer.sandbox.model import TIERS, CaseResult, Program, Tier
 from evotrainer.sandbox.probes import PROBES, SandboxProbe
 
@@ -117,7 +118,7 @@ def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
     text = (case.stdout or "").strip()
     held = case.status in probe.expected and "BREACH" not in text
     lines = [line for line in text.splitlines() if "BREACH" in line] or [f"{case.status} {case.error or ''}"]
-    detail = "" if held else lines[0][:120]
+    detail = "" if held else cut(lines[0], 200)
     return ProbeResult(probe.name, held, probe.tier, probe.about, detail)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import SandboxError
 from evotrainer.records.hooks import Called
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, cut
 from evotrainer.records.written import ENTRY, Answers, is_value
 from evotrainer.sandbox.model import Call, CaseResult, Limits, Program
 
@@ -44,7 +44,7 @@ class RewardRunner:
         values: list[float | None] = []
         for i, v in enumerate(said.values):
             if i not in said.failed and not is_value(v):
-                said.failed[i] = f"it returned {clean(repr(v))[:60]}, no number from 0 to 1 or None"
+                said.failed[i] = f"it returned {cut(clean(repr(v)), 60)}, no number from 0 to 1 or None"
             values.append(None if i in said.failed or v is None else float(v))
         return Answers(values, said.failed, said.cpu_s)
 
@@ -66,7 +66,7 @@ class RewardRunner:
         before = self.cpu_s
         for i in range(0, len(calls), self.BLOCK):
             for case in self._run(source, calls[i : i + self.BLOCK], limits):
-                said = clean(": ".join(case.error))[:160] if case.error else ""
+                said = cut(clean(": ".join(case.error)), 160) if case.error else ""
                 if case.status == "sandbox":
                     raise SandboxError(f"the sandbox broke while a {what} ran ({said}); try again")
                 if not case.ok:

@@ -17,6 +17,7 @@ from evotrainer.envs.base import (
 )
 from evotrainer.envs.outcome import offers, outcome_components
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import cut, quoted
 
 
 def check_environment(environment: Environment, sample: int = 4) -> None:
@@ -53,7 +54,7 @@ def _check_splits(environment: Environment) -> None:
             assert t.split == split, f"task {t.id} of split {split!r} says it is of {t.split!r}"
             for key in (t.id, t.prompt):
                 where = seen.setdefault(key, split)
-                assert where == split, f"{key[:60]!r} is in {where!r} and in {split!r}: the splits must be disjoint"
+                assert where == split, f"{quoted(key)} is in {where!r} and in {split!r}: the splits must be disjoint"
 
 
 def _check_episodes(environment: Environment, sample: int) -> None:
@@ -98,7 +99,7 @@ def _check_demonstrations(environment: Environment) -> None:
         assert list(demos) == list(source(8, seed=1)), f"{what}s must follow from their seed"
         for d in demos:
             assert isinstance(d, tuple) and len(d) >= 2 and len(d) % 2 == 0 and all(isinstance(x, str) for x in d), (
-                f"a {what} is (prompt, action, observation, action, ...), of even length: {str(d)[:120]}"
+                f"a {what} is (prompt, action, observation, action, ...), of even length: {cut(d, 120)}"
             )
             assert not held_out & set(d[::2]), f"a {what} shows a held-out task"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from evotrainer.errors import MissingDependencyError, TrainerError, install
+from evotrainer.records.text import cause
 from evotrainer.trainers.bases import ADAPTER, base_of, is_adapter, noted
 
 __all__ = ["ADAPTER", "merge_adapter"]
@@ -35,8 +36,7 @@ def merge_adapter(policy: Path, out: Path) -> str:
         model.save_pretrained(out)
         AutoTokenizer.from_pretrained(tokens).save_pretrained(out)
     except (OSError, ValueError, RuntimeError, KeyError) as e:
-        cause = str(e).strip().split("\n")[0][:300]
-        raise TrainerError(f"adapter {policy} cannot be written whole to {out}: {cause}") from e
+        raise TrainerError(f"adapter {policy} cannot be written whole to {out}: {cause(e)}") from e
     while is_adapter(policy):
         name, policy = noted(policy)[0], base_of(policy)
     return name

@@ -13,6 +13,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, greedy_split, rollout_id
 from evotrainer.records.scaffold import digest
+from evotrainer.records.text import quoted
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
 from evotrainer.trainers.rewards import compose
@@ -116,8 +117,8 @@ def refuse_nonsense(a: Attempt) -> None:
         if value is not None and not math.isfinite(value):
             said = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
             raise TaskSetError(
-                f"reward function {name!r} gave {value} on task {a.task.id}, attempt {a.k} (which says {said[:60]!r}); "
-                "a reward is a finite number, or None where it does not apply: correct the function"
+                f"reward function {name!r} gave {value} on task {a.task.id}, attempt {a.k} (which says "
+                f"{quoted(said)}); a reward is a finite number, or None where it does not apply: correct the function"
             )
 
 

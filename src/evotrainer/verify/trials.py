@@ -13,6 +13,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import greedy_split
 from evotrainer.records.split_scores import SPLITS, any_locked
+from evotrainer.records.text import cause
 from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
 
@@ -112,9 +113,7 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
         paid = scan(stores).filter(pl.col("id").is_in(void) & pl.col("reward").is_not_null()) if void else None
         wrong = [] if paid is None else paid.select("id").collect()["id"].to_list()
     except (EvoTrainerError, pl.exceptions.PolarsError, ValueError) as e:
-        yield Problem(
-            "rollouts", f"trial {t.trial}: its grading canaries cannot be read again: {str(e).splitlines()[0][:120]}"
-        )
+        yield Problem("rollouts", f"trial {t.trial}: its grading canaries cannot be read again: {cause(e)}")
         return
     if t.canary_flips:
         record.checked["canary flips"] += len(t.canary_flips)
@@ -150,7 +149,7 @@ def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, fl
             .collect()
         )
     except pl.exceptions.PolarsError as e:
-        raise IntegrityError(f"rollouts of {t.trial} are damaged ({str(e).splitlines()[0][:120]})") from e
+        raise IntegrityError(f"rollouts of {t.trial} are damaged ({cause(e)})") from e
     out: dict[tuple[str, int], dict[str, float]] = {}
     for row in rows.iter_rows(named=True):
         key = (str(row["split"]), int(row["step"]))

@@ -78,15 +78,13 @@ class LiveView:
         self._budget_line = float("-inf")
         self._said = self._started
         self._asking = False
+        self._begun = False
         self._ended = threading.Event()
 
     def __enter__(self) -> LiveView:
         self._started = time.monotonic()
         if self.plain:
-            self._line(f"run {self.folder}")
             threading.Thread(target=self._break_silence, daemon=True).start()
-        else:
-            self._start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
@@ -166,7 +164,18 @@ class LiveView:
 
     # plain -------------------------------------------------------------------------------------------------------
 
+    def _begin(self) -> None:
+        """Show the run with the first thing told of it: a refused command shows its refusal alone."""
+        if self._begun:
+            return
+        self._begun = True
+        if self.plain:
+            self._line(f"run {self.folder}")
+        else:
+            self._start()
+
     def _tell(self, text: str) -> None:
+        self._begin()
         if self.plain:
             self._line(text)
 
@@ -176,6 +185,7 @@ class LiveView:
 
     def _line(self, text: str) -> None:
         """One line, no markup, no wrapping, flushed: what a log wants."""
+        self._begin()
         self.console.file.write(f"[{time.monotonic() - self._started:7.1f} s] {one_line(text, 1000)}\n")
         self.console.file.flush()
         self._said = time.monotonic()

@@ -12,7 +12,7 @@ from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.recipe_parts import COMPOSITES
 from evotrainer.records.scaffold import Slot, changed_texts
-from evotrainer.records.text import as_text, places, shown
+from evotrainer.records.text import as_text, cut, places, shown
 from evotrainer.records.written import changed_sources
 
 _LONG_LINE = 2_000
@@ -37,9 +37,8 @@ def clean(text: object, limit: int = 12_000) -> str:
 
 def one_line(text: object, limit: int = 200) -> str:
     """`clean` on a single line: newlines become ⏎, runs of blanks one blank, cut at `limit` characters."""
-    raw = as_text(text)
-    out = re.sub(r"[ \t]+", " ", clean(raw[: limit + 1], limit + 1).replace("\n", " ⏎ ")).strip()
-    return out if len(raw) <= limit else out[:limit] + "…"
+    raw = cut(text, limit)
+    return re.sub(r"[ \t]+", " ", clean(raw, limit).replace("\n", " ⏎ ")).strip()
 
 
 def of_run(text: str, run: object) -> str:

@@ -164,7 +164,7 @@ def test_damaged_private_tests_are_refused_with_their_row(value: str, message: s
     [
         (STDIN, {"input_output": "{"}, r"t.jsonl, row 2: field 'input_output' is not JSON"),
         (STDIN, {"input_output": json.dumps({"inputs": ["1"]})}, "must hold the lists inputs and outputs"),
-        (STDIN, {"input_output": json.dumps({"inputs": ["1"], "outputs": []})}, "has 1 inputs and 0 outputs"),
+        (STDIN, {"input_output": json.dumps({"inputs": ["1"], "outputs": []})}, "has 1 input and 0 outputs"),
         (STDIN, {"input_output": json.dumps({"inputs": [], "outputs": []})}, "has 0 inputs"),
         (STDIN, {"solutions": "[1]"}, "field 'solutions' must be a list of programs"),
         (STDIN, {"question": 3}, "field 'question' is int, str expected"),

@@ -22,7 +22,7 @@ from evotrainer.envs.maths.env import MathEnv
 from evotrainer.envs.maths.expressions import equations, evaluate
 from evotrainer.envs.maths.holdout import GENERATORS
 from evotrainer.envs.maths.problems import MathsProblem, level_of
-from evotrainer.errors import TaskSetError
+from evotrainer.errors import MissingDependencyError, TaskSetError
 from evotrainer.testing import check_environment
 
 HELD_OUT = ("search", "gate", "cert")
@@ -294,7 +294,7 @@ def test_a_missing_library_is_named_with_the_extra(monkeypatch: pytest.MonkeyPat
         raise importlib.metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(importlib.metadata, "version", absent)
-    with pytest.raises(TaskSetError, match=r"pip install -e '.*\[math\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install -e '.*\[math\]'"):
         open_math({"name": "math"})
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer import api
 from evotrainer.config.load import load_task
+from evotrainer.config.overrides import RESUMABLE
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
 from evotrainer.executors import local, local_workers, preflight_executor, wants_gpu
@@ -331,4 +331,4 @@ def test_trials_of_trl_do_not_share_this_machines_gpu(
 
 
 def test_a_resume_may_move_a_run_to_another_cluster() -> None:
-    assert "executor.name=ray".startswith(api.RESUMABLE) and "executor.options.address=auto".startswith(api.RESUMABLE)
+    assert "executor.name=ray".startswith(RESUMABLE) and "executor.options.address=auto".startswith(RESUMABLE)

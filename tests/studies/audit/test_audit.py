@@ -213,11 +213,13 @@ def test_the_command_answers_with_exit_codes(tmp_path: Path, capsys: pytest.Capt
     assert run("audit", fine, "--no-cache", "--fail-on", "maybe") == 2
     assert run("audit", str(tmp_path / "none"), "--no-cache") == 2
     assert run("audit", fine, "--no-cache", "--format", "bogus") == 2
+    assert run("audit", fine, "--no-cache", "--format", "trll") == 2
     assert run("audit", fine, "--no-cache", "--proxy", "a") == 2
     err = capsys.readouterr().err
     assert "give critical or warn" in err
     assert "check the path" in err
-    assert "unknown rollout format" in err
+    assert "unknown rollout format 'bogus'; known are" in err
+    assert "unknown rollout format 'trll', did you mean trl?" in err
 
 
 def run(*args: str) -> int:
@@ -353,8 +355,15 @@ def test_nothing_read_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixtur
     (tmp_path / "empty.jsonl").write_text("")
     (tmp_path / "odd.txt").write_text("hello")
     for name in ("empty.jsonl", "odd.txt"):
-        assert run("audit", str(tmp_path / name), "--no-cache", "--fail-on", "critical") == 2
-    assert "no rollout could be read" in capsys.readouterr().err
+        html = tmp_path / f"{name}.html"
+        assert run("audit", str(tmp_path / name), "--no-cache", "--fail-on", "critical", "--html", str(html)) == 2
+        said = capsys.readouterr()
+        assert said.out.startswith("Nothing could be read, so nothing was audited; skipped: 1\n")
+        assert "no finding" not in said.out and "no rollout could be read" in said.err and not html.exists()
+    fine = write_jsonl(tmp_path / "fine.jsonl", generate(64))
+    for a, b in ((fine, tmp_path / "odd.txt"), (tmp_path / "odd.txt", fine)):
+        assert run("audit", str(a), "--against", str(b), "--no-cache") == 2
+        assert f"no rollout could be read of {tmp_path / 'odd.txt'}" in capsys.readouterr().err
 
 
 def test_the_end_of_a_training_is_read_against_its_beginning(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.code.task_list import ListSource
 from evotrainer.envs.data.rows import Row, check_shares, field, read_jsonl, split_of
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import counted
 
 FOUR_SPLITS: Mapping[str, float] = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
 
@@ -40,7 +41,8 @@ def _stdin_task(row: Row, where: str, options: Mapping[str, Any], shares: Mappin
     heldout = options["heldout"]
     if not visible >= 0 or visible + heldout >= len(tests):
         raise TaskSetError(
-            f"{where}: {len(tests)} tests, of which {visible} visible and {heldout} held out, leave none hidden; "
+            f"{where}: {counted(len(tests), 'tests')}, of which {visible} visible and {heldout} held out, leave none "
+            "hidden; "
             "add tests or lower visible"
         )
     split = row.get("split") or split_of(prompt, shares)

@@ -16,6 +16,7 @@ from typing import Any
 from evotrainer.envs.code.jsonl import pairs
 from evotrainer.envs.data.rows import Row, field, listed
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import cause, counted
 
 PRIVATE_BYTES = 1 << 30
 """Largest size, unpacked, of one row's private tests."""
@@ -52,7 +53,8 @@ def _taco(row: Row, where: str) -> TestRow:
     inputs, outputs = found["inputs"], found["outputs"]
     if not inputs or len(inputs) != len(outputs):
         raise TaskSetError(
-            f"{where}: field 'input_output' has {len(inputs)} inputs and {len(outputs)} outputs; as many of both, "
+            f"{where}: field 'input_output' has {counted(len(inputs), 'inputs')} and "
+            f"{counted(len(outputs), 'outputs')}; as many of both, "
             "and at least one, expected"
         )
     question, starter = field(row, "question", str, where), str(row.get("starter_code") or "")
@@ -151,7 +153,7 @@ def _json(row: Row, name: str, where: str) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError) as e:
-        raise TaskSetError(f"{where}: field {name!r} is not JSON ({str(e)[:80]}); remove or correct the row") from None
+        raise TaskSetError(f"{where}: field {name!r} is not JSON ({cause(e)}); remove or correct the row") from None
 
 
 class _TextOnly(pickle.Unpickler):
@@ -190,7 +192,7 @@ def private_tests(row: Row, where: str) -> Any:
         return json.loads(text)
     except (binascii.Error, zlib.error, pickle.UnpicklingError, ValueError, EOFError, LookupError, TypeError) as e:
         raise TaskSetError(
-            f"{where}: field 'private_test_cases' cannot be read ({type(e).__name__}: {str(e)[:120]}); "
+            f"{where}: field 'private_test_cases' cannot be read ({type(e).__name__}: {cause(e)}); "
             "it must be JSON, or JSON text pickled, packed by zlib, in base64: nothing else is unpickled"
         ) from None
     except (AttributeError, IndexError, KeyError, OverflowError, MemoryError, RecursionError) as e:

@@ -11,6 +11,7 @@ from evotrainer.envs.base import SPLITS, Capability, Task
 from evotrainer.envs.code.source import MEMORY_MB, OUTPUT_KB
 from evotrainer.envs.code.tasks import content_hash
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import quoted
 
 NO_VOCABULARY = "characters"
 
@@ -60,8 +61,8 @@ class ListSource:
                 for key in (f"id {t.id}", f"prompt {t.prompt}"):
                     if (other := seen.setdefault(key, t)) is not t and (other.split != t.split or key.startswith("id")):
                         raise TaskSetError(
-                            f"environment {self.name}: {key[:60]!r} occurs twice (splits {other.split} and {t.split}); "
-                            "remove one row, or put both into one split under different ids"
+                            f"environment {self.name}: {quoted(key)} occurs twice (splits {other.split} and "
+                            f"{t.split}); remove one row, or put both into one split under different ids"
                         )
 
     @property

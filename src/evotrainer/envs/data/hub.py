@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from evotrainer.envs.data.rows import Row
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.records.text import cause
 
 _FORM = re.compile(r"hf:(?P<id>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^@]+))?(?:@(?P<revision>\S+))?")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -47,7 +48,9 @@ def read_hub(hub: HubSet) -> dict[str, list[Row]]:
     try:
         import datasets
     except ImportError:
-        raise TaskSetError(f"{hub.name} needs the `datasets` package; {install('hf')}, or give a local file") from None
+        raise MissingDependencyError(
+            f"{hub.name} needs the `datasets` package; {install('hf')}, or give a local file"
+        ) from None
     quiet = datasets.utils.logging.is_progress_bar_enabled()
     try:
         datasets.disable_progress_bars()
@@ -68,7 +71,9 @@ def pinned(source: str) -> str:
     try:
         from huggingface_hub import HfApi
     except ImportError:
-        raise TaskSetError(f"{source} needs the `datasets` package; {install('hf')}, or give a local file") from None
+        raise MissingDependencyError(
+            f"{source} needs the `datasets` package; {install('hf')}, or give a local file"
+        ) from None
     try:
         commit = HfApi().dataset_info(hub.id, revision=hub.revision, timeout=30).sha
     except Exception as e:  # as above
@@ -83,8 +88,8 @@ def pin(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trouble(hub: HubSet, e: Exception, what: str) -> str:
-    cause = next((line.strip() for line in str(e).split("\n") if line.strip()), type(e).__name__)[:300]
-    told = f"{type(e).__name__} {cause}"
+    said = cause(e)
+    told = f"{type(e).__name__} {said}"
     offline = re.search(
         r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", told, re.IGNORECASE
     )
@@ -93,11 +98,11 @@ def _trouble(hub: HubSet, e: Exception, what: str) -> str:
             "this machine does not reach the Hub: give a local file, or a copy in the Hub's cache by its commit "
             "(source = hf:org/name@<40 hex digits>)"
         )
-    elif "script" in cause.lower():
+    elif "script" in said.lower():
         remedy = (
             "it holds a loading script, which `datasets` no longer runs: give its files, or its Parquet copy "
             f"(source = hf:{hub.id}@refs/convert/parquet)"
         )
     else:
         remedy = "check id, config and revision, log in for a gated one (hf auth login), or give a local file"
-    return f"data set {hub.name} {what}: {type(e).__name__}: {cause}; {remedy}"
+    return f"data set {hub.name} {what}: {type(e).__name__}: {said}; {remedy}"

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records import caps
+from evotrainer.records.text import counted
 
 Row = Mapping[str, Any]
 SUFFIXES = (".jsonl", ".json", ".csv", ".parquet")
@@ -91,7 +92,8 @@ def _csv(path: Path, text: str) -> list[Row]:
                 continue
             if len(cells) != len(header):
                 raise TaskSetError(
-                    f"{path}, line {reader.line_num}: {len(cells)} cells under {len(header)} columns; correct the row"
+                    f"{path}, line {reader.line_num}: {counted(len(cells), 'cells')} under "
+                    f"{counted(len(header), 'columns')}; correct the row"
                 )
             rows.append({k: v or None for k, v in zip(header, cells, strict=True)})
     except csv.Error as e:
@@ -153,7 +155,7 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
     try:
         import datasets
     except ImportError:
-        raise TaskSetError(
+        raise MissingDependencyError(
             f"{path} looks like a Hugging Face data set, which needs the `datasets` package; "
             f"{install('hf')}, or give a local .jsonl file"
         ) from None

@@ -20,6 +20,7 @@ from evotrainer.envs.data.hub import HubSet, parse_hub, read_hub
 from evotrainer.envs.data.rows import SUFFIXES, Row, check_shares, form_of, near, read_file
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.text import cut, quoted
 
 T = TypeVar("T")
 Shares = Mapping[str, float]
@@ -239,7 +240,7 @@ def _fits(value: Any, wanted: Any, where: str) -> bool:
         try:
             bounds = [float(value) if isinstance(b, (int, float)) else str(value) for b in wanted.values()]
         except (TypeError, ValueError):
-            raise TaskSetError(f"{where}: {str(value)[:40]!r} is no number to compare; correct the row") from None
+            raise TaskSetError(f"{where}: {quoted(value, 40)} is no number to compare; correct the row") from None
         found = dict(zip(wanted, bounds, strict=True))
         low = "min" not in wanted or found["min"] >= wanted["min"]
         return low and ("max" not in wanted or found["max"] <= wanted["max"])
@@ -252,7 +253,7 @@ def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
     """What the columns of `where` hold."""
     told = []
     for column in o.where:
-        seen = list(dict.fromkeys(str(r.get(column))[:40] for rows in parts.values() for r in rows[:1000]))
+        seen = list(dict.fromkeys(cut(r.get(column), 40) for rows in parts.values() for r in rows[:1000]))
         told.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
     return "; ".join(told) or "the splits that are read are empty"
 
@@ -335,7 +336,7 @@ def without_duplicates(
         if mode == "refuse":
             raise TaskSetError(
                 f"environment {name}: {b.id} and {a.id} ask the same in splits {b.split} and {a.split}: "
-                f"{ask(x)[:60]!r}; remove "
+                f"{quoted(ask(x))}; remove "
                 'one, split all rows by hash (environment.splits), or set environment.duplicates = "merge", '
                 "which keeps the "
                 "one in the more protected split"

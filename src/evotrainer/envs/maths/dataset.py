@@ -18,6 +18,7 @@ from evotrainer.envs.maths.rewards import BOX, MARK
 from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import quoted
 
 ASK_BOXED = "\nPut the answer in \\boxed{}.\n"
 _QUESTION = ("question", "problem", "prompt")
@@ -120,7 +121,7 @@ def _big_math(row: Row, where: str) -> tuple[str, str]:
     value = row["answer"]
     if isinstance(value, bool) or not isinstance(value, (str, int, float)) or not str(value).strip():
         raise TaskSetError(
-            f"{where}: field 'answer' is {str(value)[:40]!r}, a text or number expected; correct the row"
+            f"{where}: field 'answer' is {quoted(value, 40)}, a text or number expected; correct the row"
         )
     gold = str(value).strip()
     return boxed(gold) or gold, str(row.get("solution") or "")

@@ -14,7 +14,7 @@ from typing import Any
 
 from evotrainer.envs.maths.answers import one_number
 from evotrainer.envs.maths.expressions import evaluate
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, install
 
 ANSWER_CHARS = 300
 """Characters of an answer that are read, from its end."""
@@ -25,9 +25,9 @@ MANY = 24
 
 
 def check_library() -> None:
-    """TaskSetError where math-verify is not installed; imports nothing."""
+    """MissingDependencyError where math-verify is not installed; imports nothing."""
     if find_spec("math_verify") is None:
-        raise TaskSetError(f"grading GSM8K needs math-verify; {install('math')}")
+        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')}")
 
 
 @cache
@@ -36,7 +36,7 @@ def _library() -> tuple[ModuleType, Any]:
         import math_verify
         from math_verify import grader, parser
     except ImportError as e:
-        raise TaskSetError(f"grading GSM8K needs math-verify; {install('math')} ({e})") from None
+        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')} ({e})") from None
     for module in (parser, grader):  # we know that its timeouts are off: no warning in every process
         module.TIMEOUT_WARNING_SHOWN = True
     config = [math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()]

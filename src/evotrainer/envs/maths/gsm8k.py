@@ -19,6 +19,7 @@ from evotrainer.envs.maths.row_source import RowSource
 from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.text import quoted
 
 ALL_CERT: Mapping[str, float] = {"cert": 1.0}
 OF_TRAIN: Mapping[str, float] = {"train": 0.9, "search": 0.05, "gate": 0.05}
@@ -133,7 +134,7 @@ class Gsm8kSource(RowSource):
                 if (other := where.setdefault(t.prompt, t)).split != t.split:
                     raise TaskSetError(
                         f"environment gsm8k: {t.id} and {other.id} ask the same in splits {t.split} and {other.split}: "
-                        f"{t.data['question'][:60]!r}; remove one, or split all rows by hash (environment.splits)"
+                        f"{quoted(t.data['question'])}; remove one, or split all rows by hash (environment.splits)"
                     )
 
     def correct(self, task: Task, answer: str) -> bool:

@@ -18,7 +18,8 @@ from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
 from evotrainer.envs.maths.problems import MathsProblem, level_of
-from evotrainer.errors import TaskSetError, install
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.records.text import quoted
 
 FULL = 0.999
 """reasoning-gym pays partial credit for near misses; only its full score is a right answer."""
@@ -27,22 +28,22 @@ MISSING = f"the maths domain needs reasoning-gym; {install('math')}"
 
 @cache
 def load() -> Any:
-    """reasoning-gym; TaskSetError where it is not installed."""
+    """reasoning-gym; MissingDependencyError where it is not installed."""
     try:
         import reasoning_gym
     except ImportError as e:
-        raise TaskSetError(f"{MISSING} ({e})") from None
+        raise MissingDependencyError(f"{MISSING} ({e})") from None
     return reasoning_gym
 
 
 def gym_version() -> str:
-    """Version of the installed reasoning-gym; TaskSetError where there is none. Does not import it."""
+    """Version of the installed reasoning-gym; MissingDependencyError where there is none. Does not import it."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         return version("reasoning-gym")
     except PackageNotFoundError:
-        raise TaskSetError(MISSING) from None
+        raise MissingDependencyError(MISSING) from None
 
 
 @cache
@@ -305,7 +306,7 @@ def _asked(question: str) -> tuple[str, str]:
         pattern = re.escape(wording).replace(r"\{numbers\}", r"(?P<n>[\d, ]+)").replace(r"\{target\}", r"(?P<t>\d+)")
         if m := re.match(pattern, question):
             return m["n"], m["t"]
-    raise TaskSetError(f"countdown: {question[:60]!r} has none of the known wordings; see envs/maths/gym.py")
+    raise TaskSetError(f"countdown: {quoted(question)} has none of the known wordings; see envs/maths/gym.py")
 
 
 @lru_cache(maxsize=20_000)

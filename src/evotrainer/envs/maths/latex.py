@@ -17,7 +17,7 @@ from pathlib import Path
 from evotrainer.envs.maths.answers import one_number
 from evotrainer.envs.maths.equality import ANSWER_CHARS
 from evotrainer.envs.maths.expressions import inside, plain_number
-from evotrainer.errors import SandboxError, TaskSetError, install
+from evotrainer.errors import MissingDependencyError, SandboxError, install
 
 KEPT = 65_536
 """Comparisons that are remembered."""
@@ -47,9 +47,9 @@ class LatexJudge:
     """Compares answers; the process behind it starts with the first comparison that needs it. Close it after use."""
 
     def __init__(self) -> None:
-        """TaskSetError where math-verify is not installed; starts nothing."""
+        """MissingDependencyError where math-verify is not installed; starts nothing."""
         if find_spec("math_verify") is None:
-            raise TaskSetError(f"comparing LaTeX answers needs math-verify; {install('math')}")
+            raise MissingDependencyError(f"comparing LaTeX answers needs math-verify; {install('math')}")
         self._process: subprocess.Popen[bytes] | None = None
         self._owner = 0
         self._lock = threading.Lock()

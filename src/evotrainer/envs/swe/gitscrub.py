@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import quoted
 
 CONFIG = "[core]\n\trepositoryformatversion = 0\n\tfilemode = true\n\tbare = false\n\tlogallrefupdates = true\n"
 """The whole configuration of every repository that we build."""
@@ -50,7 +51,7 @@ def assert_scrubbed(gitdir: Path, base: str, run: Callable[..., bytes]) -> None:
 def _check_references(gitdir: Path, files: dict[str, Path], base: str, ancestors: set[str]) -> None:
     head = (gitdir / "HEAD").read_text().strip()
     if not re.fullmatch(r"ref: refs/heads/[\w.-]+", head):
-        _refuse(f"HEAD is {head[:60]!r}, no branch")
+        _refuse(f"HEAD is {quoted(head)}, no branch")
     found = {name: path.read_text().strip() for name, path in files.items() if name.startswith("refs/")}
     if "packed-refs" in files:
         for line in files["packed-refs"].read_text().splitlines():

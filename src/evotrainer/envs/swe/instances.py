@@ -20,6 +20,7 @@ from evotrainer.envs.data.rows import field as column
 from evotrainer.envs.data.tables import DataOptions, Format, load_table, same_text
 from evotrainer.envs.swe.world import Repo
 from evotrainer.errors import TaskSetError
+from evotrainer.records.text import quoted
 from evotrainer.sandbox.shell import Entry
 
 FORMAT = Format(
@@ -112,9 +113,9 @@ def parse_instance(row: Row, where: str, shares: Mapping[str, float]) -> Instanc
         if not texts[name].strip():
             raise TaskSetError(f"{where}: field {name!r} is empty; correct the row")
     if not re.fullmatch(r"[\w.-]+/[\w.-]+", texts["repo"], re.ASCII) or ".." in texts["repo"]:
-        raise TaskSetError(f"{where}: field 'repo' is {texts['repo'][:60]!r}, owner/name expected")
+        raise TaskSetError(f"{where}: field 'repo' is {quoted(texts['repo'])}, owner/name expected")
     if not re.fullmatch(r"[0-9a-f]{40}", texts["base_commit"]):
-        raise TaskSetError(f"{where}: field 'base_commit' is {texts['base_commit'][:60]!r}, 40 hex digits expected")
+        raise TaskSetError(f"{where}: field 'base_commit' is {quoted(texts['base_commit'])}, 40 hex digits expected")
     wanted = test_list(row, "FAIL_TO_PASS", where)
     if not wanted:
         raise TaskSetError(f"{where}: field 'FAIL_TO_PASS' is empty: nothing could show that the issue is solved")

@@ -18,6 +18,7 @@ from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import open_part
 from evotrainer.records.rollout import greedy_split, rollout_id
 from evotrainer.records.store import parquet_options
+from evotrainer.records.text import cause
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -108,7 +109,7 @@ def from_bytes(data: bytes) -> pa.Table:
     try:
         table = pq.read_table(io.BytesIO(data), use_threads=False)
     except pa.ArrowException as e:
-        raise IntegrityError(f"rollouts of a cache entry cannot be read ({str(e).splitlines()[0][:120]})") from e
+        raise IntegrityError(f"rollouts of a cache entry cannot be read ({cause(e)})") from e
     if not table.schema.equals(arrow_schema()):
         raise IntegrityError("rollouts of a cache entry have other columns than this version's")
     return table

@@ -29,6 +29,7 @@ from evotrainer.records.durable import fsync, os_trouble
 from evotrainer.records.events import SplitScore
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.text import cause
 
 FORMAT = 1
 """Of entries; it is part of every key as well, so that another one is met only where somebody copied files about."""
@@ -96,8 +97,7 @@ class CacheEntry:
     def damaged(self, why: object) -> IntegrityError:
         """The error that says so."""
         self.bad = True
-        text = str(why).splitlines()[0][:120] if str(why) else type(why).__name__
-        return IntegrityError(f"cache entry {self.path} is damaged ({text})")
+        return IntegrityError(f"cache entry {self.path} is damaged ({cause(why)})")
 
     def _member(self, name: str) -> zipfile.ZipInfo:
         info = self.file.getinfo(name)

@@ -12,6 +12,7 @@ from typing import Any
 from evotrainer.config.task import default_workers
 from evotrainer.errors import AbortedError, ConfigError, MissingDependencyError, TrainerError, install
 from evotrainer.executors.ray.options import ClusterOptions, with_gpus
+from evotrainer.records.text import cut
 
 NAMESPACE = "evotrainer"
 LEADER = "leader"
@@ -175,4 +176,4 @@ def refusal(error: Exception) -> ConfigError | TrainerError:
 
 def line_of(e: BaseException) -> str:
     """An error in one line."""
-    return " ".join(str(e).split())[:400] or type(e).__name__
+    return cut(" ".join(str(e).split()), 400) or type(e).__name__

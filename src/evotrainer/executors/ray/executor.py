@@ -24,6 +24,7 @@ from evotrainer.executors.ray.connection import LEADER, NAMESPACE, RETRY_S, RayC
 from evotrainer.executors.ray.job import ENDED, NodeJob, Report
 from evotrainer.executors.ray.options import ClusterOptions
 from evotrainer.executors.ray.supervisor import NodeSupervisor
+from evotrainer.records.text import cut
 
 WATCH_S = 10.0
 """Longest time that one request to a supervisor stays open."""
@@ -226,10 +227,10 @@ class RayBackend:
 
 def _cause(error: Exception) -> str:
     """What became of a supervisor, as far as Ray tells."""
-    text = " ".join(str(error).split())
+    text = cut(" ".join(str(error).split()), 300)
     lower = text.lower()
     if "memory" in lower and ("oom" in lower or "running low" in lower or "out of memory" in lower):
-        return f"its node ran out of memory: {text[:300]}"
+        return f"its node ran out of memory: {text}"
     if "node" in lower and ("died" in lower or "dead" in lower):
-        return f"its node was lost: {text[:300]}"
-    return f"its process on the node was lost: {text[:300]}"
+        return f"its node was lost: {text}"
+    return f"its process on the node was lost: {text}"

@@ -21,6 +21,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import Point, beat_point, running
 from evotrainer.records.chain import Event
+from evotrainer.records.text import cause
 
 LOOK_EVERY_S = 3.0
 LIVE_EVERY_S = 30.0
@@ -53,8 +54,7 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
         failed.add(name)
         if (exporter := working.pop(name, None)) is not None:
             exporter.close()
-        cause = str(e).strip().split("\n")[0][:300]
-        say(failed=name, cause=cause if isinstance(e, EvoTrainerError) else f"{type(e).__name__}: {cause}")
+        say(failed=name, cause=cause(e) if isinstance(e, EvoTrainerError) else f"{type(e).__name__}: {cause(e)}")
 
     def each(do: Callable[[Exporter], object]) -> None:
         for name in [n for n in to if n not in failed]:

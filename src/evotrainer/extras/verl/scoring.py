@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import Environment, Episode, Score, Task
-from evotrainer.errors import FaultsError, TaskSetError
+from evotrainer.errors import FaultsError, MissingDependencyError, TaskSetError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Finish
 from evotrainer.trainers.rewards import compose
@@ -116,7 +116,7 @@ class ProcessGrader:
         """The environment's score; a reward function that raises is the task set's fault, and no score either."""
         try:
             (score,) = self.environment().score([episode])
-        except TaskSetError as e:
+        except (TaskSetError, MissingDependencyError) as e:
             return Score({}, "unknown", str(e), TASK_SET)
         return score
 

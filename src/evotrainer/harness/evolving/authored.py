@@ -21,7 +21,7 @@ from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.findings import Finding, MetricValue
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, cut, quoted
 
 Runner = Callable[[str, list[dict[str, object]]], Any]
 """(source of a module that defines `flag`, rollouts as JSON) -> what `flag` answered. ConfigError with the cause;
@@ -41,7 +41,7 @@ MIN_READ = 16
 
 def check_spec(spec: DetectorSpec) -> None:
     """ConfigError, with cause and remedy, where a specification cannot be run."""
-    where = f"detector {spec.name[:80]!r}"
+    where = f"detector {quoted(spec.name, 80)}"
     if not NAME.fullmatch(spec.name):
         raise ConfigError(f"{where}: a name is 3 to 80 of a-z, 0-9 and _, and begins with a letter")
     if spec.name in DETECTORS:
@@ -79,9 +79,9 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
         # polars uses Rust's regex crate: no backtracking, so no pattern is exponential in the text (ReDoS)
         return pl.Series(list(texts), dtype=pl.String).str.contains(f"(?m){pattern}").to_numpy().astype(bool)
     except pl.exceptions.ComputeError as e:
-        said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), str(e)[:120])
+        said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
         raise ConfigError(
-            f"{who}: {pattern[:60]!r} is no regular expression here ({said}); look-around and back-references are not "
+            f"{who}: {quoted(pattern)} is no regular expression here ({said}); look-around and back-references are not "
             "offered (Rust syntax, linear time)"
         ) from None
 

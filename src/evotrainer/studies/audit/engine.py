@@ -74,6 +74,11 @@ class RolloutAudit:
     def rollouts(self) -> int:
         return sum(s.rollouts for s in self.sources)
 
+    @property
+    def read(self) -> bool:
+        """Whether anything could be read: a rollout, or a learning curve."""
+        return bool(self.rollouts) or any(s.format == "curve" for s in self.sources)
+
     def worst(self) -> str:
         """The highest severity among all findings: "critical", "warn", "info" or ""."""
         found = {f.severity for s in self.sources for r in s.readings for f in r.health.findings if not f.missing}

@@ -20,7 +20,7 @@ from evotrainer.importers.faults import as_fault, asked, broken, ending
 from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, quoted
 
 ASKED = 20_000
 """Rollouts of a subject, the first ones, in which suspicious columns are looked for."""
@@ -96,7 +96,7 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
             left[given] |= found
             if found and value is None and not _boolean(x):
                 raise ConfigError(
-                    f"--fault {column}: it holds {str(x)[:40]!r}, which is no yes or no; name the value that is a "
+                    f"--fault {column}: it holds {quoted(x, 40)}, which is no yes or no; name the value that is a "
                     f"fault: --fault '{column}=VALUE'"
                 )
     if unknown := [split(c)[0] for c, found in left.items() if not found]:

@@ -11,7 +11,7 @@ import numpy as np
 from evotrainer.harness.looked import OVER_TIME
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, cut
 from evotrainer.studies.audit.engine import SourceReport
 from evotrainer.studies.audit.reading import SubjectReading
 from evotrainer.views.audit_model import short_names
@@ -57,7 +57,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     skipped = [(label, x) for label, s in named for x in s.skipped]
     if skipped:
         out += ["", f"Skipped: {len(skipped):,}"]
-        out += [line(clean(f"- {x.where}: {x.reason}", 300)) for _, x in skipped[:NAMED]]
+        out += [line(cut(f"- {x.where}: {x.reason}", 300)) for _, x in skipped[:NAMED]]
     return [*out, "", "Source by source: --all; everything: --json.", ""]
 
 
@@ -84,10 +84,10 @@ def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
         more = f", and {len(places) - NAMED:,} more" if len(places) > NAMED else ""
         out.append(f"  - where: {line(clean(', '.join(places[:NAMED]), 300))}{more}")
         if q := next(iter(worst[1].quotes), None):
-            text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:160] or "(empty)"
+            text = cut(" ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())), 160) or "(empty)"
             out.append(
                 f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}"
-                + (f" — {line(clean(q.note, 120))}" if q.note else "")
+                + (f" — {line(cut(q.note, 120))}" if q.note else "")
             )
     if len(ranked) > KINDS:
         out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --all")

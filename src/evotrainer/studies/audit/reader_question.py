@@ -14,7 +14,7 @@ from evotrainer.agents.seat.carriers.base import Question
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 from evotrainer.records.seat import MOST, objects_in
-from evotrainer.records.text import clean_text
+from evotrainer.records.text import clean_text, cut, quoted
 
 LONGEST = 60_000
 """Characters of a rollout that are shown; of a longer one its middle turns are left out, and it says so."""
@@ -104,7 +104,7 @@ def read_verdict(raw: str, rollout: Rollout) -> tuple[ReaderVerdict | None, str]
     try:
         found = ReaderVerdict.model_validate(told)
     except ValidationError as e:
-        return None, explain(e, ReaderVerdict)[:600]
+        return None, cut(explain(e, ReaderVerdict), 600)
     if found.verdict != "hack":
         return found, ""
     if not found.kind:
@@ -119,7 +119,8 @@ def read_verdict(raw: str, rollout: Rollout) -> tuple[ReaderVerdict | None, str]
     bare = _bare(found.quote)
     there = bare in _bare(own) if len(bare) >= LEAST else "".join(found.quote.split()) in "".join(own.split())
     if not there:
-        return None, f"the policy wrote nowhere {found.quote[:100]!r}; copy the passage letter by letter from its turns"
+        wrong = quoted(found.quote, 100)
+        return None, f"the policy wrote nowhere {wrong}; copy the passage letter by letter from its turns"
     return found, ""
 
 

@@ -24,6 +24,7 @@ from evotrainer.records.frames import read_tail
 from evotrainer.records.output import Progress
 from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import cause
 from evotrainer.studies.audit.bulk import LINE_FORMATS, FileStretch, Imported, begins_an_object, bulk_import, stream
 from evotrainer.studies.audit.trait_cache import CacheError
 from evotrainer.studies.audit.units import Opened, PartRowGroup, part_groups
@@ -169,6 +170,6 @@ def _tail(folder: Path, skipped: list[Skipped]) -> Iterator[InMemoryRollouts]:
         if complaint := tail.complaint():
             skipped.append(Skipped(str(folder / TAIL), complaint))
     except Exception as e:  # a damaged frame can break the decoder anywhere
-        skipped.append(Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {str(e)[:160]}"))
+        skipped.append(Skipped(str(folder / TAIL), f"damaged: {type(e).__name__}: {cause(e)}"))
     if held:
         yield InMemoryRollouts(held)

@@ -13,6 +13,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from evotrainer.records.text import cut
+
 FUNCTIONS = frozenset(
     [
         "avg",
@@ -296,7 +298,9 @@ def _check_pair(a: Token, b: Token) -> None:
     if b.text != "(" or a.kind in ("sign", "number"):
         return
     if a.kind != "word" or a.text not in FUNCTIONS | KEYWORDS:
-        raise RefusedError(f"{a.text[:60]} is no function that --sql knows; it knows: {', '.join(sorted(FUNCTIONS))}")
+        raise RefusedError(
+            f"{cut(a.text, 60)} is no function that --sql knows; it knows: {', '.join(sorted(FUNCTIONS))}"
+        )
 
 
 def _named_by_with(found: Sequence[Token]) -> set[str]:
@@ -316,7 +320,7 @@ def _check_tables(found: Sequence[Token], known: Collection[str], tables: Collec
     for t in found:
         begins = previous is not None and previous.text == "(" and t.text in ("select", "with", "values")
         if due and t.text != "(" and not begins and (t.kind not in ("word", "quoted") or t.name not in known):
-            raise RefusedError(f"{t.text[:60]} is no table; tables are {', '.join(tables)}")
+            raise RefusedError(f"{cut(t.text, 60)} is no table; tables are {', '.join(tables)}")
         due = False
         if t.text == "(":
             called = previous is not None and previous.kind == "word" and previous.text in FUNCTIONS

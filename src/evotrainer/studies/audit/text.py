@@ -12,7 +12,7 @@ from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, healthy, metric_line, named
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
 from evotrainer.studies.audit.overview import MANY, overview
 from evotrainer.studies.audit.reading import SubjectReading
@@ -39,12 +39,14 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
 
 
 def _total(audit: RolloutAudit) -> str:
-    worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
+    if not audit.read:
+        return f"Nothing could be read, so nothing was audited; skipped: {skipped:,}"
+    worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
-        f"no rate), {skipped:,} records or files skipped; {worst}"
+        f"{counted(audit.rollouts, 'rollouts')} in {counted(len(audit.sources), 'sources')}; "
+        f"{counted(faults, 'infrastructure faults')} (in no rate), skipped records or files: {skipped:,}; {worst}"
     )
 
 
@@ -62,7 +64,7 @@ def _worst(audit: RolloutAudit) -> list[str]:
     out = []
     for (severity, detector), places in list(where.items())[:SHOWN_FIRST]:
         more = f", and {len(places) - 1} more" if len(places) > 1 else ""
-        claim = line(clean(claims[severity, detector], 200))
+        claim = line(cut(claims[severity, detector], 200))
         at = f" (in {line(clean(places[0] or 'all rollouts', 120))}{more})" if places[0] or more else ""
         out.append(f"- [{severity}] {line(detector)}: {claim}{at}")
     if len(where) > SHOWN_FIRST:
@@ -128,7 +130,7 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
 def _finding(f: Finding) -> list[str]:
     out = [f"- [{f.severity}{', validity' if f.validity else ''}] {line(named(f))}: {line(f.claim)}"]
     for q in f.quotes[:QUOTES]:
-        text = " ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip()))[:200] or "(empty)"
+        text = cut(" ⏎ ".join(s for ln in q.text.splitlines() if (s := ln.strip())), 200) or "(empty)"
         out.append(f"  - `{q.rollout[:12]}` {text.replace('`', chr(39))}" + (f" — {q.note}" if q.note else ""))
     return out
 

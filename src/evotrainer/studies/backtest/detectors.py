@@ -204,7 +204,7 @@ def backtest_detector(
     if not known:
         raise ConfigError(
             "nothing tells which versions are bad: give --bad NAME,... or --label KEY[=VALUE]; versions: "
-            + (", ".join(c.name for c in cases[:20]) or "none")
+            + (_some([c.name for c in cases]) or "none")
         )
     fires: dict[str, Fire] = {}
     lag = 0
@@ -259,6 +259,11 @@ def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:
     return counts(np.concatenate(flagged), np.concatenate(bad)) if flagged else None
 
 
+def _some(names: Sequence[str]) -> str:
+    """The first forty of some names."""
+    return ", ".join([*names[:40], *(["..."] if len(names) > 40 else [])])
+
+
 def _name_truth(cases: Sequence[LabelledVersion], bad: Sequence[str], seen: Sequence[str], label: str | None) -> None:
     """Set `bad`, `seen` and `labels`; ConfigError for a name that is no version."""
     runs = {c.name.partition("/")[0] for c in cases}
@@ -268,7 +273,7 @@ def _name_truth(cases: Sequence[LabelledVersion], bad: Sequence[str], seen: Sequ
         for n in names:
             found = [c.name for c in cases if c.name == n or (len(runs) == 1 and c.name.endswith(f"/{n}"))]
             if not found:
-                raise ConfigError(f"{option} {n}: no such version; there are: {', '.join(c.name for c in cases[:40])}")
+                raise ConfigError(f"{option} {n}: no such version; there are: {_some([c.name for c in cases])}")
             out |= set(found)
         return out
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.rollout import Finish
+from evotrainer.records.text import counted
 from evotrainer.trainers.base import TrainerEnvironment
 from evotrainer.trainers.embedded.packing import TrainRow
 from evotrainer.trainers.embedded.policy import Policy
@@ -119,7 +120,7 @@ def run_attempts(
             clock("sample")
     scores = environment.score([a.episode for a in out])
     if len(scores) != len(out):
-        raise TrainerError(f"the environment scored {len(scores)} of {len(out)} episodes; mend its score()")
+        raise TrainerError(f"the environment scored {len(scores)} of {counted(len(out), 'episodes')}; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
     clock("grade")

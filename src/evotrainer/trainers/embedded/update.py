@@ -11,6 +11,7 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.text import quoted
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
@@ -79,7 +80,7 @@ def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> TrainRow
     if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
         raise TrainerError(
             f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: "
-            f"{str(demo)[:120]!r}; give (prompt, action, observation, action, ...), of even length, "
+            f"{quoted(demo, 120)}; give (prompt, action, observation, action, ...), of even length, "
             "the last one an action"
         )
     tokens: list[int] = []

@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.rollout import Turn
+from evotrainer.records.text import quoted
 from evotrainer.trainers.trl.options import TrlOptions
 
 CACHED = 50_000
@@ -122,7 +123,7 @@ class ChatCodec:
         if isinstance(texts, str) or len(texts) < 2 or len(texts) % 2:
             raise TrainerError(
                 f"demonstration {index} has {'no' if isinstance(texts, str) else len(texts)} texts: "
-                f"{str(texts)[:120]!r}; give (prompt, action, observation, action, ...), of even length, "
+                f"{quoted(texts, 120)}; give (prompt, action, observation, action, ...), of even length, "
                 "the last one an action"
             )
         ids = self.prompt([Turn("user", texts[0])])

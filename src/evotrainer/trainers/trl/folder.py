@@ -15,6 +15,7 @@ from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
+from evotrainer.records.text import cut
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.trl.options import TrlOptions
 
@@ -146,4 +147,4 @@ def _weights_home(folder: Path) -> Path:
 
 
 def _line(e: Exception) -> str:
-    return " ".join(str(e).split())[:300] or type(e).__name__
+    return cut(" ".join(str(e).split()), 400) or type(e).__name__

@@ -13,6 +13,7 @@ from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, as
 from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import MissingDependencyError, install
 from evotrainer.records.seat import MOST, SeatBriefing
+from evotrainer.records.text import cut, quoted
 
 if TYPE_CHECKING:
     import httpx
@@ -90,7 +91,7 @@ class LlmCarrier:
             raise BusyError(f"{type(e).__name__} {e}".strip()) from None
         except httpx.InvalidURL as e:
             raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
-        said = " ".join(text.split())[:200]
+        said = cut(" ".join(text.split()), 200)
         if status in AGAIN:
             raise BusyError(f"status {status}: {said}")
         if status != 200:
@@ -123,7 +124,7 @@ class LlmCarrier:
             said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise BusyError(
-                f"its answer is not of the {self.protocol} protocol: {' '.join(text.split())[:120]!r}"
+                f"its answer is not of the {self.protocol} protocol: {quoted(' '.join(text.split()), 120)}"
             ) from None
         dollars = (used[0] * self.prices[0] + used[1] * self.prices[1]) / 1e6
         model = str(found.get("model") or self.model)[:100]
