@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
+from evotrainer.records.findings import input_told
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
 from evotrainer.views import progress
 from evotrainer.views.model import BranchView, RunView
@@ -289,7 +290,9 @@ def _blind_detectors(view: RunView) -> list[str]:
     blind: dict[str, dict[str, None]] = {}
     for b in view.branches.values():
         for _, f in b.blind:
-            blind.setdefault(f"{f.detector} found no input ({', '.join(f.missing)} missing)", {})[b.name] = None
+            blind.setdefault(f"{f.detector} found no input ({', '.join(map(input_told, f.missing))} missing)", {})[
+                b.name
+            ] = None
     return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
 
 
