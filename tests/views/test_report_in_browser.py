@@ -118,8 +118,11 @@ def test_a_click_opens_a_rollout_and_escape_closes_it(browser: Any, page: Path) 
 def test_a_rollout_can_be_linked_to(browser: Any, page: Path, finished_run: Path) -> None:
     visit(browser, page)
     id = browser.execute_script("return document.querySelector('a.ro').hash")
-    visit(browser, page, anchor=id)
-    assert browser.find_element("id", "rollout").is_displayed()
+    told = browser.execute_script("return JSON.parse(document.getElementById('data').textContent).rollouts")[id[4:]]
+    for anchor, says in ((id, told["task"]), (id[:16], told["task"]), ("#ro-", "give more digits"),
+                         ("#ro-0000000000", "holds no such rollout")):  # fmt: skip
+        visit(browser, page, anchor=anchor)
+        assert says in browser.find_element("id", "rollout").text, "as it was quoted, a beginning is enough"
 
 
 def test_the_tree_uses_the_width_and_no_text_leaves_its_box(browser: Any, page: Path) -> None:

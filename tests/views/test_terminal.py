@@ -7,6 +7,7 @@ import io
 import re
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,11 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.store import load
 from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.fold import load_view
+from evotrainer.views.folder import find_rollout
 from evotrainer.views.terminal import LiveView
 from tests.views.conftest import ATTACK
 from tests.whole_run import START, story
@@ -223,6 +226,16 @@ def test_show_a_branch_a_trial_and_a_rollout(finished_run: Path) -> None:
     assert quote.rollout in rollout
     assert "print(max(ys))" in rollout
     assert "ValueError: max() arg is an empty sequence" in rollout
+
+
+def test_a_rollout_is_found_by_any_start_that_is_its_alone(finished_run: Path) -> None:
+    ids = sorted(r.id for r in load(sorted((finished_run / "rollouts").iterdir()), split="search"))
+    first, second = next((a, b) for a, b in pairwise(ids) if a[:4] == b[:4])
+    own = next(x for a, x, b in zip(ids, ids[1:], ids[2:], strict=False) if x[:5] not in (a[:5], b[:5]))
+    assert find_rollout(finished_run, own[:5]).id == own
+    assert find_rollout(finished_run, first).id == first
+    with pytest.raises(ConfigError, match=f"rollouts begin with {second[:4]}: give more digits"):
+        find_rollout(finished_run, second[:4])
 
 
 @pytest.mark.parametrize("what", ["b9", "b9-s0", "0123456789ab", "short"])

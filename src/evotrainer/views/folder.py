@@ -270,7 +270,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
 
 
 def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
-    """A train or search rollout by id or a start of at least 8 digits; ConfigError where there is none."""
+    """A train or search rollout by id or a unique start of at least 4 digits; ConfigError where there is none."""
     found = rollout_samples.find(Path(run_folder), rollout)
     if found is None:
         view = load_view(run_folder, rollouts=False)
@@ -278,14 +278,14 @@ def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
         searched = f"; search trainings: {probes[0]} to {probes[-1]}" if probes else ""
         raise ConfigError(
             f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; branches: "
-            f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (8 digits or more) are in "
+            f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (4 digits or more) are in "
             f"`evotrainer show {run_folder} BRANCH`, and gate and cert rollouts are never shown"
         )
     return found
 
 
 def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
-    """A train or search rollout in full, by id or a start of at least 8 digits; ConfigError where there is none."""
+    """A train or search rollout in full, by id or a unique start of 4 digits; ConfigError where there is none."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
