@@ -33,7 +33,7 @@ from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.fold import load_view
-from evotrainer.views.folder import render_status
+from evotrainer.views.status import render_status
 from evotrainer.views.summary import comparison_lines, cost_lines
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import value

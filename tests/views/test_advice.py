@@ -28,8 +28,8 @@ from evotrainer.views import advice as advice_module
 from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
-from evotrainer.views.folder import print_summary, render_status
 from evotrainer.views.report import write_report
+from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.summary import headline
 from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish
 from tests.paper import Paper

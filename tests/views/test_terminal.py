@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import io
 import re
+import shutil
 import time
 from dataclasses import replace
 from itertools import pairwise
@@ -23,6 +24,7 @@ from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import find_rollout
+from evotrainer.views.status import shown_sandbox
 from evotrainer.views.terminal import LiveView
 from tests.views.conftest import ATTACK
 from tests.whole_run import START, story
@@ -279,7 +281,30 @@ def test_the_sandbox_tier_is_said_and_a_weak_one_is_a_warning_that_names_what_is
 def test_status_has_the_sandbox_tier_and_says_what_each_noise_floor_was_measured_on(finished_run: Path) -> None:
     shown = rendered(terminal.render_status(finished_run))
     assert re.search(r"sandbox +tier A", shown)
-    assert re.search(r"noise floor +[\d.]+ points from the A/A trials", shown)
+    assert re.search(r"noise floor +[\d.]+ points, from the A/A trials", shown)
+    assert len(re.findall("noise floor", shown)) == 1, "one number under that name"
+    assert summary.noise_line(load_view(finished_run)) in rendered(terminal.render_status(finished_run))
+
+
+def test_status_names_the_sandbox_once_and_the_run_by_its_folder(finished_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished_run, folder := tmp_path / "moved")
+    with Ledger.open(folder / "ledger.db") as ledger:
+        first = next(e for e in ledger.events() if isinstance(e.body, RunOpened))
+    none = first.body.model_copy(update={"sandbox_tier": "none needed"})
+    assert shown_sandbox(none.isolation) == "none needed"
+    assert re.search(rf"^run +{re.escape(str(folder))[:40]}", rendered(terminal.render_status(folder)))
+
+
+def test_status_tells_why_a_failed_trial_stopped_the_run_and_the_way_on(killed_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(killed_run, folder := tmp_path / "run")
+    (folder / "trials" / "b1-s1" / "error").write_text("reward function 'mine' failed: ZeroDivisionError")
+    told = re.sub(r"\s+", " ", rendered(terminal.render_status(folder)))
+    assert "Not finished: trial b1-s1 failed: reward function 'mine' failed: ZeroDivisionError" in told
+    assert "fix the cause and `evotrainer resume" in told
+    assert "start a new run" in told
+    trial = re.sub(r"\s+", " ", rendered(terminal.render_trial(folder, "b1-s1")))
+    assert "ZeroDivisionError" in trial
+    assert "log.txt" in trial
 
 
 def test_a_verdict_tells_its_figure_once_with_one_minus_sign(finished_run: Path) -> None:

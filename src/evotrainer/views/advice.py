@@ -6,9 +6,11 @@ import functools
 from collections.abc import Callable, Mapping
 
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
+from evotrainer.views.summary import stopped
 from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
@@ -89,6 +91,8 @@ def unfinished(view: RunView) -> str:
         )
     if view.driver:
         return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
+    if stopped(view):
+        return way_on("{run}", any(t.finished and t.finished.steps and t.status == "complete" for t in view.trials))
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
 
 

@@ -15,7 +15,7 @@ from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.summary import comparison_lines, verdict_sentence
+from evotrainer.views.summary import comparison_lines, noise_line, verdict_sentence
 from evotrainer.views.text import one_line, percent, point_range, points, value
 
 
@@ -249,7 +249,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
     if view.noise:
-        rows.append(("noise floor (A/A trials)", f"{points(view.noise[-1].noise_floor, sign=False)} points"))
+        rows.append(("noise floor", noise_line(view)))
     for a in b.audits if b else ():
         rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {a.reason}"))
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))

@@ -196,6 +196,7 @@ def _environment() -> Environment:
         "point_range": text.point_range,
         "change_of": summary.change_of,
         "BRIEF": style.BRIEF,
+        "PURPOSE": style.PURPOSE,
         "change": text.change,
     }
     return env

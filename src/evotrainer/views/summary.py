@@ -80,15 +80,14 @@ def search_headline(view: RunView) -> str:
 
 
 def noise_line(view: RunView) -> str:
-    """The noise floor, and what it was measured on: the A/A trials alone, or these pooled with the branches so far."""
+    """The noise floor as it is now, and what it was measured on: the A/A trials, and the branches so far with them."""
     if not view.noise:
         return "not measured"
-    first, last = (points(n.noise_floor, sign=False) for n in (view.noise[0], view.noise[-1]))
-    text = f"{first} points from the A/A trials"
+    text = f"{points(view.noise[-1].noise_floor, sign=False)} points, from the A/A trials"
     pooled = [view.branches.get(n.branch) for n in view.noise[1:]]
     own = sum(1 for b in pooled if b and (b.matches or b.reduces))
     also = f" and {_count(own, 'control')}" if own else ""
-    return f"{text}; {last} pooled with the {_count(len(pooled) - own, 'branch')}{also} so far" if pooled else text
+    return f"{text} and {_count(len(pooled) - own, 'branch')}{also} so far" if pooled else text
 
 
 def task_lines(view: RunView) -> list[tuple[str, str]]:
@@ -203,10 +202,16 @@ def state(view: RunView) -> tuple[str, str]:
         who = f"process {view.driver}" if view.driver else "another process"
         told = progress.of_view(view).line()
         return "running", f"Running, by {who}: {told}. What is shown is final as far as it goes."
-    text = "Not finished: the ledger has no closing event"
+    text = "Not finished: " + (stopped(view) or "the ledger has no closing event")
     if waiting:
-        text += f", {_count(len(waiting), 'trial')} without a result"
-    return "open", text + ". What is shown is final as far as it goes; `evotrainer resume` continues the run."
+        text += f"; {_count(len(waiting), 'trial')} without a result"
+    return "open", text + ". What is shown is final as far as it goes."
+
+
+def stopped(view: RunView) -> str:
+    """The error of a trial that stopped a run which stands; empty where none did."""
+    failed = next((t for t in view.trials if t.error and not t.finished), None)
+    return f"trial {failed.id} failed: {failed.error}" if failed and not view.closed and view.driver is None else ""
 
 
 def _count(n: int, what: str) -> str:

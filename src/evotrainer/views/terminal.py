@@ -16,15 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.records.verdicts import Verdict
-from evotrainer.views.folder import (
-    print_summary,
-    render_branch,
-    render_rollout,
-    render_status,
-    render_trial,
-)
+from evotrainer.views.folder import render_branch, render_rollout, render_trial
 from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table, stands, trial_table, verdict_table
 from evotrainer.views.progress import TrialWatch
+from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.style import VERDICT
 from evotrainer.views.summary import verdict_sentence
 from evotrainer.views.text import change, duration, number, of_run, one_line, percent
