@@ -146,6 +146,32 @@ def test_on_a_phone_every_interval_has_its_axis(browser: Any, page: Path) -> Non
     assert counts and min(counts) > 1
 
 
+BROKEN = """
+for (const d of document.querySelectorAll('details')) d.open = true;
+const out = [], words = (root) => {
+  const w = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (w.nextNode()) {
+    const n = w.currentNode;
+    if (!n.parentElement.closest('td, th') || n.parentElement.closest('pre, code')) continue;
+    for (const m of n.data.matchAll(/[A-Za-z]{3,10}/g)) {
+      const r = document.createRange();
+      r.setStart(n, m.index); r.setEnd(n, m.index + m[0].length);
+      if (new Set([...r.getClientRects()].map(x => Math.round(x.top))).size > 1) out.push(m[0]);
+    }
+  }
+};
+document.querySelectorAll('.gates, .budget').forEach(words);
+const dialog = document.getElementById('rollout');
+for (const a of [...document.querySelectorAll('a.ro')].slice(0, 20)) { a.click(); words(dialog); dialog.close(); }
+return out;
+"""
+
+
+def test_on_a_phone_no_table_breaks_its_words(browser: Any, page: Path) -> None:
+    visit(browser, page, width=390)
+    assert browser.execute_script(BROKEN) == []
+
+
 def test_a_node_of_the_tree_leads_to_its_branch(browser: Any, page: Path) -> None:
     visit(browser, page)
     nodes = browser.find_elements("css selector", "#tree a")

@@ -11,6 +11,7 @@ import typer
 from evotrainer.cli._common import AsJson, SkillSource, no_skills
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 
 def skills_validate(
@@ -47,10 +48,11 @@ def skills_validate(
             print(f"[{'FAIL' if problems else 'ok'}] {name}")
             for p in problems:
                 print(f"       {p}")
-        print(f"{len(folders)} skills, {trials} trials, of which {seen} against the ledger of their run", end="")
+        print(f"{counted(len(folders), 'skill')}, {counted(trials, 'trial')}", end="")
+        print(f", of which {seen} against the ledger of their run", end="")
         print(f"; {trials - seen} not: give their runs with --run" if trials > seen else "")
     if wrong:
-        raise IntegrityError(f"{source}: {wrong} problem(s) found; see above")
+        raise IntegrityError(f"{source}: {counted(wrong, 'problem')} found; see above")
 
 
 def _rows(folder: Path) -> tuple[str, dict[str, Any]]:

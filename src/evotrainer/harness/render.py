@@ -5,6 +5,7 @@ from __future__ import annotations
 from evotrainer.harness.bottlenecks import KINDS, MOVED
 from evotrainer.records.findings import Finding, HealthReport, MetricValue, input_told
 from evotrainer.records.output import line
+from evotrainer.records.text import counted
 
 LAYERS = ("score", "signal", "behaviour")
 PERCENT = ("share", "share of groups", "share of tasks", "share of pairs", "share of actions")
@@ -30,7 +31,9 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
     if not every:
         lines += [f"{answer(report)} {explained}".strip(), ""]
     held = f" ({size})" if size else ""
-    lines.append(f"Harness {report.harness}{held}; {report.rollouts} rollouts in {report.groups} groups.")
+    lines.append(
+        f"Harness {report.harness}{held}; {counted(report.rollouts, 'rollout')} in {counted(report.groups, 'group')}."
+    )
     lines += ["", "## Diagnosis", ""]
     if not report.bottlenecks:
         lines.append(report.undiagnosed)

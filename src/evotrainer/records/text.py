@@ -48,6 +48,15 @@ def shown(value: Any, limit: int, end: str = "...") -> str:
     return text if text.isascii() else clean_text(text)
 
 
+def counted(n: int, what: str) -> str:
+    """`1 branch`, `2 branches`, `1,000 policies`: a number of things, `what` is one of them."""
+    if n == 1:
+        return f"1 {what}"
+    if what.endswith(("ch", "sh", "x", "ss")):
+        return f"{n:,} {what}es"
+    return f"{n:,} {what[:-1]}ies" if re.search("[^aeiou]y$", what) else f"{n:,} {what}s"
+
+
 def places(*pairs: tuple[float, float], least: int = 1) -> int:
     """Decimals of percentages at which the two shares of each pair are told apart; at least `least`, 8 at most."""
     unlike = [(100 * a, 100 * b) for a, b in pairs if a != b]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
+from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
@@ -308,8 +309,9 @@ def a_branch_is_undecided(view: RunView) -> str:
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
     return (
-        f"{best.name} may be worth {points(e.mean)} points {point_range(e.low, e.high)}, which {e.seeds} seeds on "
-        f"{e.tasks} tasks cannot tell from chance: run again with {more} or more evaluation.gate_tasks"
+        f"{best.name} may be worth {points(e.mean)} points {point_range(e.low, e.high)}, which "
+        f"{counted(e.seeds, 'seed')} on {counted(e.tasks, 'task')} cannot tell from chance: run again with {more} or "
+        "more evaluation.gate_tasks"
     )
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_told
+from evotrainer.records.text import counted
 from evotrainer.views import text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
 from evotrainer.views.evidence import HealthReading as Placed
@@ -195,9 +196,9 @@ class AuditView:
     def headline(self) -> str:
         n = self.counts
         named = {"critical": "critical finding", "warn": "warning", "info": "note"}
-        parts = [_count(n[s], named[s]) for s in SEVERITIES if n[s]]
+        parts = [counted(n[s], named[s]) for s in SEVERITIES if n[s]]
         what = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "No finding"
-        return f"{what} in {_count(self.rollouts, 'rollout')}"
+        return f"{what} in {counted(self.rollouts, 'rollout')}"
 
 
 def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
@@ -229,7 +230,3 @@ def short_names(sources: Sequence[str]) -> list[str]:
 def rank_of(severity: str) -> int:
     """Place in the order of severities, the worst first."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"

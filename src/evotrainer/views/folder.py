@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import counted
 from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import BranchView, RunView, TrialView
@@ -106,7 +107,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.outcome:
         o = b.outcome
         word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
-        told = f": {number(o.parent)} ({o.seeds[0]} seeds) → {number(o.branch)} ({o.seeds[1]} seeds)"
+        told = (
+            f": {number(o.parent)} ({counted(o.seeds[0], 'seed')}) → {number(o.branch)} ({counted(o.seeds[1], 'seed')})"
+        )
         out.append(("outcome", word + ("" if o.change is None else told)))
     if b.backtest:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
@@ -125,7 +128,7 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.verdict and (e := b.verdict.effect):
         own = f"at that confidence repeated trials differ by up to {points(e.noise_floor, sign=False)}"
         told = f"interval at {confidence(e.confidence)}; {own}"
-        out.append(("measured on", f"{e.seeds} seeds, {e.tasks} tasks; {told}"))
+        out.append(("measured on", f"{counted(e.seeds, 'seed')}, {counted(e.tasks, 'task')}; {told}"))
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.labels import LABELS
 from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
+from evotrainer.records.text import counted
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import one_line, value
 
@@ -27,7 +28,7 @@ class RoleLine:
 
     def __str__(self) -> str:
         told = ", ".join(f"{spaced(k)} {n}" for k, n in self.labels.items())
-        return f"{self.trainings} trainings, {self.ideas} ideas; {told}"
+        return f"{counted(self.trainings, 'training')}, {counted(self.ideas, 'idea')}; {told}"
 
 
 KINDS = {

@@ -12,7 +12,7 @@ from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, metric_line, named
 from evotrainer.records.findings import Finding, input_told
 from evotrainer.records.output import line
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, counted
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
 from evotrainer.studies.audit.overview import MANY, overview
 from evotrainer.studies.audit.reading import SubjectReading
@@ -42,8 +42,9 @@ def _total(audit: RolloutAudit) -> str:
     skipped = sum(len(s.skipped) for s in audit.sources) + len(audit.unknown)
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{audit.rollouts:,} rollouts in {len(audit.sources)} source(s); {faults:,} infrastructure faults (in "
-        f"no rate), {skipped:,} records or files skipped; {worst}"
+        f"{counted(audit.rollouts, 'rollout')} in {counted(len(audit.sources), 'source')}; "
+        f"{counted(faults, 'infrastructure fault')} (in no rate), {skipped:,} record{'s' * (skipped != 1)} or "
+        f"file{'s' * (skipped != 1)} skipped; {worst}"
     )
 
 
@@ -70,7 +71,7 @@ def _worst(audit: RolloutAudit) -> list[str]:
 
 
 def _source(s: SourceReport, full: bool) -> str:
-    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {s.rollouts:,} rollouts)", ""]
+    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {counted(s.rollouts, 'rollout')})", ""]
     if s.faults:
         faults = ", ".join(f"{n:,}x {line(k)}" for k, n in sorted(s.faults.items()))
         lines.append(f"Infrastructure faults: {faults}.\n")
@@ -85,7 +86,7 @@ def _source(s: SourceReport, full: bool) -> str:
 
 def _reading(r: SubjectReading) -> str:
     h = r.health
-    many = f": {h.rollouts:,} rollouts in {h.groups:,} groups" if h.rollouts or not r.curve else ""
+    many = f": {counted(h.rollouts, 'rollout')} in {counted(h.groups, 'group')}" if h.rollouts or not r.curve else ""
     lines = [f"## {line(clean(h.subject))}{many}", ""]
     if not h.claims:
         lines.append("No finding.")

@@ -310,7 +310,7 @@
   function cannotOpen(id, n) {
     $("ro-title").textContent = `Rollout ${id}`;
     $("ro-sub").textContent = "";
-    const why = n ? `${n} rollouts on this page begin so: give more digits.` : "This page holds no such rollout; evotrainer show RUN ROLLOUT finds any that was stored.";
+    const why = n ? `${n} rollouts on this page begin so: give more digits.` : "This page holds no such rollout; evotrainer show finds any that was stored.";
     $("ro-body").replaceChildren(el("p", {}, why));
     if (!dialog.open) dialog.showModal();
   }
