@@ -37,7 +37,7 @@ from evotrainer.views.status import render_status
 from evotrainer.views.summary import comparison_lines, cost_lines
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import value
-from evotrainer.views.trials import labels_told, render_trials
+from evotrainer.views.trials import labels_told, render_trials, spaced
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -90,7 +90,7 @@ def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.C
     trial = str(finished.folder / "rollouts" / "b1-s1")
     app(["audit", trial, "--no-cache"], standalone_mode=False)
     first = said(capsys).splitlines()
-    assert re.search(r"rollouts in 1 source\(s\); .*(worst finding|no finding)", first[0])
+    assert re.search(r"rollouts in 1 source; .*(worst finding|no finding)", first[0])
     app(["audit", trial, "--no-cache", "--all"], standalone_mode=False)
     whole = said(capsys)
     app(["audit", trial, "--no-cache", "--full"], standalone_mode=False)
@@ -230,9 +230,9 @@ def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Ru
     trials = labelled(finished.events())
     told = labels_told(trials)
     branches = counts(t for t in trials if t.kind == "branch")
-    assert f"{sum(branches.values())} branches: {', '.join(f'{k} {n}' for k, n in branches.items())}" in told
+    assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
     for label in counts(trials):
-        assert f"{label}: {LABELS[label]}" in told
+        assert f"{spaced(label)}: {LABELS[label]}" in told
     out = io.StringIO()
     Console(file=out, width=400).print(render_trials(trials))
     Console(file=out, width=400).print(render_status(finished.folder))

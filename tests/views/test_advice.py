@@ -204,7 +204,10 @@ def test_a_budget_that_ended_the_search_says_in_which_round_and_how_to_go_on(sta
     run = start(Paper(finish), *change, "run.rounds=4", "budget.trials=7")
     line = advice(load_view(run.folder), "runs/x")
     assert "the budget ended the search in round 1 of 4 (budget.trials: 7)" in line
-    assert "`evotrainer resume runs/x run.rounds=5 budget.trials=14` goes on" in line
+    assert "`evotrainer resume runs/x budget.trials=14` goes on" in line, "three of its rounds are left"
+    played = len(load_view(run.folder).rounds)
+    Paper(finish).resume(run.folder, ["budget.trials=14"])
+    assert len(load_view(run.folder).rounds) > played, "the command does what it says"
 
 
 def test_a_promoted_champion_can_be_looked_at_or_exported(go: Go) -> None:
@@ -217,7 +220,7 @@ def test_nothing_helped_names_the_diagnosis(go: Go) -> None:
     run = go("lost", changes=MORE)
     line = advice(load_view(run.folder))
     assert line.startswith("no change that was tried is better; the diagnosis names dead groups first")
-    assert "run.rounds=3` tries other changes" in line
+    assert "run.rounds=2` plays one more round, with other changes" in line
 
 
 def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Path, tmp_path: Path) -> None:

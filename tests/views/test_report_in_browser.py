@@ -290,7 +290,7 @@ def test_an_unfinished_run_says_so(browser: Any, killed_run: Path) -> None:
     quiet(browser)
     notice = browser.find_element("id", "unfinished")
     assert notice.is_displayed()
-    assert "evotrainer resume" in notice.text
+    assert "evotrainer resume" in browser.find_element("id", "next").text
     browser.execute_script("document.getElementById('b1').open = true")
     text = browser.find_element("id", "b1").text
     assert "train step 8 of 30" in text

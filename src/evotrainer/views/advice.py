@@ -259,9 +259,10 @@ def the_budget_ended_it(view: RunView) -> str:
     name = max(shares, key=lambda k: shares[k])
     limit = limits[name]
     told = duration(limit) if name.endswith("_s") else number(limit)
+    more = "" if n < int(asked or 0) else f" run.rounds={n + 1}"
     return (
         f"the budget ended the search in round {n}{of} (budget.{name}: {told}): "
-        f"`evotrainer resume {{run}} run.rounds={max(n + 1, int(asked or 0) + 1)} budget.{name}={2 * limit:g}` goes on"
+        f"`evotrainer resume {{run}}{more} budget.{name}={2 * limit:g}` goes on"
     )
 
 
@@ -284,10 +285,9 @@ def the_gain_is_not_explained(view: RunView) -> str:
 def a_champion_is_there(view: RunView) -> str:
     if not _promoted(view):
         return ""
-    more = max(view.rounds, default=0) + 2
     return (
-        f"`evotrainer export {{run}} FOLDER` writes {view.champion} as a Hugging Face folder; "
-        f"`evotrainer resume {{run}} run.rounds={more}` searches on"
+        f"`evotrainer export {{run}} my-model` writes {view.champion} as a Hugging Face folder; "
+        f"`evotrainer resume {{run}} run.rounds={max(view.rounds, default=0) + 1}` plays one more round"
     )
 
 
@@ -323,7 +323,7 @@ def nothing_helped(view: RunView) -> str:
     read = view.rounds[n].diagnosed if n else None
     top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
     what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
-    on = f"`evotrainer resume {{run}} run.rounds={n + 2}` tries other changes"
+    on = f"`evotrainer resume {{run}} run.rounds={n + 1}` plays one more round, with other changes"
     if not n:
         return f"{on}: this run had no round" if view.certified else on
     return f"no change that was tried is better; {what + '; ' if what else ''}{on}"

@@ -87,8 +87,8 @@ def noise_line(view: RunView) -> str:
     text = f"{points(view.noise[-1].noise_floor, sign=False)} points, from the A/A trials"
     pooled = [view.branches.get(n.branch) for n in view.noise[1:]]
     own = sum(1 for b in pooled if b and (b.matches or b.reduces))
-    also = f" and {counted(own, 'control')}" if own else ""
-    return f"{text} and {counted(len(pooled) - own, 'branch')}{also} so far" if pooled else text
+    also = f", {counted(len(pooled) - own, 'branch')} and {counted(own, 'control')} so far"
+    return text + (also if own else f" and {counted(len(pooled), 'branch')} so far" if pooled else "")
 
 
 def task_lines(view: RunView) -> list[tuple[str, str]]:
@@ -267,7 +267,9 @@ def _branch_gaps(view: RunView) -> list[str]:
         done = [t for t in b.trials if t.status == "complete"]
         lost = len(b.trials) - len(done)
         if lost and b.recipe is not None:
-            out.append(f"{b.name}: {lost} of {counted(len(b.trials), 'trial')} without a result.")
+            out.append(
+                f"{b.name}: {lost} of {counted(len(b.trials), 'trial')} {'has' if lost == 1 else 'have'} no result."
+            )
         if b.status == "open":
             out.append(f"{b.name}: no verdict.")
         if b.outcome and b.outcome.change is None:
