@@ -98,6 +98,8 @@ def test_the_time_is_told_while_the_first_training_runs_and_by_what_was_measured
     end = RunProgress(TASK, [base, *done, *certify])
     assert end.total == 8, "nothing was promoted: no fresh seeds"
     assert end.left_s is not None and end.left_s < 20, "three evaluations of some 10 s, side by side"
+    between = RunProgress(TASK, [base, *done, TrialState("certify", done=True, wall_s=9, cpu_s=9)])
+    assert between.total == 8, "also where one has ended and the next has not begun"
 
 
 def test_an_empty_place_beside_the_last_trial_does_not_double_the_time() -> None:

@@ -225,7 +225,8 @@ class RunContext:
             if result.status == "failed" and purpose[result.trial] in NEEDED:
                 self.executor.forget(result.trial)
                 with contextlib.suppress(OSError):  # `status` tells it
-                    (trial_dir(self.folder, result.trial) / "error").write_text(result.error, encoding="utf-8")
+                    (where := trial_dir(self.folder, result.trial)).mkdir(parents=True, exist_ok=True)
+                    (where / "error").write_text(result.error, encoding="utf-8")
                 remedy = way_on(self.folder, any_trained(self.ledger.events("finished")))
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run needs it: {remedy}"

@@ -107,7 +107,8 @@ class RunProgress:
         begun = Counter(t.kind for t in self.trials if t.done or t.running)
         known = Counter(t.kind for t in self.trials)
         plan = planned(self.task)
-        if any(t.purpose == "certify" and not t.done for t in self.trials):  # the rounds are over
+        now = [t for t in self.trials if not t.done] or self.trials[-1:]
+        if any(t.purpose == "certify" for t in now):  # the rounds are over
             plan |= dict.fromkeys(("train", "confirm"), 0)
         out = {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
         # rounds are planned by the task file, and end where its budget does: fresh seeds keep their part of it
