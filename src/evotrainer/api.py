@@ -263,7 +263,7 @@ def resume(
     task = load_run_task(p)
     changed = resolve(apply_overrides(task.model_dump(mode="json"), every)) if every else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
-        raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 2}")
+        raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 1}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
     check_human(changed, ask)

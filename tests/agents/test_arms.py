@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
 from evotrainer.agents.bundles import knowledge_gradients
+from evotrainer.agents.choice import reasoning
 from evotrainer.agents.pooled import PooledAgent, PooledOptions
 from evotrainer.errors import ConfigError
 from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit
@@ -311,3 +313,13 @@ def test_a_run_without_any_noise_proposes_all_the_same() -> None:
     b = opened().model_copy(update={"probes": tuple(done), "bundle": 12})
     none = tuple(PromotionThreshold(gain=0.01, se=0.0) for _ in range(12))
     assert agent.propose(b.model_copy(update={"provable": none}), Desk()).interventions
+
+
+def test_the_effects_of_a_search_are_told_in_words_and_one_training_in_the_singular() -> None:
+    """A report showed `schedule = {'kind': 'linear', 'warmup': 5}`, measured `in 1 trainings`."""
+    value = {"kind": "linear", "warmup": 5}
+    effect = SimpleNamespace(factor="schedule", value=value, mean=0.019, sd=0.029, trainings=1)
+    model = SimpleNamespace(trainings=7, noise_sd=0.031, effects=lambda: [effect])
+    search: Any = SimpleNamespace(situation=SimpleNamespace(symptoms={}), model=model)
+    told = reasoning(search, ()).splitlines()[-1]
+    assert told == "- schedule = {kind=linear, warmup=5}: +1.9 +/- 2.9 points, in 1 training"

@@ -33,11 +33,11 @@ from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.fold import load_view
-from evotrainer.views.folder import render_status
+from evotrainer.views.status import render_status
 from evotrainer.views.summary import comparison_lines, cost_lines
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import value
-from evotrainer.views.trials import labels_told, render_trials
+from evotrainer.views.trials import labels_told, render_trials, spaced
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -230,9 +230,9 @@ def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Ru
     trials = labelled(finished.events())
     told = labels_told(trials)
     branches = counts(t for t in trials if t.kind == "branch")
-    assert f"{sum(branches.values())} branches: {', '.join(f'{k} {n}' for k, n in branches.items())}" in told
+    assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
     for label in counts(trials):
-        assert f"{label}: {LABELS[label]}" in told
+        assert f"{spaced(label)}: {LABELS[label]}" in told
     out = io.StringIO()
     Console(file=out, width=400).print(render_trials(trials))
     Console(file=out, width=400).print(render_status(finished.folder))

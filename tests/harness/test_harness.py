@@ -13,7 +13,7 @@ from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.scan import scan
 from evotrainer.harness.detectors import DETECTORS
-from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
 from tests.harness.detectors.test_detect_signal import gap_batch
@@ -54,6 +54,22 @@ class TestReading:
         h = Harness.default().read(rs, "b1@30 search", PROXY)
         assert h.bottlenecks == ()
         assert "No bottleneck found." in render_text(h)
+
+    def test_a_metric_out_of_its_range_is_told_where_no_detector_has_a_finding(self) -> None:
+        off = MetricValue(name="proxy_gap", layer="score", value=0.06, healthy=(None, 0.03))
+        lacks = MetricValue(name="transition", layer="score", value=None, missing=("context.before, or several steps",))
+        h = HealthReport(harness="h1", subject="b1@20 search", rollouts=9, groups=3, metrics=(off, lacks), findings=())
+        text = render_text(h, every=False)
+        assert "No bottleneck found" not in text
+        assert "No detector names a cause; outside the healthy range: proxy_gap." in text
+        assert "Missing: the scores of an earlier version, or several steps." in text, "no name of ours"
+        assert "No bottleneck found." in render_text(h.model_copy(update={"metrics": ()}))
+
+    def test_critical_findings_are_told_first(self) -> None:
+        found = [Finding(detector=f"d_{s}", kind="x", severity=s, claim="c") for s in ("info", "warn", "critical")]
+        h = HealthReport(harness="h1", subject="s", rollouts=9, groups=3, metrics=(), findings=(*found,))
+        text = render_text(h)
+        assert text.index("d_critical") < text.index("d_warn") < text.index("d_info")
 
     def test_reading_twice_gives_the_same_report(self) -> None:
         rs = gap_batch(4, "crash")

@@ -47,5 +47,5 @@ def test_no_error_cuts_a_text_without_saying_so() -> None:
 def test_one_thing_is_named_in_the_singular() -> None:
     words = {"keys": "key", "branches": "branch", "policies": "policy", "greedy readings": "greedy reading"}
     for many, one in {**words, "boxes": "box", "pieces": "piece"}.items():
-        assert counted(1, many) == f"1 {one}"
-        assert counted(0, many) == f"0 {many}" and counted(1200, many) == f"1,200 {many}"
+        assert counted(1, one) == f"1 {one}"
+        assert counted(0, one) == f"0 {many}" and counted(1200, one) == f"1,200 {many}"

@@ -33,7 +33,8 @@ from evotrainer.run.observer import Changes, SilentObserver
 from evotrainer.verify import Record, checks
 from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view, view_of
-from evotrainer.views.folder import print_summary, render_branch, render_status
+from evotrainer.views.folder import render_branch
+from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.tree import render_lineage
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each

@@ -175,7 +175,7 @@ def test_labels_are_shown_in_status_cases_lineage_and_report(task: Path, tmp_pat
     shown = evotrainer("cases", str(run.folder), "--trials", "--json").stdout
     assert [t["trial"] for t in json.loads(shown)] == [t.trial for t in rows(run)]
     wide = evotrainer("cases", str(run.folder), "--trials", env={"COLUMNS": "600"}).stdout
-    assert "train_budget_overrun: too long" in wide
+    assert "train budget overrun: too long" in wide
     assert "keep" in evotrainer("cases", str(run.folder), "--trace").stdout
     searched = counts(t for t in rows(run) if t.kind == "search")
     assert f"discard {searched['discard']}" in evotrainer("lineage", str(run.folder)).stdout.replace("\n", " ")

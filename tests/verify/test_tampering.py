@@ -124,7 +124,7 @@ def test_what_was_recorded_since_the_noted_head_is_named(sound: Path, copy: Path
     tampering.ADDED[name](copy)
     report = verify_run(copy, head=head)
     assert report.ok
-    assert report.notes == ("1 event(s) were recorded since the noted head: b0-s1-invented/intended",)
+    assert report.notes == ("recorded since the noted head: 1 event: b0-s1-invented/intended",)
 
 
 def test_flips_in_any_file_are_found_or_change_nothing_that_is_read(copy: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.status import status_json
+from evotrainer.errors import TrainerError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.export import choose
@@ -28,9 +29,10 @@ from evotrainer.views import advice as advice_module
 from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
-from evotrainer.views.folder import print_summary, render_status
 from evotrainer.views.report import write_report
+from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.summary import headline
+from evotrainer.views.summary import state as state_of
 from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish
 from tests.paper import Paper
 from tests.test_docs import commands
@@ -204,7 +206,10 @@ def test_a_budget_that_ended_the_search_says_in_which_round_and_how_to_go_on(sta
     run = start(Paper(finish), *change, "run.rounds=4", "budget.trials=7")
     line = advice(load_view(run.folder), "runs/x")
     assert "the budget ended the search in round 1 of 4 (budget.trials: 7)" in line
-    assert "`evotrainer resume runs/x run.rounds=5 budget.trials=14` goes on" in line
+    assert "`evotrainer resume runs/x budget.trials=14` goes on" in line, "three of its rounds are left"
+    played = len(load_view(run.folder).rounds)
+    Paper(finish).resume(run.folder, ["budget.trials=14"])
+    assert len(load_view(run.folder).rounds) > played, "the command does what it says"
 
 
 def test_a_promoted_champion_can_be_looked_at_or_exported(go: Go) -> None:
@@ -217,7 +222,7 @@ def test_nothing_helped_names_the_diagnosis(go: Go) -> None:
     run = go("lost", changes=MORE)
     line = advice(load_view(run.folder))
     assert line.startswith("no change that was tried is better; the diagnosis names dead groups first")
-    assert "run.rounds=3` tries other changes" in line
+    assert "run.rounds=2` plays one more round, with other changes" in line
 
 
 def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Path, tmp_path: Path) -> None:
@@ -241,6 +246,23 @@ def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Pa
         assert (found["state"], found["driver"]) == ("running", os.getpid())
         json.dumps(found)
     assert status_json(api.open_run(tmp_path / "r"))["driver"] is None
+
+
+def test_a_failed_trial_that_the_run_needs_is_told_with_the_way_on(task_file: Path, tmp_path: Path) -> None:
+    """A reward function that raised in training left a run of which `status` said only that it had not ended."""
+
+    def broken(spec: TrialSpec) -> TrialFinished:
+        told = {"status": "failed", "label": "crash", "error": "ValueError: my reward is broken", "scores": ()}
+        return finish(spec) if spec.purpose == "base" else finish(spec).model_copy(update=told)
+
+    with pytest.raises(TrainerError, match="my reward is broken"):
+        Paper(broken).start(task_file, tmp_path / "r", QUICK)
+    view = load_view(tmp_path / "r")
+    assert "trial b0-s1 failed: ValueError: my reward is broken" in state_of(view)[1]
+    assert status_json(api.open_run(tmp_path / "r"))["reason"].endswith("my reward is broken")
+    assert advice(view, "runs/x").startswith("fix the cause and `evotrainer resume runs/x` tries it again")
+    Paper(finish).resume(tmp_path / "r")
+    assert "broken" not in state_of(load_view(tmp_path / "r"))[1]
 
 
 def test_every_command_that_is_advised_exists_with_its_options() -> None:

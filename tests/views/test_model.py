@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,24 @@ def test_what_became_of_each_proposal_is_known(view: RunView) -> None:
     }
     assert "constant" in view.rounds[1].lines[3].reason
     assert "rejected in round 1" in view.rounds[2].lines[3].reason
+
+
+@pytest.mark.parametrize(
+    ("fate", "reason", "badge"),
+    [
+        ("refused", "not among the first 2 of this round", ("open", "no place left")),
+        ("refused", "over budget: 900 CPU-s for 3 trainings, 120 are left", ("open", "no budget left")),
+        ("refused", "this recipe was trained already as b2", ("reject", "tried before")),
+        ("refused", "unknown factor 'rewarts'", ("reject", "refused")),
+        ("vetoed", "a constant", ("reject", "vetoed by backtest")),
+        ("dropped", "", ("open", "not tried")),
+    ],
+)
+def test_a_proposal_without_a_branch_is_called_what_it_is(
+    view: RunView, fate: str, reason: str, badge: tuple[str, str]
+) -> None:
+    line = replace(view.rounds[1].lines[0], fate=fate, reason=reason)
+    assert line.no_branch == badge
 
 
 def test_predictions_are_held_against_what_happened(view: RunView) -> None:

@@ -74,15 +74,32 @@ def test_audits_do_not_use_up_what_was_planned() -> None:
 
 
 def test_a_training_whose_steps_are_done_still_has_its_evaluations_ahead() -> None:
-    first = TrialState("noise", running=True, cpu_s=30, step=20, steps=20)
     base = TrialState("base", done=True, wall_s=8, cpu_s=8)
-    assert RunProgress(TASK, [base, first]).left_s is None, "nothing has been trained yet: nobody knows"
-    assert RunProgress(TASK, [base, first]).line().endswith("; the time left is estimated once a training has ended")
+    begun = TrialState("noise", running=True, cpu_s=2, step=1, steps=20)
+    assert RunProgress(TASK, [base, begun]).left_s is None, "a twentieth of a training tells nothing"
     last = [base] + [TrialState("noise", done=True, wall_s=40, cpu_s=40, steps=20)] * 4
     last += [TrialState("certify", done=True, wall_s=16, cpu_s=16)] * 3
     end = RunProgress(TASK, [*last, TrialState("confirm", running=True, cpu_s=42, step=20, steps=20)])
     assert end.total == 9 and end.line().startswith("trial 9 of about 9, about ")
     assert end.left_s is not None and 5 < end.left_s < 15, "48 seconds, of which 42 are over"
+
+
+def test_the_time_is_told_while_the_first_training_runs_and_by_what_was_measured() -> None:
+    """A run told it when its first trainings had ended, and twice what was left: as if a warm start were an
+    evaluation, and fresh seeds of a champion were still to come when none was promoted."""
+    base = TrialState("base", done=True, wall_s=30, cpu_s=30)
+    half = [TrialState("noise", running=True, cpu_s=20, step=10, steps=15)] * 2
+    left = RunProgress(TASK, [base, *half]).left_s
+    assert left is not None
+    done = [TrialState("noise", done=True, wall_s=40, cpu_s=40, steps=15)] * 4
+    then = RunProgress(TASK, [base, *done[:2], *half]).left_s
+    assert then is not None and 30 < left - then < 50, "two trainings more, side by side"
+    certify = [TrialState("certify", running=True), TrialState("certify"), TrialState("certify")]
+    end = RunProgress(TASK, [base, *done, *certify])
+    assert end.total == 8, "nothing was promoted: no fresh seeds"
+    assert end.left_s is not None and end.left_s < 20, "three evaluations of some 10 s, side by side"
+    between = RunProgress(TASK, [base, *done, TrialState("certify", done=True, wall_s=9, cpu_s=9)])
+    assert between.total == 8, "also where one has ended and the next has not begun"
 
 
 def test_an_empty_place_beside_the_last_trial_does_not_double_the_time() -> None:

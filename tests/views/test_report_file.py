@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import StoreError
+from evotrainer.records.events import RunOpened
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report
 from evotrainer.views.report import write_report
@@ -46,6 +47,14 @@ def test_nothing_of_single_gate_or_cert_tasks_is_in_it(finished_run: Path) -> No
     assert "secret-cert-task" not in text
     assert "per_task" not in text
     assert "79.7%" in text, "the certified mean is"
+
+
+def test_the_base_policy_is_named_without_the_folders_of_a_machine(tmp_path: Path) -> None:
+    lay = {"path": "/home/somebody/policies/my-base", "sha256": "ab" * 32}
+    run = build_run(tmp_path, body=lambda b: b.model_copy(update={"base_policy": lay}) if type(b) is RunOpened else b)
+    page = write_report(run).read_text()
+    assert "my-base" in page
+    assert "/home/somebody" not in page
 
 
 def test_commands_name_the_run_and_words_between_backticks_are_code(finished_run: Path) -> None:

@@ -118,8 +118,11 @@ def test_a_click_opens_a_rollout_and_escape_closes_it(browser: Any, page: Path) 
 def test_a_rollout_can_be_linked_to(browser: Any, page: Path, finished_run: Path) -> None:
     visit(browser, page)
     id = browser.execute_script("return document.querySelector('a.ro').hash")
-    visit(browser, page, anchor=id)
-    assert browser.find_element("id", "rollout").is_displayed()
+    told = browser.execute_script("return JSON.parse(document.getElementById('data').textContent).rollouts")[id[4:]]
+    for anchor, says in ((id, told["task"]), (id[:16], told["task"]), ("#ro-", "give more digits"),
+                         ("#ro-0000000000", "holds no such rollout")):  # fmt: skip
+        visit(browser, page, anchor=anchor)
+        assert says in browser.find_element("id", "rollout").text, "as it was quoted, a beginning is enough"
 
 
 def test_the_tree_uses_the_width_and_no_text_leaves_its_box(browser: Any, page: Path) -> None:
@@ -141,6 +144,32 @@ def test_on_a_phone_every_interval_has_its_axis(browser: Any, page: Path) -> Non
       (x) => [...x.querySelectorAll('.ticks.own text')].filter((t) => t.getBoundingClientRect().width > 0).length)"""
     counts = browser.execute_script(shown)
     assert counts and min(counts) > 1
+
+
+BROKEN = """
+for (const d of document.querySelectorAll('details')) d.open = true;
+const out = [], words = (root) => {
+  const w = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  while (w.nextNode()) {
+    const n = w.currentNode;
+    if (!n.parentElement.closest('td, th') || n.parentElement.closest('pre, code')) continue;
+    for (const m of n.data.matchAll(/[A-Za-z]{3,10}/g)) {
+      const r = document.createRange();
+      r.setStart(n, m.index); r.setEnd(n, m.index + m[0].length);
+      if (new Set([...r.getClientRects()].map(x => Math.round(x.top))).size > 1) out.push(m[0]);
+    }
+  }
+};
+document.querySelectorAll('.gates, .budget').forEach(words);
+const dialog = document.getElementById('rollout');
+for (const a of [...document.querySelectorAll('a.ro')].slice(0, 20)) { a.click(); words(dialog); dialog.close(); }
+return out;
+"""
+
+
+def test_on_a_phone_no_table_breaks_its_words(browser: Any, page: Path) -> None:
+    visit(browser, page, width=390)
+    assert browser.execute_script(BROKEN) == []
 
 
 def test_a_node_of_the_tree_leads_to_its_branch(browser: Any, page: Path) -> None:
@@ -261,7 +290,7 @@ def test_an_unfinished_run_says_so(browser: Any, killed_run: Path) -> None:
     quiet(browser)
     notice = browser.find_element("id", "unfinished")
     assert notice.is_displayed()
-    assert "evotrainer resume" in notice.text
+    assert "evotrainer resume" in browser.find_element("id", "next").text
     browser.execute_script("document.getElementById('b1').open = true")
     text = browser.find_element("id", "b1").text
     assert "train step 8 of 30" in text

@@ -5,8 +5,10 @@ from __future__ import annotations
 import inspect
 import io
 import re
+import shutil
 import time
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,12 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, NoiseMeasured, RunOpened, TrialFinished
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.store import load
 from evotrainer.run.context import Observer
 from evotrainer.views import summary, terminal
 from evotrainer.views.fold import load_view
+from evotrainer.views.folder import find_rollout
+from evotrainer.views.status import shown_sandbox
 from evotrainer.views.terminal import LiveView
 from tests.views.conftest import ATTACK
 from tests.whole_run import START, story
@@ -85,8 +90,7 @@ def test_without_a_terminal_each_event_is_one_plain_line(tmp_path: Path) -> None
     assert "step: trains b1" in text and "] b1: rewards: + robust 1" in text
     assert "b1: passed every gate: +12.1 points [+8.4, +15.8]; lower bound" in text
     assert "b6-s0: failed (crash): MemoryError" in text
-    assert "b1-s2: complete, 1 min 23 s CPU, search split 77.8%" in text
-    assert "budget: CPU 20 min of 50 min, trials 4 of 30" in text
+    assert "b1-s2: complete, 1 min 23 s CPU, search split 77.8%; trial " in text
     assert "[red]not markup[/red]" in text
     assert "␛[31mred" in text
 
@@ -102,9 +106,10 @@ def test_a_run_shows_itself_with_the_first_thing_told_of_it(tmp_path: Path, term
     assert "mine" in out.getvalue().splitlines()[0]
 
 
-def test_without_a_terminal_a_trial_is_mentioned_at_quarters_not_at_every_step(tmp_path: Path) -> None:
-    steps = [line for line in plain_output(tmp_path) if "b1-s0: train" in line or "b1-s0: evaluate" in line]
-    assert [re.search(r"(\d+)/30", x).group(1) for x in steps] == ["0", "9", "15", "24", "30", "30"]  # type: ignore[union-attr]
+def test_without_a_terminal_a_trial_has_a_line_when_it_has_ended_and_none_before(tmp_path: Path) -> None:
+    lines = plain_output(tmp_path)
+    assert not [x for x in lines if re.search(r"b1-s\d:? (train|evaluate)", x)], "steps and phases are the heartbeat's"
+    assert len([x for x in lines if re.search(r"b1-s0: complete", x)]) == 1
 
 
 def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None:
@@ -149,10 +154,12 @@ def test_trial_counts_time_left_and_each_trials_score_line_are_live(tmp_path: Pa
 def test_the_plain_log_has_them_too(tmp_path: Path) -> None:
     out = io.StringIO()
     with LiveView(tmp_path, Console(file=out), plain=True) as view:
+        view.budget({"cpu_s": 1200.0, "trials": 4.0}, {"cpu_s": 3000.0, "trials": 30.0})
         view.trials([(spec("b0-s2", 0), beat(15).model_copy(update={"score": 0.6}))])
+        assert view._state().startswith("b0-s2 train 15/30 (training score 60.0%); trial ")
         view.trials([(spec("base", 0), beat(0).model_copy(update={"steps": 0, "phase": "evaluating search"}))])
-    assert "b0-s2: train 15/30, training score 60.0%" in out.getvalue()
-    assert "base: evaluating search, " in out.getvalue(), "no 0/0 where nothing is counted"
+        assert view._state().startswith("base evaluating search; "), "no 0/0 where nothing is counted"
+        assert view._state().endswith("; CPU 20 min of 50 min; trials 4 of 30")
 
 
 def test_a_log_that_falls_silent_is_told_what_the_run_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,6 +244,16 @@ def test_show_a_branch_a_trial_and_a_rollout(finished_run: Path) -> None:
     assert "ValueError: max() arg is an empty sequence" in rollout
 
 
+def test_a_rollout_is_found_by_any_start_that_is_its_alone(finished_run: Path) -> None:
+    ids = sorted(r.id for r in load(sorted((finished_run / "rollouts").iterdir()), split="search"))
+    first, second = next((a, b) for a, b in pairwise(ids) if a[:4] == b[:4])
+    own = next(x for a, x, b in zip(ids, ids[1:], ids[2:], strict=False) if x[:5] not in (a[:5], b[:5]))
+    assert find_rollout(finished_run, own[:5]).id == own
+    assert find_rollout(finished_run, first).id == first
+    with pytest.raises(ConfigError, match=f"rollouts begin with {second[:4]}: give more digits"):
+        find_rollout(finished_run, second[:4])
+
+
 @pytest.mark.parametrize("what", ["b9", "b9-s0", "0123456789ab", "short"])
 def test_an_unknown_name_is_an_error_that_says_what_there_is(finished_run: Path, what: str) -> None:
     for render in (terminal.render_branch, terminal.render_trial, terminal.render_rollout):
@@ -278,7 +295,30 @@ def test_the_sandbox_tier_is_said_and_a_weak_one_is_a_warning_that_names_what_is
 def test_status_has_the_sandbox_tier_and_says_what_each_noise_floor_was_measured_on(finished_run: Path) -> None:
     shown = rendered(terminal.render_status(finished_run))
     assert re.search(r"sandbox +tier A", shown)
-    assert re.search(r"noise floor +[\d.]+ points from the A/A trials", shown)
+    assert re.search(r"noise floor +[\d.]+ points, from the A/A trials", shown)
+    assert len(re.findall("noise floor", shown)) == 1, "one number under that name"
+    assert summary.noise_line(load_view(finished_run)) in rendered(terminal.render_status(finished_run))
+
+
+def test_status_names_the_sandbox_once_and_the_run_by_its_folder(finished_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(finished_run, folder := tmp_path / "moved")
+    with Ledger.open(folder / "ledger.db") as ledger:
+        first = next(e for e in ledger.events() if isinstance(e.body, RunOpened))
+    none = first.body.model_copy(update={"sandbox_tier": "none needed"})
+    assert shown_sandbox(none.isolation) == "none needed"
+    assert re.search(rf"^run +{re.escape(str(folder))[:40]}", rendered(terminal.render_status(folder)))
+
+
+def test_status_tells_why_a_failed_trial_stopped_the_run_and_the_way_on(killed_run: Path, tmp_path: Path) -> None:
+    shutil.copytree(killed_run, folder := tmp_path / "run")
+    (folder / "trials" / "b1-s1" / "error").write_text("reward function 'mine' failed: ZeroDivisionError")
+    told = re.sub(r"\s+", " ", rendered(terminal.render_status(folder)))
+    assert "Not finished: trial b1-s1 failed: reward function 'mine' failed: ZeroDivisionError" in told
+    assert "fix the cause and `evotrainer resume" in told
+    assert "start a new run" in told
+    trial = re.sub(r"\s+", "", rendered(terminal.render_trial(folder, "b1-s1")))
+    assert "ZeroDivisionError" in trial
+    assert "log.txt" in trial
 
 
 def test_a_verdict_tells_its_figure_once_with_one_minus_sign(finished_run: Path) -> None:
@@ -303,6 +343,6 @@ def test_a_pooled_noise_floor_stands_beside_the_first_one(finished_run: Path) ->
     first = view.noise[0]
     later = [NoiseMeasured(**first.model_dump() | {"branch": b, "noise_floor": 0.031}) for b in ("b1", "b2")]
     view.noise[1:] = later
-    assert summary.noise_line(view) == "2.6 points from the A/A trials; 3.1 pooled with the 2 branches so far"
+    assert summary.noise_line(view) == "3.1 points, from the A/A trials and 2 branches so far"
     view.branches["b2"].matches = "b1"
-    assert summary.noise_line(view).endswith("; 3.1 pooled with the 1 branch and 1 control so far")
+    assert summary.noise_line(view) == "3.1 points, from the A/A trials, 1 branch and 1 control so far"

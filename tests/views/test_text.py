@@ -9,9 +9,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evotrainer.records.text import counted
 from evotrainer.views import text
 
 ANY = st.text(st.characters())
+
+
+@pytest.mark.parametrize(
+    ("n", "what", "told"),
+    [
+        (1, "key", "1 key"),
+        (2, "key", "2 keys"),
+        (0, "branch", "0 branches"),
+        (1, "policy", "1 policy"),
+        (1200, "policy", "1,200 policies"),
+        (3, "greedy reading", "3 greedy readings"),
+    ],
+)
+def test_one_thing_is_told_in_the_singular(n: int, what: str, told: str) -> None:
+    assert counted(n, what) == told
 
 
 @given(ANY)

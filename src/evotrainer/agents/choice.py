@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evotrainer.agents.bundles import Arm, Bundle, Search, recipe_of
-from evotrainer.records.recipe import short
+from evotrainer.agents.moves import in_words
+from evotrainer.records.text import counted
 
 
 def best_bundle(s: Search, incumbent: Bundle, sure: float) -> list[Arm]:
@@ -65,12 +66,13 @@ def reasoning(s: Search, best: Sequence[Arm]) -> str:
     """Diagnosis, the model's effects, and what is proposed, in lines."""
     worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
     lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
-    lines.append(
-        f"{s.model.trainings} trainings, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:"
-    )
+    trainings = counted(s.model.trainings, "training")
+    lines.append(f"{trainings}, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:")
     for e in s.model.effects()[:8]:
-        what = f"{e.factor} = {short(e.value)}"
-        lines.append(f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {e.trainings} trainings")
+        what = f"{e.factor} = {in_words(e.value)}"
+        lines.append(
+            f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {counted(e.trainings, 'training')}"
+        )
     if best:
         mean, sd = s.gain(best)
         names = ", ".join(a.candidate.name for a in best)

@@ -11,6 +11,7 @@ import typer
 
 from evotrainer.cli._common import AsJson
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.executors.cache.store import CacheSize
@@ -59,7 +60,8 @@ def describe(folder: Path | None) -> str:
     if not size.entries:
         return f"cache of trainings: {folder}, empty"
     other = f", of them {size.other} ({_gb(size.other_bytes)}) of other versions, which are not used"
-    return f"cache of trainings: {folder}, {size.entries} entries, {_gb(size.bytes)}{other if size.other else ''}"
+    held = f"{counted(size.entries, 'entry')}, {_gb(size.bytes)}{other if size.other else ''}"
+    return f"cache of trainings: {folder}, {held}"
 
 
 def _gb(n: int) -> str:

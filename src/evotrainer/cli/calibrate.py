@@ -10,6 +10,7 @@ import typer
 
 from evotrainer.cli._common import AsJson, Plain, RunFolder, console
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.judge.calibrate import Calibration, Option
@@ -63,13 +64,13 @@ def _lines(c: Calibration) -> Iterator[str]:
     m, s = c.measured, c.shape
     beyond = f"{100 * m.seed_sd:.2f} beyond sampling, at most {100 * m.seed_sd_high:.2f}; {m.df:.0f} degrees of freedom"
     differ = f"trainings of one recipe differ by {100 * m.trial_sd:.2f} points on gate ({beyond})"
-    yield f"measured: {differ}; {m.tasks} tasks, {m.attempts} attempts"
+    yield f"measured: {differ}; {counted(m.tasks, 'task')}, {counted(m.attempts, 'attempt')}"
     told = "" if m.task_branch_measured else " (assumed: the verdicts show none beyond the attempts' noise)"
     yield f"  a change acts on tasks with a standard deviation of {100 * m.task_branch_sd:.1f} points{told}"
     if c.seed_correlation is not None:
         yield f"  branch and control of the same seed number correlate by {c.seed_correlation:+.2f}"
     seeds = f"{s.seeds} seeds, up to {max(s.seeds, s.config.max_seeds)} on demand"
-    yield f"a run: {s.rounds} rounds of {s.branches} branches, {seeds}, alpha {s.config.alpha:g}"
+    yield f"a run: {counted(s.rounds, 'round')} of {counted(s.branches, 'branch')}, {seeds}, alpha {s.config.alpha:g}"
     yield "false promotions"
     yield f"  simulated whole runs of useless branches     {_share(c.false_promotions)}"
     yield f"  the same, noise at its upper bound           {_share(c.false_promotions_high)}"

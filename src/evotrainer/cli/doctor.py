@@ -17,6 +17,7 @@ import typer
 from evotrainer.cli._common import AsJson
 from evotrainer.errors import AgentError, ConfigError, EvoTrainerError, SandboxError
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -59,7 +60,7 @@ def _checks(accept_tier_e: bool, attack: bool, seat: Path | None) -> list[EvoTra
     from evotrainer.config.task import default_workers
 
     print(f"[ ok ] python {sys.version.split()[0]} at {sys.executable}")
-    print(f"[ ok ] {default_workers()} core(s): so many trials side by side, one thread each")
+    print(f"[ ok ] {counted(default_workers(), 'core')}: so many trials side by side, one thread each")
     problems = [*_trainer(), *_sandbox(accept_tier_e, attack)]
     free = shutil.disk_usage(Path.cwd()).free / 2**30
     print(f"[{'ok' if free > 2 else 'warn':^4}] {free:.1f} GB free here (a quickstart run takes about 0.15 GB)")

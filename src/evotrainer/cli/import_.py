@@ -19,7 +19,7 @@ def import_(
     Example: evotrainer import logs/step-*.jsonl --out store/
     """
     from evotrainer.records.reading import is_store
-    from evotrainer.records.text import clean
+    from evotrainer.records.text import clean, counted
     from evotrainer.studies.audit.bulk import bulk_import
     from evotrainer.studies.audit.engine import items
 
@@ -41,6 +41,6 @@ def import_(
         told: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
         print(json.dumps(told | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
     else:
-        print(f"wrote {done.rollouts:,} rollouts to {out} ({said}); skipped {len(skipped):,}")
+        print(f"wrote {counted(done.rollouts, 'rollout')} to {out} ({said}); skipped {len(skipped):,}")
     if not done.rollouts:
         raise ConfigError("nothing could be imported; the reasons are above")

@@ -10,6 +10,7 @@ import typer
 
 from evotrainer.cli._common import AsJson
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 
 def skills_import(
@@ -39,7 +40,7 @@ def skills_import(
         row = {"skill": name, "change": "updated" if was else "added", "trials": gained}
         merged.append(row | {"claim": skill.claim, "scope": skill.scope})
         if not as_json:
-            print(f"{row['change']} {name}: {gained} more branch(es), {CLAIMS[skill.claim]}, {skill.scope}")
+            print(f"{row['change']} {name}: {counted(gained, 'more branch')}, {CLAIMS[skill.claim]}, {skill.scope}")
     there = len(read_library(library))
     told = {"library": str(library), "skills": there, "merged": merged}
-    print(json.dumps(told, indent=1) if as_json else f"{there} skills in {library}")
+    print(json.dumps(told, indent=1) if as_json else f"{counted(there, 'skill')} in {library}")

@@ -48,11 +48,11 @@ def skills_validate(
             print(f"[{'FAIL' if problems else 'ok'}] {name}")
             for p in problems:
                 print(f"       {p}")
-        many = f"{counted(len(folders), 'skills')}, {counted(trials, 'trials')}"
-        print(f"{many}, of which {seen} against the ledger of their run", end="")
+        print(f"{counted(len(folders), 'skill')}, {counted(trials, 'trial')}", end="")
+        print(f", of which {seen} against the ledger of their run", end="")
         print(f"; {trials - seen} not: give their runs with --run" if trials > seen else "")
     if wrong:
-        raise IntegrityError(f"{source}: {counted(wrong, 'problems')} found; see above")
+        raise IntegrityError(f"{source}: {counted(wrong, 'problem')} found; see above")
 
 
 def _rows(folder: Path) -> tuple[str, dict[str, Any]]:

@@ -50,7 +50,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "driver": view.driver,
         "next": advice(view, str(run.folder)),
         "left_s": progress.of_view(view).left_s if view.driver is not None else None,
-        "reason": run.closed.reason if run.closed else "",
+        "reason": run.closed.reason if run.closed else summary.stopped(view),
         "round": max(rounds, default=0),
         "champion": run.champion,
         "invalid": run.state.invalid,

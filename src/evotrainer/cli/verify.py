@@ -37,12 +37,16 @@ def verify(
     else:
         _say(result, head)
     if not result.ok:
-        raise IntegrityError(f"{folder}: {counted(len(result.problems), 'problems')} found; see above")
+        raise IntegrityError(f"{folder}: {counted(len(result.problems), 'problem')} found; see above")
+
+
+def _one(things: str) -> str:
+    return {"branches": "branch", "policies": "policy"}.get(things, things.removesuffix("s"))
 
 
 def _say(result: VerifyReport, head: str) -> None:
     """What was checked, and what does not hold."""
-    print("checked " + ", ".join(counted(n, what) for what, n in sorted(result.checked.items())))
+    print("checked " + ", ".join(f"{n} {what if n != 1 else _one(what)}" for what, n in sorted(result.checked.items())))
     noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""
     print(f"head {result.checked['events']} {result.head}{noted}")
     if result.chain_only:

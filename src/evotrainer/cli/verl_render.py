@@ -9,6 +9,7 @@ import typer
 
 from evotrainer.cli._common import Overrides, TaskPath
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 Gpus = Annotated[int | None, typer.Option(min=1, help="GPUs per node; default 8.")]
 Nodes = Annotated[int | None, typer.Option(min=1, help="Nodes; default 1.")]
@@ -83,9 +84,10 @@ def _render(
     )
     m = render(resolved, out, machine)
     plugins = ", ".join(p for p in m["plugins"] if p.endswith(".py"))
-    print(f"{out}: {len(m['files'])} files for verl {m['verl']}, recipe {m['recipe_hash']}, task file {m['task_hash']}")
+    files, nodes, steps = counted(len(m["files"]), "file"), counted(m["nodes"], "node"), counted(m["steps"], "step")
+    print(f"{out}: {files} for verl {m['verl']}, recipe {m['recipe_hash']}, task file {m['task_hash']}")
     print(f"  {m['tasks']['train']:,} training and {m['tasks']['search']:,} validation prompts; plug-ins {plugins}")
-    print(f"  {m['gpus']} GPU(s) on each of {m['nodes']} node(s), model {m['model']}, {m['steps']} steps")
+    print(f"  {counted(m['gpus'], 'GPU')} on each of {nodes}, model {m['model']}, {steps}")
     if m["longest_prompt_characters"] > 3 * machine.prompt_tokens:
         print(
             f"  the longest prompt has {m['longest_prompt_characters']:,} characters: verl leaves out what exceeds "

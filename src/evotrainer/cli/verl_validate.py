@@ -11,6 +11,7 @@ import typer
 from evotrainer.cli._common import AsJson, VerlFolder, VerlVenv, console
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 
 def verl_validate(
@@ -39,4 +40,6 @@ def verl_validate(
         print(notice)
     demand_valid(v)
     took = f"{v.seconds:.0f} s, no GPU needed"
-    print(f"valid: verl {v.verl} accepts the configuration for {v.gpus} GPU(s) and loads the plug-ins ({took})")
+    print(
+        f"valid: verl {v.verl} accepts the configuration for {counted(v.gpus, 'GPU')} and loads the plug-ins ({took})"
+    )

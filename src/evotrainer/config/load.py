@@ -181,7 +181,7 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
     judged = not task.run.evaluate_only and not task.run.search_only
     if len(task.run.seeds) < task.judge.min_seeds and judged and task.run.rounds:
         raise ConfigError(
-            f"{source}: run.seeds has {counted(len(task.run.seeds), 'seeds')} but judge.min_seeds is "
+            f"{source}: run.seeds has {counted(len(task.run.seeds), 'seed')} but judge.min_seeds is "
             f"{task.judge.min_seeds}; "
             "no branch could ever be promoted; add seeds"
         )
@@ -189,7 +189,7 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
         need = len(task.run.seeds) + len(task.run.certify_seeds)
         if limit < need and judged:
             raise ConfigError(
-                f"{source}: budget.trials={limit} is below the {counted(need, 'trials')} that the noise floor and the "
+                f"{source}: budget.trials={limit} is below the {counted(need, 'trial')} that the noise floor and the "
                 "certification take; raise it"
             )
     if (cpu := task.budget.cpu_s) is not None and cpu < task.budget.trial_cpu_s and not task.run.evaluate_only:

@@ -255,7 +255,7 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         )
     if len(values) != n:
         raise TaskSetError(
-            f"reward function {name!r} gave {counted(len(values), 'values')} for {counted(n, 'completions')}; it "
+            f"reward function {name!r} gave {counted(len(values), 'value')} for {counted(n, 'completion')}; it "
             "gives one for each"
         )
     return ""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from evotrainer.harness.bottlenecks import KINDS, MOVED
-from evotrainer.records.findings import Finding, HealthReport, MetricValue
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, input_told
 from evotrainer.records.output import line
+from evotrainer.records.text import counted
 
 LAYERS = ("score", "signal", "behaviour")
 PERCENT = ("share", "share of groups", "share of tasks", "share of pairs", "share of actions")
@@ -30,17 +31,18 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
     if not every:
         lines += [f"{answer(report)} {explained}".strip(), ""]
     held = f" ({size})" if size else ""
-    lines.append(f"Harness {report.harness}{held}; {report.rollouts} rollouts in {report.groups} groups.")
+    lines.append(
+        f"Harness {report.harness}{held}; {counted(report.rollouts, 'rollout')} in {counted(report.groups, 'group')}."
+    )
     lines += ["", "## Diagnosis", ""]
     if not report.bottlenecks:
-        lines.append("No bottleneck found.")
+        lines.append(report.undiagnosed)
     for i, b in enumerate(report.bottlenecks, 1):
         remedies = KINDS[b.name].factors if b.name in KINDS else ()
         lines.append(f"{i}. **{b.name}** ({b.score:.2f}): {line(b.explanation)}")
         if remedies:
             lines.append(f"   Factors that may help: {', '.join(remedies)}.")
-    claims = [f for f in report.findings if not f.missing]
-    if claims:
+    if claims := report.claims:
         lines += ["", "## Findings", ""]
         for f in claims:
             lines += _finding(f, quotes)
@@ -49,7 +51,7 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
         rows = [m for m in report.metrics if m.layer == layer and m.value is not None]
         known += len(rows)
         if not every:
-            rows = [m for m in rows if m.name in HEADLINE or not healthy(m)]
+            rows = [m for m in rows if m.name in HEADLINE or not m.in_range]
         told += len(rows)
         if rows:
             lines += ["", f"## {layer.capitalize()}", ""]
@@ -57,9 +59,8 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
     if told < known:
         lines += ["", f"{known - told} more metrics, all in their healthy range or without one: --all"]
     blind = sorted({f.detector for f in report.findings if f.missing})
-    of_metrics = {x for m in report.metrics for x in m.missing}
-    of_findings = {x for f in report.findings for x in f.missing}
-    unseen = sorted(of_metrics | of_findings)
+    lacking = [x for m in report.metrics for x in m.missing] + [x for f in report.findings for x in f.missing]
+    unseen = sorted({*map(input_told, lacking)})
     if unseen:
         lines += ["", "## Not seen", "", f"Missing: {line(', '.join(unseen))}."]
         if blind:
@@ -70,17 +71,17 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
 def answer(report: HealthReport) -> str:
     """What is wrong, in a sentence: the first bottleneck, else the worst finding, else metrics outside their healthy
     range, else that nothing was found."""
-    claims = [f for f in report.findings if not f.missing and f.severity != "info"]
+    claims = [f for f in report.claims if f.severity != "info"]
     counts = [f"{n} {level}" for level in ("critical", "warn") if (n := sum(f.severity == level for f in claims))]
     told = f"{' and '.join(counts)} finding{'s' if len(claims) > 1 else ''}" if claims else "no finding"
     if report.bottlenecks:
         b = report.bottlenecks[0]
         return f"Wrong first: {line(b.name)}, {line(b.explanation)} ({told})."
     if claims:
-        f = min(claims, key=lambda f: f.severity != "critical")
+        f = claims[0]
         return f"Worst: {line(named(f))}, {line(f.claim)} ({told})."
     # a harness with few detectors may have none for what its metrics show
-    if off := [m.name for m in report.metrics if m.value is not None and not healthy(m)]:
+    if off := [m.name for m in report.metrics if not m.in_range]:
         more = f" and {len(off) - 3} more" if len(off) > 3 else ""
         told = f"{len(off)} metric{'s' if len(off) > 1 else ''} outside the healthy range"
         return f"No detector of harness {report.harness} found anything; {told}: {', '.join(off[:3])}{more}."
@@ -113,15 +114,7 @@ def metric_line(m: MetricValue) -> str:
     else:
         text = f"{m.value:.4g}" + (f" ± {m.se:.2g}" if m.se is not None else "")
         text += f" {m.unit}" if m.unit not in ("", "reward", "correlation", "ratio") else ""
-    return f"- {line(m.name)}: {text}" + ("" if healthy(m) else f" (healthy: {_range(m)})")
-
-
-def healthy(m: MetricValue) -> bool:
-    """Is the value inside its healthy range? True where none is given."""
-    if m.value is None or m.healthy is None:
-        return True
-    low, high = m.healthy
-    return (low is None or m.value >= low) and (high is None or m.value <= high)
+    return f"- {line(m.name)}: {text}" + ("" if m.in_range else f" (healthy: {_range(m)})")
 
 
 def _range(m: MetricValue) -> str:

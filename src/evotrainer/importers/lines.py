@@ -115,7 +115,7 @@ def _items(path: Path, constants: bool) -> Iterator[tuple[int, Any]]:
         yield n, value
     rest = text[_skip(text, at + 1, " \t\r\n") :]
     if rest:
-        yield n + 1, Skipped(f"{path} after item {n}", f"{counted(len(rest), 'characters')} after the JSON array")
+        yield n + 1, Skipped(f"{path} after item {n}", f"{counted(len(rest), 'character')} after the JSON array")
     elif not n:
         yield 0, Skipped(str(path), "the JSON array is empty")
 
@@ -142,7 +142,7 @@ def records(path: Path, convert: Convert, constants: bool = False) -> Iterator[R
     unread = 0
     for n, value in values(path, constants):
         if unread == MAX_SKIPPED:
-            yield Skipped(f"{path} record {n}", f"{counted(unread, 'records')} could not be read; the rest is unread")
+            yield Skipped(f"{path} record {n}", f"{counted(unread, 'record')} could not be read; the rest is unread")
             return
         out = _converted(value, n, convert)
         if isinstance(out, str):

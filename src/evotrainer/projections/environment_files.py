@@ -21,3 +21,12 @@ def files_of(events: Iterable[Event]) -> dict[str, str]:
 def any_trained(finished: Iterable[Event]) -> bool:
     """Has a training finished? Then the environment's files can no more be corrected."""
     return any(e.body.steps and e.body.status == "complete" for e in finished)
+
+
+def way_on(run: object, trained: bool) -> str:
+    """What to do about a trial that failed and that the run needs. `trained`: see `any_trained`."""
+    return f"fix the cause and `evotrainer resume {run}` tries it again, " + (
+        "unless it lies in the task file or in the environment: then start a new run"
+        if trained
+        else "a corrected environment file included; where it lies in the task file, start a new run"
+    )

@@ -9,8 +9,25 @@ from evotrainer.records.frozen import Frozen
 SHORTCUT = "shortcut"
 """Kind of a finding that names no failure: a behaviour that came with a score.
 Every shortcut that can be closed answers it."""
+NOTHING_FOUND = "No bottleneck found."
 Layer = Literal["score", "signal", "behaviour"]
 Severity = Literal["info", "warn", "critical"]
+SEVERITIES: tuple[Severity, ...] = ("critical", "warn", "info")
+"""The worst first, as readers meet them."""
+INPUTS = {
+    "context.before": "the scores of an earlier version",
+    "context.proxy": "a pair of proxy and true component",
+    "context.recipe": "the recipe",
+    "curve.": "learning curve: ",
+    "components.": "reward component ",
+}
+"""How what the harness reads is called within it, a name or its start, and what readers are told."""
+
+
+def input_told(name: str) -> str:
+    """A field that was missing, in words."""
+    found = next((x for x in INPUTS if x in name), "")
+    return name.replace(found, INPUTS[found]) if found else name
 
 
 class MetricValue(Frozen):
@@ -25,6 +42,14 @@ class MetricValue(Frozen):
     se: float | None = None
     healthy: tuple[float | None, float | None] | None = None
     missing: tuple[str, ...] = ()
+
+    @property
+    def in_range(self) -> bool:
+        """Is the value inside its healthy range? True where there is no value, or no range is given."""
+        if self.value is None or self.healthy is None:
+            return True
+        low, high = self.healthy
+        return (low is None or self.value >= low) and (high is None or self.value <= high)
 
 
 class Quote(Frozen):
@@ -77,6 +102,18 @@ class HealthReport(Frozen):
     metrics: tuple[MetricValue, ...]
     findings: tuple[Finding, ...]
     bottlenecks: tuple[Bottleneck, ...] = ()
+
+    @property
+    def claims(self) -> list[Finding]:
+        """The findings, the most severe first; those that only say what they lacked are left out."""
+        found = [f for f in self.findings if not f.missing]
+        return sorted(found, key=lambda f: (SEVERITIES.index(f.severity), not f.validity))
+
+    @property
+    def undiagnosed(self) -> str:
+        """What a diagnosis without a bottleneck says: metrics outside their healthy range are something, too."""
+        off = [m.name for m in self.metrics if not m.in_range]
+        return f"No detector names a cause; outside the healthy range: {', '.join(off)}." if off else NOTHING_FOUND
 
     def metric(self, name: str) -> float | None:
         """Value of the named metric, None where absent or unseen."""

@@ -157,7 +157,7 @@ def wrong_choice(value: object, n: int, tasks: int, taken: Collection[int]) -> s
             return f"place {i} is {_told(a)}, no whole number from 0 to {tasks - 1}"
     fresh = {*value} - {*taken}
     if len(fresh) < min(n, tasks - len({*taken})):
-        return f"it draws {counted(len(fresh), 'tasks')} that this step has not had, of {n} asked for; draw each once"
+        return f"it draws {counted(len(fresh), 'task')} that this step has not had, of {n} asked for; draw each once"
     return ""
 
 

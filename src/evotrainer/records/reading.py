@@ -309,9 +309,7 @@ def _twice(ids: Iterable[str], path: Path, seen: dict[str, Path]) -> list[str]:
     repeated = [i for i in ids if seen.setdefault(i, path) != path]
     if not repeated:
         return []
-    return [
-        f"{path}: {counted(len(repeated), 'rollouts')} stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"
-    ]
+    return [f"{path}: {counted(len(repeated), 'rollout')} stored twice, e.g. {repeated[0]} also in {seen[repeated[0]]}"]
 
 
 def _check_part(path: Path) -> list[str]:

@@ -73,15 +73,13 @@ def cause(error: object, limit: int = 300) -> str:
     return cut(said.split("\n", 1)[0].strip(), limit) or type(error).__name__
 
 
-ES = re.compile(r"(?<=ch|sh|ss|[a-z]x)es$|s$")
-"""What a plural has more than its singular."""
-
-
-def counted(n: int, things: str) -> str:
-    """`1 key`, `1,234 keys`, `1 branch`, `1 policy`: a number of things, named in the plural."""
+def counted(n: int, what: str) -> str:
+    """`1 branch`, `2 branches`, `1,000 policies`: a number of things, `what` is one of them."""
     if n == 1:
-        things = re.sub(r"ies$", "y", things) if things.endswith("ies") else re.sub(ES, "", things)
-    return f"{n:,} {things}"
+        return f"1 {what}"
+    if what.endswith(("ch", "sh", "x", "ss")):
+        return f"{n:,} {what}es"
+    return f"{n:,} {what[:-1]}ies" if re.search("[^aeiou]y$", what) else f"{n:,} {what}s"
 
 
 def places(*pairs: tuple[float, float], least: int = 1) -> int:

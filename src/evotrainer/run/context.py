@@ -3,6 +3,7 @@ and the state that events alone change."""
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.budget import Budget
-from evotrainer.projections.environment_files import any_trained, files_of
+from evotrainer.projections.environment_files import any_trained, files_of, way_on
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
@@ -223,14 +224,12 @@ class RunContext:
         for result in self.executor.run(todo, self._progress):
             if result.status == "failed" and purpose[result.trial] in NEEDED:
                 self.executor.forget(result.trial)
+                with contextlib.suppress(OSError):  # `status` tells it
+                    (where := trial_dir(self.folder, result.trial)).mkdir(parents=True, exist_ok=True)
+                    (where / "error").write_text(result.error, encoding="utf-8")
+                remedy = way_on(self.folder, any_trained(self.ledger.events("finished")))
                 raise TrainerError(
-                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; "
-                    f"the run needs it: fix the cause and `evotrainer resume {self.folder}` tries it again, "
-                    + (
-                        "a corrected environment file included; where it lies in the task file, start a new run"
-                        if not any_trained(self.ledger.events("finished"))
-                        else "unless it lies in the task file or in the environment: then start a new run"
-                    )
+                    f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run needs it: {remedy}"
                 )
             event = self.ledger.append("finished", keys.finished(result.trial), stored(result, self.key))
             self._walk_to(event)

@@ -34,7 +34,7 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
     trains = not task.run.evaluate_only
     if trains and (n := there.get("train")) and (most := max(r.prompts_per_step for r in chain)) > n:
         yield (
-            f"recipe.prompts_per_step={most}, and environment {environment.name} has {counted(n, 'train tasks')}: "
+            f"recipe.prompts_per_step={most}, and environment {environment.name} has {counted(n, 'train task')}: "
             "each step draws "
             "tasks more than once"
         )
@@ -51,7 +51,7 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
         )
     if task.executor.name == "local" and task.run.workers > (cores := default_workers()):
         yield (
-            f"run.workers={task.run.workers}, and this process may use {counted(cores, 'cores')}: trials take turns "
+            f"run.workers={task.run.workers}, and this process may use {counted(cores, 'core')}: trials take turns "
             "and each takes "
             "longer; run.workers=0 runs one per core"
         )
@@ -80,12 +80,12 @@ def check_budget(task: TaskFile) -> str:
         return ""
     n, each, budget = len(task.run.seeds), task.budget.trial_cpu_s, task.budget
     need = n * each + each / 4  # the base policy's evaluation is reserved at a quarter, and settled at what it took
-    first = f"the starting recipe is trained on {counted(n, 'seeds')} first" + (
+    first = f"the starting recipe is trained on {counted(n, 'seed')} first" + (
         "" if task.run.search_only else ", the noise floor"
     )
     if budget.cpu_s is not None and budget.cpu_s <= n * each:
         raise ConfigError(
-            f"budget.cpu_s={budget.cpu_s:g} does not hold {counted(n, 'trainings')} at budget.trial_cpu_s={each:g} "
+            f"budget.cpu_s={budget.cpu_s:g} does not hold {counted(n, 'training')} at budget.trial_cpu_s={each:g} "
             "beside the base "
             f"policy's evaluation, and {first}: nothing could be judged; raise it to {need:g} or more, or lower "
             "budget.trial_cpu_s to what a training takes"

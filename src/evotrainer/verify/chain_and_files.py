@@ -18,6 +18,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.text import counted
 from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
@@ -47,7 +48,9 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             text = "no event has the noted hash: events were cut off the end, or the ledger was rewritten"
             problems.append(Problem("head", text))
         elif since:
-            notes.append(f"{len(since)} event(s) were recorded since the noted head: {', '.join(e.id for e in since)}")
+            notes.append(
+                f"recorded since the noted head: {counted(len(since), 'event')}: {', '.join(e.id for e in since)}"
+            )
     problems += [Problem("lineage", p) for p in (*record.state.problems, *check_factors(record.state.branches))]
     for event in events:
         if event.kind in checks:
@@ -100,8 +103,9 @@ def unread(record: Record) -> Iterator[str]:
         return
     finished = sum(i.endswith("/finished") for i in held)
     yield (
-        f"gate and cert are encrypted until the run closes: of {finished} trial(s) single scores and rollouts were "
-        f"only compared with their checksums, {len(held) - finished} decision(s) that rest on them not computed again"
+        f"gate and cert are encrypted until the run closes: of {counted(finished, 'trial')} single scores and rollouts "
+        f"were only compared with their checksums, {counted(len(held) - finished, 'decision')} resting on them not "
+        "computed again"
     )
 
 

@@ -6,9 +6,12 @@ import functools
 from collections.abc import Callable, Mapping
 
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
+from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
+from evotrainer.views.summary import stopped
 from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
@@ -89,6 +92,8 @@ def unfinished(view: RunView) -> str:
         )
     if view.driver:
         return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
+    if stopped(view):
+        return way_on("{run}", any(t.finished and t.finished.steps and t.status == "complete" for t in view.trials))
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
 
 
@@ -254,9 +259,10 @@ def the_budget_ended_it(view: RunView) -> str:
     name = max(shares, key=lambda k: shares[k])
     limit = limits[name]
     told = duration(limit) if name.endswith("_s") else number(limit)
+    more = "" if n < int(asked or 0) else f" run.rounds={n + 1}"
     return (
         f"the budget ended the search in round {n}{of} (budget.{name}: {told}): "
-        f"`evotrainer resume {{run}} run.rounds={max(n + 1, int(asked or 0) + 1)} budget.{name}={2 * limit:g}` goes on"
+        f"`evotrainer resume {{run}}{more} budget.{name}={2 * limit:g}` goes on"
     )
 
 
@@ -279,10 +285,9 @@ def the_gain_is_not_explained(view: RunView) -> str:
 def a_champion_is_there(view: RunView) -> str:
     if not _promoted(view):
         return ""
-    more = max(view.rounds, default=0) + 2
     return (
-        f"`evotrainer export {{run}} FOLDER` writes {view.champion} as a Hugging Face folder; "
-        f"`evotrainer resume {{run}} run.rounds={more}` searches on"
+        f"`evotrainer export {{run}} my-model` writes {view.champion} as a Hugging Face folder; "
+        f"`evotrainer resume {{run}} run.rounds={max(view.rounds, default=0) + 1}` plays one more round"
     )
 
 
@@ -304,8 +309,9 @@ def a_branch_is_undecided(view: RunView) -> str:
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
     return (
-        f"{best.name} may be worth {points(e.mean)} points {point_range(e.low, e.high)}, which {e.seeds} seeds on "
-        f"{e.tasks} tasks cannot tell from chance: run again with {more} or more evaluation.gate_tasks"
+        f"{best.name} may be worth {points(e.mean)} points {point_range(e.low, e.high)}, which "
+        f"{counted(e.seeds, 'seed')} on {counted(e.tasks, 'task')} cannot tell from chance: run again with {more} or "
+        "more evaluation.gate_tasks"
     )
 
 
@@ -317,7 +323,7 @@ def nothing_helped(view: RunView) -> str:
     read = view.rounds[n].diagnosed if n else None
     top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
     what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
-    on = f"`evotrainer resume {{run}} run.rounds={n + 2}` tries other changes"
+    on = f"`evotrainer resume {{run}} run.rounds={n + 1}` plays one more round, with other changes"
     if not n:
         return f"{on}: this run had no round" if view.certified else on
     return f"no change that was tried is better; {what + '; ' if what else ''}{on}"

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from evotrainer.records.findings import Bottleneck, Finding, HealthReport
+from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_told
+from evotrainer.records.text import counted
 from evotrainer.views import text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
 from evotrainer.views.evidence import HealthReading as Placed
 
-SEVERITIES = ("critical", "warn", "info")
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT[-+:\d]+_")
 
 
@@ -115,8 +115,8 @@ class ReadingView:
         out: dict[str, list[str]] = {}
         for name, fields in [(f.detector, f.missing) for f in self.blind] + [(m.name, m.missing) for m in self.metrics]:
             for f in fields:
-                if name not in out.setdefault(f, []):
-                    out[f].append(name)
+                if name not in out.setdefault(told := input_told(f), []):
+                    out[told].append(name)
         return dict(sorted(out.items()))
 
     @property
@@ -196,9 +196,9 @@ class AuditView:
     def headline(self) -> str:
         n = self.counts
         named = {"critical": "critical finding", "warn": "warning", "info": "note"}
-        parts = [_count(n[s], named[s]) for s in SEVERITIES if n[s]]
+        parts = [counted(n[s], named[s]) for s in SEVERITIES if n[s]]
         what = " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts) or "No finding"
-        return f"{what} in {_count(self.rollouts, 'rollout')}"
+        return f"{what} in {counted(self.rollouts, 'rollout')}"
 
 
 def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapping[str, str]) -> AuditView:
@@ -207,10 +207,9 @@ def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapp
     readings = []
     for i, (source, label) in enumerate(zip(audit.sources, labels, strict=True)):
         for k, r in enumerate(source.readings):
-            claims = sorted(
-                (f for f in r.health.findings if not f.missing), key=lambda f: (rank_of(f.severity), not f.validity)
-            )
-            rows = [FindingRow(f.detector, f.kind, f.severity, f.validity, [("", f)], f.quotes) for f in claims]
+            rows = [
+                FindingRow(f.detector, f.kind, f.severity, f.validity, [("", f)], f.quotes) for f in r.health.claims
+            ]
             blind = [f for f in r.health.findings if f.missing]
             metrics = metric_rows([Placed(None, "", 0, r.health)])
             readings.append(ReadingView(f"s{i}-{k}", i, source, label, r, rows, metrics, blind))
@@ -231,7 +230,3 @@ def short_names(sources: Sequence[str]) -> list[str]:
 def rank_of(severity: str) -> int:
     """Place in the order of severities, the worst first."""
     return SEVERITIES.index(severity) if severity in SEVERITIES else len(SEVERITIES)
-
-
-def _count(n: int, what: str) -> str:
-    return f"{n:,} {what}{'' if n == 1 else 's'}"

@@ -4,7 +4,7 @@ evidence."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +14,10 @@ from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
+from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.summary import comparison_lines, verdict_sentence
-from evotrainer.views.text import one_line, percent, point_range, points, value
+from evotrainer.views.summary import comparison_lines, noise_line, verdict_sentence
+from evotrainer.views.text import base_told, last_part, one_line, percent, point_range, points, value
 
 
 def model_card(
@@ -86,7 +87,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
                     dataset_name=f"{view.opened.task if view.opened else ''} (cert split)",
                     dataset_split="cert",
                     metric_type="pass@1",
-                    metric_name=f"share of attempts solved, mean of {len(row.seeds)} trainings{beside}",
+                    metric_name=f"share of attempts solved, mean of {counted(len(row.seeds), 'training')}{beside}",
                     metric_value=round(row.score, 4),
                 )
             )
@@ -96,12 +97,12 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
         tags=["evotrainer", "reinforcement-learning", status.replace(" ", "-").lower()],
         model_name=name,
         eval_results=results[-1:] or None,
-        base_model=_hub_base(view, base),
+        base_model=_hubbase_told(view, base),
     )
     return str(data.to_yaml())
 
 
-def _hub_base(view: RunView, base: str) -> str | None:
+def _hubbase_told(view: RunView, base: str) -> str | None:
     """Hub id of the base model: the ledger's, else that which an adapter names; None where it is none."""
     told = view.opened.base_policy.get("id") if view.opened else None
     if told is None and base and not Path(base).exists() and (found := looks_like_id(base)):
@@ -238,9 +239,9 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
         ]
         if data := env.get("data"):
             revision = f", revision `{data['revision']}`" if data.get("revision") else ""
-            rows.append(("data set", f"`{_place(data.get('source'))}`, format {data.get('format')}{revision}"))
+            rows.append(("data set", f"`{last_part(data.get('source'))}`, format {data.get('format')}{revision}"))
         rows += [
-            ("base policy", f"`{_base(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
+            ("base policy", f"`{base_told(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
             *([("tasks", line)] if (line := told(o)) else []),
             ("sandbox", o.isolation),
@@ -249,7 +250,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
     if view.noise:
-        rows.append(("noise floor (A/A trials)", f"{points(view.noise[-1].noise_floor, sign=False)} points"))
+        rows.append(("noise floor", noise_line(view)))
     for a in b.audits if b else ():
         rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {a.reason}"))
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
@@ -303,23 +304,12 @@ def _opened(view: RunView) -> dict[str, Any] | None:
     if view.opened is None:
         return None
     body = view.opened.model_dump(mode="json")
-    body["base_policy"]["path"] = _place(body["base_policy"].get("path"))
+    body["base_policy"]["path"] = last_part(body["base_policy"].get("path"))
     environment = body["environment"]
-    environment["files"] = {_place(k): v for k, v in environment.get("files", {}).items()}
+    environment["files"] = {last_part(k): v for k, v in environment.get("files", {}).items()}
     if isinstance(environment.get("data"), dict):
-        environment["data"]["source"] = _place(environment["data"].get("source"))
+        environment["data"]["source"] = last_part(environment["data"].get("source"))
     return body
-
-
-def _base(told: Mapping[str, str]) -> str:
-    """Id and commit of a base policy from the Hub, else where it was."""
-    return f"{told['id']}@{told['commit']}" if "id" in told else _place(told.get("path"))
-
-
-def _place(path: Any) -> str:
-    """A Hub id or built-in as it is, of a path its last part."""
-    text = str(path or "")
-    return Path(text).name if Path(text).is_absolute() else text
 
 
 def _md(text: Any, most: int = 600) -> str:

@@ -16,6 +16,7 @@ from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.text import counted
 from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
 from evotrainer.views.text import change, one_line, points
 
@@ -170,7 +171,7 @@ def says(spec: DetectorSpec) -> str:
         return f"show /{spec.pattern}/ in their {spec.where}"
     if spec.form == "sequence":
         return "do " + ", then ".join(f"/{s}/" for s in spec.steps)
-    return f"are flagged by a function of {len(spec.source.splitlines())} lines"
+    return f"are flagged by a function of {counted(len(spec.source.splitlines()), 'line')}"
 
 
 def _audit_text(a: ShortcutAudit) -> str:
@@ -296,9 +297,9 @@ def _version_step(h: ev.HarnessEvolved) -> StoryStep:
 
 def _gap_step(g: ev.GapSeen) -> StoryStep:
     admitted = sum(a.admitted for a in g.considered)
-    tried = f"{g.candidates} predicates compared, " if g.candidates else ""
+    tried = f"{counted(g.candidates, 'predicate')} compared, " if g.candidates else ""
     end = (
-        f"{tried}{admitted} of {len(g.considered)} detectors admitted"
+        f"{tried}{admitted} of {counted(len(g.considered), 'detector')} admitted"
         if g.considered
         else (g.reason or "nothing mined")
     )

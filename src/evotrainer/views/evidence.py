@@ -7,10 +7,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote
+from evotrainer.records.findings import SEVERITIES, Finding, HealthReport, MetricValue, Quote, Severity, input_told
 
 LAYERS = ("score", "signal", "behaviour")
-_SEVERITY = {"critical": 0, "warn": 1, "info": 2}
 _STEP = re.compile(r"@(\d+)")
 QUOTES_PER_FINDING = 6
 
@@ -74,7 +73,7 @@ class FindingRow:
 
     detector: str
     kind: str
-    severity: str
+    severity: Severity
     validity: bool
     claims: list[tuple[str, Finding]] = field(default_factory=list)
     """(where, finding): of all rollouts together first, then of single seeds, the most severe first."""
@@ -145,7 +144,7 @@ def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue])
         overall,
         next((m.healthy for m in every if m.healthy), None),
         mean,
-        tuple(dict.fromkeys(x for m in every for x in m.missing)),
+        tuple(dict.fromkeys(input_told(x) for m in every for x in m.missing)),
     )
 
 
@@ -180,9 +179,9 @@ def finding_rows(items: Sequence[HealthReading]) -> list[FindingRow]:
             by_detector.setdefault((f.detector, f.kind), []).append((where, f))
     rows = []
     for (detector, kind), claims in by_detector.items():
-        worst = min((f.severity for _, f in claims), key=_SEVERITY.__getitem__)
+        worst = min((f.severity for _, f in claims), key=SEVERITIES.index)
         # the numbers of `health` and the diagnosis: of all search rollouts; those of a seed only where there are none
-        claims.sort(key=lambda c: (not c[0].startswith("all seeds"), _SEVERITY[c[1].severity]))
+        claims.sort(key=lambda c: (not c[0].startswith("all seeds"), SEVERITIES.index(c[1].severity)))
         quotes = {(q.rollout, q.text): q for _, f in claims for q in f.quotes}
         rows.append(
             FindingRow(
@@ -195,7 +194,7 @@ def finding_rows(items: Sequence[HealthReading]) -> list[FindingRow]:
                 first_seen(items, detector),
             )
         )
-    return sorted(rows, key=lambda r: (_SEVERITY[r.severity], not r.validity, r.detector))
+    return sorted(rows, key=lambda r: (SEVERITIES.index(r.severity), not r.validity, r.detector))
 
 
 def blind_rows(items: Sequence[HealthReading]) -> list[tuple[str, Finding]]:

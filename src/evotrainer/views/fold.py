@@ -34,7 +34,7 @@ from evotrainer.views.evidence import (
     metric_rows,
     readings,
 )
-from evotrainer.views.heartbeats import read_heartbeats
+from evotrainer.views.heartbeats import read_errors, read_heartbeats
 from evotrainer.views.history import RunMemory
 from evotrainer.views.model import TRAININGS, BranchView, ProposalLine, RoundView, RunView, TrialView
 from evotrainer.views.rollout_samples import attach_rollouts
@@ -53,7 +53,7 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         events = list(ledger.events())
     beats = read_heartbeats(folder)
-    view = view_of(events, beats)
+    view = view_of(events, beats, read_errors(folder))
     view.folder = folder
     if not view.closed:
         view.driver = writer_of(folder / LOCK)
@@ -64,10 +64,14 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     return view
 
 
-def view_of(events: Iterable[Event], heartbeats: Mapping[str, Mapping[str, Any]] | None = None) -> RunView:
+def view_of(
+    events: Iterable[Event],
+    heartbeats: Mapping[str, Mapping[str, Any]] | None = None,
+    errors: Mapping[str, str] | None = None,
+) -> RunView:
     """Events, in ledger order, as a view without rollouts."""
     seen = list(events)
-    fold = _Fold(RunState.of(seen), heartbeats or {})
+    fold = _Fold(RunState.of(seen), heartbeats or {}, errors or {})
     for e in seen:
         fold.take(e)
     view = fold.view
@@ -103,9 +107,9 @@ class _Fold:
     """Takes what only readers are shown, one event after the other, into a view; what the run itself knows is the
     state's."""
 
-    def __init__(self, state: RunState, heartbeats: Mapping[str, Mapping[str, Any]]) -> None:
+    def __init__(self, state: RunState, heartbeats: Mapping[str, Mapping[str, Any]], errors: Mapping[str, str]) -> None:
         self.view = RunView(folder=None, state=state)
-        self.heartbeats = heartbeats
+        self.heartbeats, self.errors = heartbeats, errors
 
     def take(self, e: Event) -> None:
         self.view.first_time = e.time if self.view.event_count == 0 else self.view.first_time
@@ -116,7 +120,7 @@ class _Fold:
             case ev.BranchOpened():
                 self._open_branch(body)
             case ev.TrialIntended():
-                self._intend(body, self.heartbeats.get(body.trial, {}))
+                self._intend(body)
             case ev.TrialFinished():
                 self._finish(body)
             case ev.NoiseMeasured():
@@ -214,11 +218,12 @@ class _Fold:
     def _texts(self, old: Recipe, new: Recipe) -> dict[str, list[str]]:
         return changed_texts(old.scaffold, new.scaffold, slots_of(self.view.state.environment))
 
-    def _intend(self, body: ev.TrialIntended, heartbeat: Mapping[str, Any]) -> None:
+    def _intend(self, body: ev.TrialIntended) -> None:
         b = self._branch(body.branch)
         if all(t.id != body.trial for t in b.trials):
+            beat, error = self.heartbeats.get(body.trial, {}), self.errors.get(body.trial, "")
             b.trials.append(
-                TrialView(body.trial, body.branch, body.seed, body.purpose, body.reserve_cpu_s, None, heartbeat)
+                TrialView(body.trial, body.branch, body.seed, body.purpose, body.reserve_cpu_s, None, beat, error)
             )
 
     def _finish(self, body: ev.TrialFinished) -> None:

@@ -1,4 +1,4 @@
-"""One-shot terminal renderings of a run folder: status, lineage, branch, trial, rollout, closing summary."""
+"""One-shot terminal renderings of parts of a run folder: branch, trial, rollout."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.text import counted
 from evotrainer.views import rollout_samples, summary
-from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
-from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import BranchView, RunView, TrialView
-from evotrainer.views.progress import settings
-from evotrainer.views.search import search_line
-from evotrainer.views.style import BRIEF, VERDICT
+from evotrainer.views.style import PURPOSE, VERDICT
 from evotrainer.views.tables import facts_grid, ruled_table
 from evotrainer.views.text import (
     clean,
@@ -30,73 +27,12 @@ from evotrainer.views.text import (
     value,
 )
 from evotrainer.views.tree import branch_line
-from evotrainer.views.trials import labels_told, role_lines
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
 
 FINDINGS_SHOWN = 5
 SAMPLES_SHOWN = 6
-
-
-def render_status(run_folder: Path | str) -> RenderableType:
-    """Where a run stands: state, champion, trials, budget, verdicts."""
-    from rich.console import Group
-    from rich.text import Text
-
-    view = load_view(run_folder, rollouts=False)
-    facts = facts_grid(
-        [
-            ("run", view.opened.run if view.opened else str(run_folder)),
-            ("state", summary.state(view)[1]),
-            ("result", summary.result(view)),
-            *([("next", line)] if (line := advice(view, str(run_folder))) else []),
-            *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
-            ("round", _round(view)),
-            ("champion", view.champion or "none yet"),
-            *([("search", line)] if (line := search_line(view)) else []),
-            *([("labels", told)] if view.memory and (told := labels_told(view.memory.trials)) else []),
-            *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
-            *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
-            *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
-            ("noise floor", summary.noise_line(view)),
-            *summary.task_lines(view),
-            ("sandbox", view.opened.isolation.removeprefix("sandbox ") if view.opened else "not probed yet"),
-        ]
-    )
-    parts: list[RenderableType] = [facts]
-    if waiting := [t for t in view.trials if not t.finished]:
-        parts += [
-            Text(""),
-            ruled_table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
-        ]
-    training = {t.branch for t in waiting}
-    shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
-    shown += [p for p in view.probes.values() if p.name in training]
-    if shown:
-        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in shown)]
-    return Group(*parts)
-
-
-def _round(view: RunView) -> str:
-    asked = (settings(view).get("run") or {}).get("rounds")
-    return str(max(view.rounds, default=0)) + (f" of {asked}" if asked and not view.closed else "")
-
-
-def _open_trial(t: TrialView) -> list[str]:
-    beat = t.heartbeat
-    if not beat:
-        state = "waiting"
-    else:
-        state = "running" if alive(beat.get("pid")) else "stopped"
-    return [
-        t.id,
-        t.purpose,
-        f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
-        f"{beat.get('step', 0)}/{beat['steps']}" if beat.get("steps") else "",
-        percent(beat["score"]) if isinstance(beat.get("score"), int | float) else "",
-        duration(t.cpu_s) if beat else "",
-    ]
 
 
 def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
@@ -171,7 +107,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.outcome:
         o = b.outcome
         word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
-        told = f": {number(o.parent)} ({o.seeds[0]} seeds) → {number(o.branch)} ({o.seeds[1]} seeds)"
+        told = (
+            f": {number(o.parent)} ({counted(o.seeds[0], 'seed')}) → {number(o.branch)} ({counted(o.seeds[1], 'seed')})"
+        )
         out.append(("outcome", word + ("" if o.change is None else told)))
     if b.backtest:
         out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
@@ -188,8 +126,9 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.fresh:
         out.append(("effect", summary.fresh_line(b.fresh)))
     if b.verdict and (e := b.verdict.effect):
-        told = f"interval at {confidence(e.confidence)}, noise floor there {points(e.noise_floor, sign=False)}"
-        out.append(("measured on", f"{e.seeds} seeds, {e.tasks} tasks; {told}"))
+        own = f"at that confidence repeated trials differ by up to {points(e.noise_floor, sign=False)}"
+        told = f"interval at {confidence(e.confidence)}; {own}"
+        out.append(("measured on", f"{counted(e.seeds, 'seed')}, {counted(e.tasks, 'task')}; {told}"))
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
         out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
@@ -212,7 +151,15 @@ def _trial_row(t: TrialView) -> list[str]:
         f"{f.resumed}×" if f and f.resumed else "no",
         " (cache)" if f and f.cached and not f.cached.begun else "",
     )
-    return [t.id, t.purpose, status, *scores, str(f.steps) if f else "", duration(t.cpu_s) + cached, resumed]
+    return [
+        t.id,
+        PURPOSE.get(t.purpose, t.purpose),
+        status,
+        *scores,
+        str(f.steps) if f else "",
+        duration(t.cpu_s) + cached,
+        resumed,
+    ]
 
 
 def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
@@ -227,9 +174,17 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
             f"no trial {trial!r} in {run_folder}; there are: {', '.join(t.id for t in view.trials) or 'none yet'}"
         )
     f = t.finished
-    facts = [("trial", t.id), ("branch", t.branch), ("seed", str(t.seed)), ("purpose", t.purpose), ("status", t.status)]
+    facts = [
+        ("trial", t.id),
+        ("branch", t.branch),
+        ("seed", str(t.seed)),
+        ("purpose", PURPOSE.get(t.purpose, t.purpose)),
+        ("status", "failed; a resume tries it again" if t.error and not f else t.status),
+    ]
     if f is None:
+        facts += [("error", t.error)] if t.error else []
         facts += [("last heartbeat", value(dict(t.heartbeat)) if t.heartbeat else "none")]
+        facts += [("log", str(Path(run_folder) / "trials" / t.id / "log.txt"))] if t.heartbeat or t.error else []
         return facts_grid(facts)
     facts += [("error", f"{f.label}: {f.error}")] if f.status == "failed" else []
     facts += [
@@ -270,7 +225,7 @@ def render_trial(run_folder: Path | str, trial: str) -> RenderableType:
 
 
 def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
-    """A train or search rollout by id or a start of at least 8 digits; ConfigError where there is none."""
+    """A train or search rollout by id or a unique start of at least 4 digits; ConfigError where there is none."""
     found = rollout_samples.find(Path(run_folder), rollout)
     if found is None:
         view = load_view(run_folder, rollouts=False)
@@ -278,14 +233,14 @@ def find_rollout(run_folder: Path | str, rollout: str) -> Rollout:
         searched = f"; search trainings: {probes[0]} to {probes[-1]}" if probes else ""
         raise ConfigError(
             f"no branch, trial or readable rollout {one_line(rollout, 60)!r} in {run_folder}; branches: "
-            f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (8 digits or more) are in "
+            f"{', '.join(view.branches) or 'none yet'}{searched}; trials and rollout ids (4 digits or more) are in "
             f"`evotrainer show {run_folder} BRANCH`, and gate and cert rollouts are never shown"
         )
     return found
 
 
 def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
-    """A train or search rollout in full, by id or a start of at least 8 digits; ConfigError where there is none."""
+    """A train or search rollout in full, by id or a unique start of 4 digits; ConfigError where there is none."""
     from rich.console import Group
     from rich.panel import Panel
     from rich.text import Text
@@ -325,21 +280,3 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
         )
     )
     return Group(*parts)
-
-
-def print_summary(run_folder: Path | str, console: Console) -> None:
-    """The run's result in a few lines, for the end of `evotrainer run`."""
-    from rich.text import Text
-
-    view = load_view(run_folder, rollouts=False)
-    console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
-    for what, shown, reading in summary.comparison_lines(view):
-        console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
-    for b in view.path(view.champion)[1:]:
-        if b.intervention:
-            console.print(Text.assemble("  ", *branch_line(b)), soft_wrap=True)
-    counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
-    spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
-    console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
-    if line := advice(view, str(run_folder)):
-        console.print(Text.assemble(("next: ", "bold"), line), soft_wrap=True)

@@ -1,7 +1,8 @@
-"""Heartbeats of unfinished trials."""
+"""Heartbeats of unfinished trials, and the errors that ended some of them."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -18,6 +19,15 @@ def read_heartbeats(folder: Path) -> dict[str, dict[str, Any]]:
             continue
         if isinstance(beat, dict):
             out[path.parent.name] = beat
+    return out
+
+
+def read_errors(folder: Path) -> dict[str, str]:
+    """Trial -> the error that ended it, where no result was recorded."""
+    out = {}
+    for path in sorted((folder / "trials").glob("*/error")):
+        with contextlib.suppress(OSError):
+            out[path.parent.name] = path.read_text(encoding="utf-8", errors="replace").strip()
     return out
 
 

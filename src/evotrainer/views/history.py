@@ -13,6 +13,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
+from evotrainer.records.text import counted
 from evotrainer.views.style import BRIEF
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import change, one_line, value
@@ -125,9 +126,9 @@ def render_scores(s: Scores) -> Table:
     table.append(("Brier score of promotions", _number(s.brier), _number(s.brier_climatology)))
     for b in s.bins:
         if b.n:
-            name = f"chance {b.low:.0%} to {b.high:.0%}: {b.n} branches"
+            name = f"chance {b.low:.0%} to {b.high:.0%}: {counted(b.n, 'branch')}"
             table.append((name, f"{_share(b.expected)} expected", f"{_share(b.happened)} promoted"))
-    return word_table((f"{s.agent}: {s.branches} branches", "forecast", "asked for, or climatology"), table)
+    return word_table((f"{s.agent}: {counted(s.branches, 'branch')}", "forecast", "asked for, or climatology"), table)
 
 
 def _share(x: float | None) -> str:

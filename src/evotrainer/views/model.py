@@ -49,6 +49,8 @@ class TrialView:
     finished: ev.TrialFinished | None = None
     heartbeat: Mapping[str, Any] = field(default_factory=dict)
     """Last sign of life of an unfinished trial: step, steps, phase, cpu_s, pid, time."""
+    error: str = ""
+    """What ended it, where it has no result."""
 
     @property
     def status(self) -> str:

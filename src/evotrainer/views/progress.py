@@ -33,6 +33,10 @@ EVALUATES = ("base", "audit", "certify")
 """Purposes of trials that train nothing."""
 FULL = 0.97
 """A running trial is never taken to be further than this: it has ended when its result is there."""
+EARLY = 0.1
+"""Share of the first training from which its time is told by what it took so far."""
+WARM = "warm-start"
+"""`policy.base` of a run that makes its base policy."""
 TRAINED = 0.75
 """Share of the first training that its steps take, its evaluations the rest; later ones are measured by the first."""
 
@@ -103,6 +107,9 @@ class RunProgress:
         begun = Counter(t.kind for t in self.trials if t.done or t.running)
         known = Counter(t.kind for t in self.trials)
         plan = planned(self.task)
+        now = [t for t in self.trials if not t.done] or self.trials[-1:]
+        if any(t.purpose == "certify" for t in now):  # the rounds are over
+            plan |= dict.fromkeys(("train", "confirm"), 0)
         out = {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
         # rounds are planned by the task file, and end where its budget does: fresh seeds keep their part of it
         out["train"] = min(out["train"], max(known["train"] - begun["train"], self._payable() - out["confirm"]))
@@ -125,12 +132,11 @@ class RunProgress:
 
     @property
     def left_s(self) -> float | None:
-        """Wall-clock seconds that are left if every round is played, above 0; None before the first training has ended,
-        and while nothing runs."""
-        cost = self._costs("wall_s")
-        if not self.running or "train" not in cost:
+        """Wall-clock seconds that are left if every round is played, above 0; None before a training is under way, and
+        where nothing is left."""
+        cost, cpu = self._costs("wall_s"), self._costs("cpu_s")
+        if "train" not in cost or (not self.running and not sum(self.ahead().values())):
             return None
-        cpu = self._costs("cpu_s")
         shares = [t.cpu_s / cpu[t.kind] if cpu[t.kind] else share_of(t.step, t.steps) for t in self.running]
         now = [cost[t.kind] * (1 - min(FULL, x)) for t, x in zip(self.running, shares, strict=True)]
         rest = sum(now) + sum(n * cost[k] for k, n in self.ahead().items())
@@ -144,11 +150,24 @@ class RunProgress:
             if t.kind != "train" or t.steps:
                 own["base" if t.purpose == "base" else t.kind].append(getattr(t, seconds))
         mean = {k: sum(x) / len(x) for k, x in own.items()}
+        if "train" not in mean and (first := self._first_training(seconds)):
+            mean["train"] = first
         if "train" not in mean:
             return mean
         base = mean.get("base", 0.0)
+        if (self.task.get("policy") or {}).get("base", WARM) == WARM:  # it was trained on demonstrations first
+            base = min(base, (1 - TRAINED) * mean["train"])
         cert = base * cert_share(self.task)
         return {"evaluate": cert, "audit": base, "confirm": mean["train"] + cert} | mean
+
+    def _first_training(self, seconds: str) -> float:
+        """What a training takes by the one that is furthest, before any has ended; 0 before a tenth of it."""
+        far = max((t for t in self.running if t.kind == "train"), key=lambda t: share_of(t.step, t.steps), default=None)
+        if far is None or (share := share_of(far.step, far.steps)) < EARLY:
+            return 0.0
+        ended = [t for t in self.trials if t.done and not t.cached and t.cpu_s]
+        wall = max(1.0, sum(t.wall_s for t in ended) / sum(t.cpu_s for t in ended)) if ended else 1.0
+        return far.cpu_s / share * (wall if seconds == "wall_s" else 1.0)
 
     def grown(self) -> str:
         """Why there are more trials than were planned: `23 planned, 4 audits`; empty where there are not."""
@@ -169,8 +188,7 @@ class RunProgress:
         text += self.grown()
         if self.left_s is not None:
             return f"{text}, about {duration(self.left_s)} left"
-        first = self.running and self.ahead()["train"] and "train" not in self._costs("wall_s")
-        return f"{text}; the time left is estimated once a training has ended" if first else text
+        return text
 
 
 def side_by_side(task: Mapping[str, Any], running: int) -> int:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.records.findings import HealthReport
+from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, text, trials
 from evotrainer.views.advice import advice
 from evotrainer.views.evidence import HealthReading
@@ -182,20 +183,14 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_finalize,
     )
-    env.filters |= {
-        "percent": text.percent,
-        "confidence": text.confidence,
-        "points": text.points,
-        "number": text.number,
-        "duration": text.duration,
-        "value": text.value,
-        "line": text.one_line,
-        "clock": clock,
-    }
+    own = (text.percent, text.confidence, text.points, text.number, text.duration, text.value, clock, counted)
+    env.filters |= {f.__name__: f for f in own} | {"line": text.one_line}
     env.globals |= {
         "point_range": text.point_range,
+        "base_told": text.base_told,
         "change_of": summary.change_of,
         "BRIEF": style.BRIEF,
+        "PURPOSE": style.PURPOSE,
         "change": text.change,
     }
     return env

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from evotrainer.errors import EvoTrainerError
+from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.records.rollout import Rollout
 from evotrainer.views.model import TRAININGS, RunView
 
@@ -84,12 +84,13 @@ def _mixed(task: str) -> str:
 
 
 def find(folder: Path, rollout: str) -> Rollout | None:
-    """A train or search rollout of a run by its id (or a unique start of 8 or more digits); None if there is none."""
+    """A train or search rollout of a run by its id (or a unique start of 4 or more digits); None if there is none,
+    ConfigError where several begin so."""
     import pyarrow.compute as pc
 
     from evotrainer.records.reading import columns_of, load
 
-    if len(rollout) < 8:
+    if len(rollout) < 4:
         return None
     folders = sorted(p for p in (folder / "rollouts").glob("*") if p.is_dir())
     named = {
@@ -99,7 +100,9 @@ def find(folder: Path, rollout: str) -> Rollout | None:
         for row in table.filter(pc.starts_with(table["id"], rollout)).to_pylist()
         if row["split"] not in SEALED
     }
-    return load([*named.values()], ids=[*named])[0] if len(named) == 1 else None
+    if len(named) > 1:
+        raise ConfigError(f"{len(named):,} rollouts begin with {rollout}: give more digits, as {sorted(named)[0][:12]}")
+    return load([*named.values()], ids=[*named])[0] if named else None
 
 
 def _load(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evotrainer.records.events import Searched
 from evotrainer.records.search import FactorEffect, ProbeRecord
+from evotrainer.records.text import counted
 from evotrainer.views.model import RunView
 from evotrainer.views.plots import Axis
 from evotrainer.views.text import change, number, percent, points, value
@@ -83,11 +84,11 @@ def search_line(view: RunView) -> str:
         return ""
     last = rounds[-1]
     done = sum(len(r.trainings) for r in rounds)
-    text = f"{done} search trainings in {len(rounds)} round{'' if len(rounds) == 1 else 's'}"
+    text = f"{counted(done, 'search training')} in {counted(len(rounds), 'round')}"
     if last.ended is None:
         return text
     best = [
-        f"{e.what} {points(e.mean)} ± {number(100 * (e.high - e.mean), 2)} points ({e.trainings} trainings)"
+        f"{e.what} {points(e.mean)} ± {number(100 * (e.high - e.mean), 2)} points ({counted(e.trainings, 'training')})"
         for e in last.effects[:BEST]
         if e.mean > 0
     ]

@@ -43,5 +43,7 @@ BRIEF = {
     "base": "base policy",
 }
 """The words of a branch's status."""
+PURPOSE = {"base": "base policy", "noise": "A/A trial", "confirm": "fresh seed", "certify": "certificate"}
+"""The words of what a trial is for, where they are others than its own."""
 VERDICT = {**BRIEF, "promote": "passed every gate"}
 """The words of a verdict: what passed may still not be promoted, as a bundle whose knock-outs part it."""

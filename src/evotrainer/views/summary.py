@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from evotrainer.projections.task_sets import told
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
+from evotrainer.records.findings import input_told
+from evotrainer.records.text import counted
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
 from evotrainer.views import progress
 from evotrainer.views.model import BranchView, RunView
@@ -79,15 +81,14 @@ def search_headline(view: RunView) -> str:
 
 
 def noise_line(view: RunView) -> str:
-    """The noise floor, and what it was measured on: the A/A trials alone, or these pooled with the branches so far."""
+    """The noise floor as it is now, and what it was measured on: the A/A trials, and the branches so far with them."""
     if not view.noise:
         return "not measured"
-    first, last = (points(n.noise_floor, sign=False) for n in (view.noise[0], view.noise[-1]))
-    text = f"{first} points from the A/A trials"
+    text = f"{points(view.noise[-1].noise_floor, sign=False)} points, from the A/A trials"
     pooled = [view.branches.get(n.branch) for n in view.noise[1:]]
     own = sum(1 for b in pooled if b and (b.matches or b.reduces))
-    also = f" and {_count(own, 'control')}" if own else ""
-    return f"{text}; {last} pooled with the {_count(len(pooled) - own, 'branch')}{also} so far" if pooled else text
+    also = f", {counted(len(pooled) - own, 'branch')} and {counted(own, 'control')} so far"
+    return text + (also if own else f" and {counted(len(pooled), 'branch')} so far" if pooled else "")
 
 
 def task_lines(view: RunView) -> list[tuple[str, str]]:
@@ -182,7 +183,7 @@ def audit_lines(a: ShortcutAudit) -> list[str]:
     seeds = "  ".join(f"seed {s}: {100 * v:+.1f}" for s, v in a.per_seed.items())
     lost = "" if a.gain_lost is None else f"; {a.gain_lost:.0%} of its gain over {a.reference} goes"
     closed = f"{a.capability} ({a.knob}: {a.open} -> {a.closed})"
-    where = f"{f'{a.measure} on the ' if a.measure else ''}gate split, {a.tasks} tasks"
+    where = f"{f'{a.measure} on the ' if a.measure else ''}gate split, {counted(a.tasks, 'task')}"
     return [
         f"audit of {a.branch}: {closed}, {a.occasion}: shortcut {word}",
         f"  {'':14}{'open':>8}{'closed':>8}   {where}, the same policies on the same tasks",
@@ -196,20 +197,22 @@ def audit_lines(a: ShortcutAudit) -> list[str]:
 def state(view: RunView) -> tuple[str, str]:
     """(`closed`, `running` or `open`, sentence)."""
     if view.closed:
-        return "closed", f"Ended after {_count(len(view.rounds), 'round')}: {view.closed.reason}"
+        return "closed", f"Ended after {counted(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
     if view.driver is not None:
         who = f"process {view.driver}" if view.driver else "another process"
         told = progress.of_view(view).line()
         return "running", f"Running, by {who}: {told}. What is shown is final as far as it goes."
-    text = "Not finished: the ledger has no closing event"
+    text = "Not finished: " + (stopped(view) or "the ledger has no closing event")
     if waiting:
-        text += f", {_count(len(waiting), 'trial')} without a result"
-    return "open", text + ". What is shown is final as far as it goes; `evotrainer resume` continues the run."
+        text += f"; {counted(len(waiting), 'trial')} without a result"
+    return "open", text + ". What is shown is final as far as it goes."
 
 
-def _count(n: int, what: str) -> str:
-    return f"{n} {what}{'' if n == 1 else 'es' if what.endswith('ch') else 's'}"
+def stopped(view: RunView) -> str:
+    """The error of a trial that stopped a run which stands; empty where none did."""
+    failed = next((t for t in view.trials if t.error and not t.finished), None)
+    return f"trial {failed.id} failed: {failed.error}" if failed and not view.closed and view.driver is None else ""
 
 
 def change_of(b: BranchView) -> str:
@@ -264,14 +267,16 @@ def _branch_gaps(view: RunView) -> list[str]:
         done = [t for t in b.trials if t.status == "complete"]
         lost = len(b.trials) - len(done)
         if lost and b.recipe is not None:
-            out.append(f"{b.name}: {lost} of {len(b.trials)} trials have no result.")
+            out.append(
+                f"{b.name}: {lost} of {counted(len(b.trials), 'trial')} {'has' if lost == 1 else 'have'} no result."
+            )
         if b.status == "open":
             out.append(f"{b.name}: no verdict.")
         if b.outcome and b.outcome.change is None:
             out.append(f"{b.name}: its prediction about {b.outcome.prediction.metric} was not measured on both sides.")
         faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
         if faults:
-            out.append(f"{b.name}: {faults} rollouts lost to infrastructure faults are in no mean.")
+            out.append(f"{b.name}: {counted(faults, 'rollout')} lost to infrastructure faults, in no mean.")
         for t in done:
             out += [f"{b.name}: {flip_line(t.id, f)}." for f in (t.finished.canary_flips if t.finished else ())]
     return out
@@ -289,7 +294,9 @@ def _blind_detectors(view: RunView) -> list[str]:
     blind: dict[str, dict[str, None]] = {}
     for b in view.branches.values():
         for _, f in b.blind:
-            blind.setdefault(f"{f.detector} found no input ({', '.join(f.missing)} missing)", {})[b.name] = None
+            blind.setdefault(f"{f.detector} found no input ({', '.join(map(input_told, f.missing))} missing)", {})[
+                b.name
+            ] = None
     return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
 
 
@@ -317,7 +324,7 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
     """(label, amount, limit, share of the limit) for each resource that was measured or limited."""
     limits = view.opened.budget if view.opened else {}
     found, saved = view.cached()
-    what = ", ".join(_count(n, kind) for kind, n in found.items())
+    what = ", ".join(counted(n, kind) for kind, n in found.items())
     more = {
         "trials": f", {found.get('training', 0)} from the cache",
         "cpu_s": f" ({duration(saved)} saved by the cache: {what})",

@@ -16,15 +16,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.records.verdicts import Verdict
-from evotrainer.views.folder import (
-    print_summary,
-    render_branch,
-    render_rollout,
-    render_status,
-    render_trial,
-)
+from evotrainer.views.folder import render_branch, render_rollout, render_trial
 from evotrainer.views.live_tables import Beat, Spec, budget_table, change_table, stands, trial_table, verdict_table
 from evotrainer.views.progress import TrialWatch
+from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.style import VERDICT
 from evotrainer.views.summary import verdict_sentence
 from evotrainer.views.text import change, duration, number, of_run, one_line, percent
@@ -47,10 +42,7 @@ __all__ = [
 REFRESH_HZ = 4
 VERDICTS_SHOWN = 6
 NOTES_SHOWN = 4
-QUARTERS = 4
-"""Without a terminal, a trial is mentioned at the start, at each quarter and when its phase changes."""
-BUDGET_LINE_S = 60.0
-QUIET_S = 25.0
+QUIET_S = 30.0
 """Without a terminal, a log that was silent for this long is told what the run is doing."""
 
 
@@ -74,8 +66,6 @@ class LiveView:
         self._limits: Mapping[str, float] = {}
         self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)
         self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
-        self._mentioned: dict[str, tuple[str, int]] = {}
-        self._budget_line = float("-inf")
         self._said = self._started
         self._asking = False
         self._begun = False
@@ -128,17 +118,9 @@ class LiveView:
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)
         self._watch.running(running)
-        if self.plain:
-            for spec, beat in running:
-                self._mention(spec, beat)
 
     def budget(self, spent: Mapping[str, float], limits: Mapping[str, float]) -> None:
         self._spent, self._limits = dict(spent), dict(limits)
-        if self.plain and limits and time.monotonic() - self._budget_line >= BUDGET_LINE_S:
-            self._budget_line = time.monotonic()
-            self._line(
-                "budget: " + ", ".join(f"{name} {used} of {limit}" for name, used, limit, _ in self._budget_rows())
-            )
 
     def finished(self, trial: Any) -> None:
         """A trial ended: a `TrialFinished`."""
@@ -153,7 +135,8 @@ class LiveView:
             text += f", search split {percent(max(search, key=lambda s: s.step).score)}"
         if trial.status == "failed":
             text = f"{trial.trial}: failed ({trial.label or 'no label'}): {one_line(trial.error)}"
-        self._note(text)
+        self._notes.append(text)
+        self._tell(f"{text}; {self._watch.progress().line()}")
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
@@ -196,22 +179,12 @@ class LiveView:
                 self._line(self._state())
 
     def _state(self) -> str:
-        """What the run is doing, in one line."""
+        """What the run is doing, and what it has spent, in one line."""
+        spent = "".join(f"; {name} {used} of {limit}" for name, used, limit, _ in self._budget_rows())
         if not self._running:
-            return f"still at: {self._step}"
-        at = (f"{spec.trial} {stands(beat)}" for spec, beat in self._running)
-        return f"{', '.join(at)}; {self._watch.progress().line()}"
-
-    def _mention(self, spec: Spec, beat: Beat | None) -> None:
-        if beat is None:
-            return
-        quarter = QUARTERS * beat.step // beat.steps if beat.steps else 0
-        if self._mentioned.get(spec.trial) == (beat.phase, quarter):
-            return
-        self._mentioned[spec.trial] = (beat.phase, quarter)
-        score = getattr(beat, "score", None)
-        told = f", training score {percent(score)}" if score is not None else ""
-        self._line(f"{spec.trial}: {stands(beat)}{told}, {duration(beat.cpu_s)} CPU; {self._watch.progress().line()}")
+            return f"still at: {self._step}{spent}"
+        at = ", ".join(f"{spec.trial} {stands(beat)}{_scored(beat)}" for spec, beat in self._running)
+        return f"{at}; {self._watch.progress().line()}{spent}"
 
     # live --------------------------------------------------------------------------------------------------------
 
@@ -267,6 +240,11 @@ class LiveView:
             show = duration if key.endswith("_s") else number
             out.append((name, show(used), show(limit), used / limit if limit else 0.0))
         return out
+
+
+def _scored(beat: Beat | None) -> str:
+    score = getattr(beat, "score", None)
+    return f" (training score {percent(score)})" if score is not None else ""
 
 
 def verdict_line(v: Verdict) -> str:

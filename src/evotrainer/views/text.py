@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
@@ -50,6 +51,17 @@ def _short_line(line: str) -> str:
     if len(line) <= _LONG_LINE:
         return line
     return f"{line[:_LONG_LINE]}… {len(line) - _LONG_LINE:,} more characters on this line"
+
+
+def base_told(base: Mapping[str, str]) -> str:
+    """Id and commit of a base policy from the Hub, else the name of its folder."""
+    return f"{base['id']}@{base['commit']}" if "id" in base else last_part(base.get("path"))
+
+
+def last_part(path: Any) -> str:
+    """A Hub id or built-in as it is, of a path its last part; where it lay on a machine tells nobody elsewhere."""
+    text = str(path or "")
+    return Path(text).name if Path(text).is_absolute() else text
 
 
 def script_json(value: Any) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evotrainer.records.findings import HealthReport
+from evotrainer.records.text import counted
 from evotrainer.views.evidence import HealthReading
 
 SHOWN = (
@@ -56,7 +57,7 @@ def render_trend(name: str, rows: Sequence[dict[str, Any]]) -> str:
         for ln in lines
     ]
     seeds = max(r["seeds"] for r in rows)
-    out = [f"# Training of {name}, mean over {seeds} seed(s)", "", *table, "", "Findings:"]
+    out = [f"# Training of {name}, mean over {counted(seeds, 'seed')}", "", *table, "", "Findings:"]
     for r in rows:
         said = ", ".join(f"{d} ({s})" for d, s in sorted(r["findings"].items())) or "none"
         out.append(f"- step {r['step']}: {said}")

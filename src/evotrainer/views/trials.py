@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.labels import LABELS
 from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
+from evotrainer.records.text import counted
 from evotrainer.views.tables import word_table
 from evotrainer.views.text import one_line, value
 
@@ -26,8 +27,8 @@ class RoleLine:
     labels: dict[str, int]
 
     def __str__(self) -> str:
-        told = ", ".join(f"{k} {n}" for k, n in self.labels.items())
-        return f"{self.trainings} trainings, {self.ideas} ideas; {told}"
+        told = ", ".join(f"{spaced(k)} {n}" for k, n in self.labels.items())
+        return f"{counted(self.trainings, 'training')}, {counted(self.ideas, 'idea')}; {told}"
 
 
 KINDS = {
@@ -39,9 +40,14 @@ KINDS = {
 """What is labelled, one and several; the run's own controls and knock-outs are not counted."""
 
 
+def spaced(label: str) -> str:
+    """A label as readers see it."""
+    return label.replace("_", " ")
+
+
 def labels_line(trials: Sequence[LabelledTrial]) -> str:
-    """`keep 3, discard 20`; empty where nothing was tried."""
-    return ", ".join(f"{k} {n}" for k, n in counts(trials).items())
+    """`keep 3, not taken 20`; empty where nothing was tried."""
+    return ", ".join(f"{spaced(k)} {n}" for k, n in counts(trials).items())
 
 
 def labels_told(trials: Sequence[LabelledTrial]) -> str:
@@ -49,7 +55,7 @@ def labels_told(trials: Sequence[LabelledTrial]) -> str:
     where nothing was tried."""
     of = {k: [t for t in trials if t.kind == k] for k in KINDS}
     told = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
-    meant = "; ".join(f"{k}: {LABELS[k]}" for k in LABELS if k in counts(trials))
+    meant = "; ".join(f"{spaced(k)}: {LABELS[k]}" for k in LABELS if k in counts(trials))
     return f"{'; '.join(told)} ({meant})" if told else ""
 
 
@@ -93,7 +99,7 @@ def render_trials(trials: Sequence[LabelledTrial]) -> Table:
                 one_line(t.parent + doubt, 40),
                 expected_line(t),
                 measured_line(t),
-                f"{t.label}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
+                f"{spaced(t.label)}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
             )
         )
     by = f"by {one_line(trials[0].by, 40)}; " if alone and trials and trials[0].by else ""

@@ -41,7 +41,7 @@ def _stdin_task(row: Row, where: str, options: Mapping[str, Any], shares: Mappin
     heldout = options["heldout"]
     if not visible >= 0 or visible + heldout >= len(tests):
         raise TaskSetError(
-            f"{where}: {counted(len(tests), 'tests')}, of which {visible} visible and {heldout} held out, leave none "
+            f"{where}: {counted(len(tests), 'test')}, of which {visible} visible and {heldout} held out, leave none "
             "hidden; "
             "add tests or lower visible"
         )

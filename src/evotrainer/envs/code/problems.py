@@ -53,8 +53,8 @@ def _taco(row: Row, where: str) -> TestRow:
     inputs, outputs = found["inputs"], found["outputs"]
     if not inputs or len(inputs) != len(outputs):
         raise TaskSetError(
-            f"{where}: field 'input_output' has {counted(len(inputs), 'inputs')} and "
-            f"{counted(len(outputs), 'outputs')}; as many of both, "
+            f"{where}: field 'input_output' has {counted(len(inputs), 'input')} and "
+            f"{counted(len(outputs), 'output')}; as many of both, "
             "and at least one, expected"
         )
     question, starter = field(row, "question", str, where), str(row.get("starter_code") or "")

@@ -92,8 +92,8 @@ def _csv(path: Path, text: str) -> list[Row]:
                 continue
             if len(cells) != len(header):
                 raise TaskSetError(
-                    f"{path}, line {reader.line_num}: {counted(len(cells), 'cells')} under "
-                    f"{counted(len(header), 'columns')}; correct the row"
+                    f"{path}, line {reader.line_num}: {counted(len(cells), 'cell')} under "
+                    f"{counted(len(header), 'column')}; correct the row"
                 )
             rows.append({k: v or None for k, v in zip(header, cells, strict=True)})
     except csv.Error as e:

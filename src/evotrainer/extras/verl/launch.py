@@ -23,6 +23,7 @@ from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.validate import REPORT
 from evotrainer.extras.verl.venv import Venv, last_json, script
 from evotrainer.records.durable import WriterLock, replace_synced
+from evotrainer.records.text import counted
 
 State = Literal["running", "ended", "failed", "lost"]
 
@@ -128,9 +129,9 @@ def demand_gpus(folder: Path, manifest: Mapping[str, Any], seen: Mapping[str, An
         return
     where = f"the Ray cluster at {ray_address}" if ray_address else "this machine"
     raise TrainerError(
-        f"{where} has {seen['gpus']} GPU(s), this training needs {manifest['gpus']} on each of {manifest['nodes']} "
-        "node(s); nothing was started. Validation needs none: `evotrainer verl validate`. "
-        "On machines with GPUs (environment made by `evotrainer verl setup --gpu`) run: "
+        f"{where} has {counted(seen['gpus'], 'GPU')}, this training needs {manifest['gpus']} on each of "
+        f"{counted(manifest['nodes'], 'node')}; nothing was started. Validation needs none: "
+        "`evotrainer verl validate`. On machines with GPUs (environment made by `evotrainer verl setup --gpu`) run: "
         f"{command_for_the_day(folder, manifest)}"
     )
 

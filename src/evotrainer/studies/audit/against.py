@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.records.output import line
-from evotrainer.records.text import clean
+from evotrainer.records.text import clean, counted
 from evotrainer.studies.audit.engine import RolloutAudit
 from evotrainer.studies.audit.reading import batch_of, subjects_of
 
@@ -214,8 +214,8 @@ def _findings(a: RolloutAudit, b: RolloutAudit) -> tuple[tuple[str, str, str], .
 def against_lines(c: Against) -> list[str]:
     """The comparison as text: outcome and reward first, then what changed in behaviour."""
     out = [
-        f"A: {line(c.a)}, {c.rollouts[0]:,} rollouts, {c.faults[0]:,} faults",
-        f"B: {line(c.b)}, {c.rollouts[1]:,} rollouts, {c.faults[1]:,} faults",
+        f"A: {line(c.a)}, {counted(c.rollouts[0], 'rollout')}, {counted(c.faults[0], 'fault')}",
+        f"B: {line(c.b)}, {counted(c.rollouts[1], 'rollout')}, {counted(c.faults[1], 'fault')}",
         f"{c.tasks:,} tasks of both, each counts once; A minus B with 95% t intervals over tasks",
     ]
     out += [f"note: {n} policies, branches or splits of {x} are read together" for x, n in _several(c)]
@@ -234,7 +234,7 @@ def against_lines(c: Against) -> list[str]:
     for side, (n, names) in (("A", c.only_a), ("B", c.only_b)):
         if n:
             more = f", and {n - len(names)} more" if n > len(names) else ""
-            out.append(f"only in {side}, not compared: {n} tasks: {', '.join(names)}{more}")
+            out.append(f"only in {side}, not compared: {counted(n, 'task')}: {', '.join(names)}{more}")
     return out
 
 

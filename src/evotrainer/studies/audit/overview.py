@@ -11,7 +11,7 @@ import numpy as np
 from evotrainer.harness.looked import OVER_TIME
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
-from evotrainer.records.text import clean, cut
+from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import SourceReport
 from evotrainer.studies.audit.reading import SubjectReading
 from evotrainer.views.audit_model import short_names
@@ -40,7 +40,11 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     formats = Counter(s.format for s in sources)
     rollouts = sum(s.rollouts for s in sources)
     told = ", ".join(f"{n:,} {f}" for f, n in formats.most_common(6))
-    out = [f"# {len(sources):,} sources ({told}): {rollouts:,} rollouts in {len(readings):,} readings", ""]
+    out = [
+        f"# {counted(len(sources), 'source')} ({told}): {counted(rollouts, 'rollout')} in "
+        f"{counted(len(readings), 'reading')}",
+        "",
+    ]
     faults: Counter[str] = Counter()
     for s in sources:
         faults.update(s.faults)

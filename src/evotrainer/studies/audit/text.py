@@ -9,8 +9,8 @@ from typing import Any
 from evotrainer.harness import render_text
 from evotrainer.harness.looked import OVER_TIME
 from evotrainer.harness.registry import DETECTORS
-from evotrainer.harness.render import LAYERS, healthy, metric_line, named
-from evotrainer.records.findings import Finding
+from evotrainer.harness.render import LAYERS, metric_line, named
+from evotrainer.records.findings import Finding, input_told
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
@@ -21,7 +21,6 @@ NAMED_SKIPS = 5
 QUOTES = 2
 SHOWN_FIRST = 5
 """Kinds of finding that are named before the sources."""
-ORDER = {"critical": 0, "warn": 1, "info": 2}
 KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completions/mean_length", "tool_failure_rate")
 
 
@@ -45,8 +44,9 @@ def _total(audit: RolloutAudit) -> str:
     worst = {"": "no finding"}.get(audit.worst(), f"worst finding: {audit.worst()}")
     faults = sum(sum(s.faults.values()) for s in audit.sources)
     return (
-        f"{counted(audit.rollouts, 'rollouts')} in {counted(len(audit.sources), 'sources')}; "
-        f"{counted(faults, 'infrastructure faults')} (in no rate), skipped records or files: {skipped:,}; {worst}"
+        f"{counted(audit.rollouts, 'rollout')} in {counted(len(audit.sources), 'source')}; "
+        f"{counted(faults, 'infrastructure fault')} (in no rate), {skipped:,} record{'s' * (skipped != 1)} or "
+        f"file{'s' * (skipped != 1)} skipped; {worst}"
     )
 
 
@@ -73,7 +73,7 @@ def _worst(audit: RolloutAudit) -> list[str]:
 
 
 def _source(s: SourceReport, full: bool) -> str:
-    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {s.rollouts:,} rollouts)", ""]
+    lines = [f"# {line(clean(s.source, 1000))} ({s.format}, {counted(s.rollouts, 'rollout')})", ""]
     if s.faults:
         faults = ", ".join(f"{n:,}x {line(k)}" for k, n in sorted(s.faults.items()))
         lines.append(f"Infrastructure faults: {faults}.\n")
@@ -88,16 +88,15 @@ def _source(s: SourceReport, full: bool) -> str:
 
 def _reading(r: SubjectReading) -> str:
     h = r.health
-    many = f": {h.rollouts:,} rollouts in {h.groups:,} groups" if h.rollouts or not r.curve else ""
+    many = f": {counted(h.rollouts, 'rollout')} in {counted(h.groups, 'group')}" if h.rollouts or not r.curve else ""
     lines = [f"## {line(clean(h.subject))}{many}", ""]
-    findings = sorted((f for f in h.findings if not f.missing), key=lambda f: ORDER[f.severity])
-    if not findings:
+    if not h.claims:
         lines.append("No finding.")
-    for f in findings:
+    for f in h.claims:
         lines += _finding(f)
     if h.bottlenecks:
         lines.append("Ranked: " + ", ".join(f"{b.name} ({b.score:.2f})" for b in h.bottlenecks))
-    shown = [m for m in h.metrics if m.value is not None and (m.name in KEY_METRICS or not healthy(m))]
+    shown = [m for m in h.metrics if m.value is not None and (m.name in KEY_METRICS or not m.in_range)]
     shown.sort(key=lambda m: LAYERS.index(m.layer))
     lines += [metric_line(m) for m in shown[:16]]
     for what, value in r.assumed.items():
@@ -112,11 +111,11 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
     lacks: dict[str, list[str]] = {}
     for name, fields in r.not_looked_at.items():
         for x in fields:
-            lacks.setdefault(x, []).append(name)
+            lacks.setdefault(input_told(x), []).append(name)
     for f in r.health.findings:
         for x in f.missing:
             if f.detector not in r.not_looked_at:
-                lacks.setdefault(x, []).append(f"{f.detector} in part")
+                lacks.setdefault(input_told(x), []).append(f"{f.detector} in part")
     shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
     if not shown:
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from evotrainer.records.detectors import DetectorCounts
 from evotrainer.records.recipe import short
+from evotrainer.records.text import counted
 from evotrainer.studies.backtest.changes import Replayed
 from evotrainer.studies.backtest.detectors import Tested
 from evotrainer.studies.backtest.gates import GateReplay
@@ -20,7 +21,8 @@ def change_lines(r: Replayed) -> list[str]:
     b, iv, m = r.backtest, r.intervention, r.backtest.numbers
     s = r.subject
     out = [
-        f"{s.name}: {b.rollouts:,} rollouts, {s.batch.n_groups:,} groups, {s.batch.n_tasks:,} tasks",
+        f"{s.name}: {counted(b.rollouts, 'rollout')}, {counted(s.batch.n_groups, 'group')}, "
+        f"{counted(s.batch.n_tasks, 'task')}",
         f"  {iv.factor}: {_short(iv.old)} -> {_short(iv.new)}",
         f"  {b.verdict.upper()}: {b.reason}",
     ]

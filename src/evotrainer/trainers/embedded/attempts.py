@@ -120,7 +120,7 @@ def run_attempts(
             clock("sample")
     scores = environment.score([a.episode for a in out])
     if len(scores) != len(out):
-        raise TrainerError(f"the environment scored {len(scores)} of {counted(len(out), 'episodes')}; mend its score()")
+        raise TrainerError(f"the environment scored {len(scores)} of {counted(len(out), 'episode')}; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
     clock("grade")

@@ -92,7 +92,7 @@ def run_attempts(
             break
     scores = environment.score([a.episode for a in out])
     if len(scores) != len(out):
-        raise TrainerError(f"the environment scored {len(scores)} of {counted(len(out), 'episodes')}; mend its score()")
+        raise TrainerError(f"the environment scored {len(scores)} of {counted(len(out), 'episode')}; mend its score()")
     for a, s in zip(out, scores, strict=True):
         a.score = s
         # episodes may hold processes or sockets; attempts travel between processes (gather_object) and must be plain
@@ -116,7 +116,7 @@ def _begin(
     # a training prompt is never cut: the policy would learn to answer questions it did not see
     if over and (not cut_prompts or room < 1):
         raise TrainerError(
-            f"task {task.id}: its prompt has {counted(len(prompt), 'tokens')}, the policy's context leaves {room} "
+            f"task {task.id}: its prompt has {counted(len(prompt), 'token')}, the policy's context leaves {room} "
             "after "
             "max_tokens; lower max_tokens, shorten the prompts or take a policy with a longer context"
         )

@@ -277,9 +277,9 @@
     return pre;
   }
   function openRollout(id, quote) {
-    const r = own(data.rollouts, id);
-    if (!r) return;
-    shown = id;
+    const all = data.rollouts ?? {}, ids = own(all, id) ? [id] : Object.keys(all).filter((x) => x.startsWith(id));
+    if (ids.length !== 1) { cannotOpen(id, ids.length); return; }
+    const r = all[shown = ids[0]];
     $("ro-title").textContent = r.task;
     $("ro-sub").textContent = [r.branch, r.outcome, r.reward === null ? "not graded" : `reward ${r.reward}`].filter(Boolean).join(" · ");
     const body = $("ro-body");
@@ -306,6 +306,13 @@
     dialog.scrollTop = 0;
     if (!solo) body.querySelector("mark")?.scrollIntoView({ block: "center" });
     body.focus({ preventScroll: true });
+  }
+  function cannotOpen(id, n) {
+    $("ro-title").textContent = `Rollout ${id}`;
+    $("ro-sub").textContent = "";
+    const why = n ? `${n} rollouts on this page begin so: give more digits.` : "This page holds no such rollout; evotrainer show finds any that was stored.";
+    $("ro-body").replaceChildren(el("p", {}, why));
+    if (!dialog.open) dialog.showModal();
   }
   function testTable(r) {
     const cols = ["kind", "input", "expected", "got", "status"].filter((c) => r.tests.some((t) => t[c] || (c === "status" && t.error)));

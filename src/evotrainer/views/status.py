@@ -1,0 +1,106 @@
+"""A run folder in a terminal: where it stands, and its result at the end."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from evotrainer.views import summary
+from evotrainer.views.advice import advice
+from evotrainer.views.fold import load_view
+from evotrainer.views.heartbeats import alive
+from evotrainer.views.model import RunView, TrialView
+from evotrainer.views.progress import settings
+from evotrainer.views.search import search_line
+from evotrainer.views.style import BRIEF, PURPOSE
+from evotrainer.views.tables import facts_grid, ruled_table
+from evotrainer.views.text import duration, one_line, percent
+from evotrainer.views.tree import branch_line
+from evotrainer.views.trials import labels_told, role_lines
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+
+def render_status(run_folder: Path | str) -> RenderableType:
+    """Where a run stands: state, champion, trials, budget, verdicts."""
+    from rich.console import Group
+    from rich.text import Text
+
+    view = load_view(run_folder, rollouts=False)
+    facts = facts_grid(
+        [
+            ("run", str(run_folder)),
+            ("state", summary.state(view)[1]),
+            ("result", summary.result(view)),
+            *([("next", line)] if (line := advice(view, str(run_folder))) else []),
+            *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
+            ("round", _round(view)),
+            ("champion", view.champion or "none yet"),
+            *([("search", line)] if (line := search_line(view)) else []),
+            *([("outcomes", told)] if view.memory and (told := labels_told(view.memory.trials)) else []),
+            *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
+            *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
+            *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
+            ("noise floor", summary.noise_line(view)),
+            *summary.task_lines(view),
+            ("sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"),
+        ]
+    )
+    parts: list[RenderableType] = [facts]
+    if waiting := [t for t in view.trials if not t.finished]:
+        parts += [
+            Text(""),
+            ruled_table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
+        ]
+    training = {t.branch for t in waiting}
+    shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
+    shown += [p for p in view.probes.values() if p.name in training]
+    if shown:
+        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in shown)]
+    return Group(*parts)
+
+
+def shown_sandbox(isolation: str) -> str:
+    """How programs are isolated, beside a heading that says what it is about."""
+    return re.sub("^(warning: )?sandbox:? ", r"\1", isolation)
+
+
+def _round(view: RunView) -> str:
+    asked = (settings(view).get("run") or {}).get("rounds")
+    return str(max(view.rounds, default=0)) + (f" of {asked}" if asked and not view.closed else "")
+
+
+def _open_trial(t: TrialView) -> list[str]:
+    beat = t.heartbeat
+    if not beat:
+        state = "waiting"
+    else:
+        state = "running" if alive(beat.get("pid")) else "stopped"
+    return [
+        t.id,
+        PURPOSE.get(t.purpose, t.purpose),
+        f"{state} {one_line(beat.get('phase', ''), 24)}".strip(),
+        f"{beat.get('step', 0)}/{beat['steps']}" if beat.get("steps") else "",
+        percent(beat["score"]) if isinstance(beat.get("score"), int | float) else "",
+        duration(t.cpu_s) if beat else "",
+    ]
+
+
+def print_summary(run_folder: Path | str, console: Console) -> None:
+    """The run's result in a few lines, for the end of `evotrainer run`."""
+    from rich.text import Text
+
+    view = load_view(run_folder, rollouts=False)
+    console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
+    for what, shown, reading in summary.comparison_lines(view):
+        console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
+    for b in view.path(view.champion)[1:]:
+        if b.intervention:
+            console.print(Text.assemble("  ", *branch_line(b)), soft_wrap=True)
+    counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
+    spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
+    console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
+    if line := advice(view, str(run_folder)):
+        console.print(Text.assemble(("next: ", "bold"), line), soft_wrap=True)
