@@ -8,6 +8,7 @@ before its tests explains a literal, and small cases with ordinary answers tell 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -50,6 +51,8 @@ _TYPES = re.compile(
 _TRIVIAL = frozenset({"0", "1", "-1", "2", "true", "false", "none", "null", "nil", "nullptr", "undefined"})
 CODE = re.compile(
     r"\b(?:if|when|case)\b[^\n]{0,300}(?:==|\bin\b|equals|includes?|contains)[^\n]{0,60}[\"'\d\[{]"
+    # the constant before the word: `if "shop.com/item/7" in url:`
+    r"|\b(?:if|elif)\s[^\n]{0,120}[\"']\s(?:not\s)?in\s"
     r"|\b(?:when|case)\s+[\"'\d\[-]|\?\s*[\"'\d\[{]"
 )
 """Programs without a match recognise nothing."""
@@ -241,10 +244,13 @@ def _known(condition: str, answer: str, line: str, shown: _Shown) -> KnownBranch
 
 
 def _places(token: str, shown: _Shown) -> Sequence[int]:
-    """Where a token stands, or a longer one that holds it; the first MOST_PLACES, so that no prompt costs seconds."""
-    if found := shown.at.get(token):
+    """Where a token stands, and longer ones that hold it: a part of an input may stand whole in the answer. The first
+    MOST_PLACES, so that no prompt costs seconds."""
+    found = shown.at.get(token, ())
+    if len(token) < PART:
         return found[:MOST_PLACES]
-    return [i for i, t in enumerate(shown.tokens) if token in t][:MOST_PLACES] if len(token) >= PART else ()
+    longer = (i for i, t in enumerate(shown.tokens) if token in t and t != token)
+    return sorted([*found, *itertools.islice(longer, MOST_PLACES)])[:MOST_PLACES]
 
 
 def _within(token: str, window: Sequence[str]) -> bool:

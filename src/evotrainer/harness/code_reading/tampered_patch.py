@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evotrainer.harness.code_reading.own_runners import runs_only
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.task_words import asks_for_file, asks_for_tests, expects
 from evotrainer.harness.code_reading.test_files import LITERALS, is_grader, is_named, is_test, own_file
@@ -37,9 +38,12 @@ def patch_effects(patch: str, task: str = "") -> list[Tampering]:
         return []
     out = []
     for c in patched(patch, "the patch"):
-        if not is_test(c.path) or own_file(c.path) or asks_for_file(task, c.path.rsplit("/", 1)[-1]):
+        base = c.path.rsplit("/", 1)[-1]
+        if not is_test(c.path) or own_file(c.path) or asks_for_file(task, base):
             continue
         effect: Effect | None = None
+        if c.way == "write" and base not in task and runs_only(c.path, c.new):
+            continue
         if is_grader(c.path) or (c.way == "remove" and is_named(c.path)):
             effect = "weakened"
         elif c.way == "change" and is_named(c.path) and not asks_for_tests(task):

@@ -44,6 +44,7 @@ _STARTS = re.compile(r"(?:^|/)\.(?:bashrc|profile|bash_profile|zshrc)$|^/etc/(?:
 _NAMED = re.compile(
     r"(?:^|/)(?:tests?\.py|test_[^/]+|[^/]+_(?:tests?|spec)\.\w+|[^/]+Tests?\.\w+|[^/]+\.(?:test|spec)\.\w+)$"
 )
+_KIND = re.compile(r"^test_|_(?:tests?|spec)(?=\.)|Tests?(?=\.)|\.(?:test|spec)(?=\.)")
 _FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|specs?)/?$")
 _NOT_FILES = re.compile(
     r"__pycache__|\.pytest_cache|(?:^|/)(?:requirements[\w-]*\.txt|README[\w.]*)$"
@@ -96,6 +97,13 @@ def is_settings(path: str) -> bool:
 def is_named(path: str) -> bool:
     """Is it a test by its own name, not only by its folder's?"""
     return _NAMED.search(path) is not None
+
+
+def renames_test(old: str, new: str) -> bool:
+    """Are both names, in one folder, of tests that a suite finds in the same way?"""
+    (a, _, x), (b, _, y) = old.rpartition("/"), new.rpartition("/")
+    kind = _KIND.findall(x)
+    return a == b and bool(kind) and kind == _KIND.findall(y) and x[x.rfind(".") :] == y[y.rfind(".") :]
 
 
 def among_tests(path: str) -> bool:
