@@ -103,8 +103,9 @@ def unread(record: Record) -> Iterator[str]:
         return
     finished = sum(i.endswith("/finished") for i in held)
     yield (
-        f"gate and cert are encrypted until the run closes: of {counted(finished, 'trial')} single scores and rollouts were "
-        f"only compared with their checksums, {counted(len(held) - finished, 'decision')} resting on them not computed again"
+        f"gate and cert are encrypted until the run closes: of {counted(finished, 'trial')} single scores and rollouts "
+        "were only compared with their checksums, "
+        f"{counted(len(held) - finished, 'decision')} resting on them not computed again"
     )
 
 
