@@ -12,8 +12,11 @@ quickstart: $(VENV)/.installed
 	  $(BIN)/evotrainer resume $(OUT) --open; else \
 	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
 
-test: check  # three workers for two cores: many tests wait, and each collects all
-	$(BIN)/python -m pytest -n 3 --dist loadgroup
+# Types are checked beside the tests, which leave a core idle now and then; three workers for two cores, as many tests wait.
+test: lint
+	@$(BIN)/mypy > $(VENV)/types.log 2>&1 & types=$$!; \
+	$(BIN)/python -m pytest -n 3 --dist loadgroup; tests=$$?; \
+	wait $$types || { cat $(VENV)/types.log; exit 1; }; exit $$tests
 
 check: lint types
 
