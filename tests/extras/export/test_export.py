@@ -194,7 +194,10 @@ def test_what_is_not_there_is_named(run: Path, tmp_path: Path, how: dict[str, An
 
 
 @pytest.mark.parametrize("name", ["b1", "b2", "v1", "base"])
-def test_a_branch_in_the_place_of_the_folder_is_answered(run: Path, name: str) -> None:
+def test_a_branch_in_the_place_of_the_folder_is_answered(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=f"{name} stands where the folder to write .* DIR --branch {name}"):
         export(run, Path(name))
     assert not Path(name).exists()
