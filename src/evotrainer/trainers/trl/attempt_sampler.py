@@ -65,6 +65,8 @@ def _with_entropies(said: SampledTurn) -> Sequence[float]:
 class AttemptSampler(GRPOTrainer):
     """Samples and scores attempts. `rows`: those of this process that TRL is given as its own rollouts."""
 
+    _last_loaded_step: int  # TRL's
+
     def __init__(self, session: TrlSession, **kwargs: Any) -> None:
         self.session = session
         self.rows: list[GrpoRow] = []
@@ -92,7 +94,8 @@ class AttemptSampler(GRPOTrainer):
         self.tool_loop = {k: getattr(self, k) for k in names}
         # No loss follows upon it: reference and old log-probabilities are not wanted.
         self.tool_loop |= {"beta": 0.0, "num_iterations": 1, "vllm_importance_sampling_correction": False}
-        self.tools, self.environment_factories, self.rollout_func = [], None, self._rows_as_rollouts
+        self.tools: list[Any] = []
+        self.environment_factories, self.rollout_func = None, self._rows_as_rollouts
         # without the tool loop the user's own functions are not called again: their values were read when it played
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
@@ -105,7 +108,7 @@ class AttemptSampler(GRPOTrainer):
             unwrap_model_for_generation(
                 self.model_wrapped,
                 self.accelerator,
-                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,  # type: ignore[arg-type]
+                gradient_checkpointing_kwargs=self.args.gradient_checkpointing_kwargs,
             ) as model,
             self.accelerator.autocast(),
         ):

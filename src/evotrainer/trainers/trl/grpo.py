@@ -49,6 +49,8 @@ class Grpo(AttemptSampler):
     """One training. `session` changes with every round and is checkpointed;
     `sink` and `on_step` are called by rank 0."""
 
+    lr_scheduler: Any  # TRL's
+
     def __init__(
         self,
         session: TrlSession,

@@ -100,7 +100,7 @@ def demand_fitting_trl(config: Any, folder: Path) -> None:
 
         return
     with contextlib.suppress(ImportError):
-        from trl import AutoModelForCausalLMWithValueHead  # type: ignore[attr-defined]  # noqa: F401
+        from trl import AutoModelForCausalLMWithValueHead  # noqa: F401
 
         return
     raise RuntimeError(
