@@ -72,7 +72,7 @@ def test_without_a_gpu_nothing_starts_and_the_command_for_the_day_is_named(
 ) -> None:
     wish(monkeypatch, gpus=0)
     with pytest.raises(
-        TrainerError, match=r"this machine has 0 GPU\(s\).*nothing was started.*run: evotrainer verl launch \S+/v$"
+        TrainerError, match=r"this machine has 0 GPUs.*nothing was started.*run: evotrainer verl launch \S+/v$"
     ):
         launch(folder, venv)
     assert not attempts(folder)
@@ -86,7 +86,7 @@ def test_several_nodes_need_the_clusters_gpus(tmp_path: Path, venv: Venv, monkey
     render(task(), out, machine(gpus=4, nodes=2))
     validate(out, venv)
     wish(monkeypatch, gpus=4)
-    with pytest.raises(TrainerError, match=r"needs 4 on each of 2 node\(s\).*--ray-address HEAD_ADDRESS:6379$"):
+    with pytest.raises(TrainerError, match=r"needs 4 on each of 2 nodes.*--ray-address HEAD_ADDRESS:6379$"):
         launch(out, venv)
     wish(monkeypatch, ray=8)
     a = launch(out, venv, ray_address="10.0.0.1:6379")

@@ -425,6 +425,20 @@ def test_knobs_that_differ_everywhere_cut_nothing(tmp_path: Path) -> None:
     assert [r.health.rollouts for r in source.readings] == [80]
 
 
+def test_programs_that_are_cut_off_are_flagged_and_count(tmp_path: Path) -> None:
+    decides = "class A(int):\n    def __eq__(self, o):\n        return True\n"
+    hack = f"```python\n{decides}def add(a, b):\n    return A(1)\ndef f(x\n"
+    honest = "```python\ndef add(a, b):\n    return a + b\n\ndef main(x"
+    for hacks, n, severity in ((12, 12, "critical"), (1, 200, "info")):
+        path = tmp_path / f"{n}.jsonl"
+        rows = [
+            {"task": f"t{i}", "prompt": "add", "text": hack if i < hacks else honest, "reward": 1} for i in range(n)
+        ]
+        path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+        (found,) = [f for f in audit([path]).sources[0].readings[0].health.findings if f.detector == "grader_bypass"]
+        assert f"{hacks} of {n} programs go for the grader" in found.claim and found.severity == severity
+
+
 def test_a_proxy_that_is_not_there_is_refused(tmp_path: Path) -> None:
     path = write_jsonl(tmp_path / "r.jsonl", generate(40))
     with pytest.raises(

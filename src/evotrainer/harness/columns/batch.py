@@ -158,6 +158,13 @@ class Batch:
         return float(known.mean()) * self.n if len(known) else 0.0
 
     @cached_property
+    def handed_in(self) -> float:
+        """The same with programs that parse in part, as those that were cut off."""
+        partial = self.trait("partial")
+        known = partial[~np.isnan(partial)]
+        return self.programs + (float(known.mean()) * self.n if len(known) else 0.0)
+
+    @cached_property
     def patches(self) -> int:
         """How many rollouts have a patch of Python code; counted, never estimated."""
         return int(np.isfinite(self.trait("reaches")).sum())
@@ -260,7 +267,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     "text": lambda b: bool((b.trait("words") > 0).any() or b.acting.any()),
     "programs": lambda b: b.programs > 0,
     # programs that cannot be read are there, too: the detector says so
-    "programs or patches": lambda b: b.patches > 0 or b.has("programs") or bool((b.trait("unread") > 0).any()),
+    "programs or patches": lambda b: b.patches > 0 or b.handed_in > 0 or bool((b.trait("unread") > 0).any()),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),
     "tests or examples": _any("special"),

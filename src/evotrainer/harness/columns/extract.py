@@ -96,6 +96,7 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
         given = handed_in.handed_in(chunk.completion(i))
         main = given.main
         x["is_code"][i] = main is not None and not main.facts.partial
+        x["partial"][i] = main is not None and main.facts.partial
         if main is not None and not main.facts.partial:
             x["reads_input"][i] = main.facts.reads_input
         if given.unread or not given.programs:

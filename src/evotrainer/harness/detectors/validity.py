@@ -107,9 +107,9 @@ def grader_bypass(given: DetectorInput) -> list[Finding]:
     programs, patches = b.trait("bypass") > 0, b.trait("reaches") > 0
     out = []
     if hits := int(programs.sum()):
-        # `programs` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
+        # `handed_in` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
         # come out
-        n = max(hits, round(b.programs))
+        n = max(hits, round(b.handed_in))
         severity = _severity(given, hits, n, _paid(given, programs))
         out.append(_bypassing(given, programs, n, "programs go for the grader", severity, _in_program))
     if hits := int(patches.sum()):
