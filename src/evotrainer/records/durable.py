@@ -27,9 +27,9 @@ _REMEDY = {
         "the file-size limit is reached",
         "raise it (ulimit -f) and run again; nothing written is lost",
     ),
-    errno.EROFS: ("the file system is read-only", "choose another run folder or remount it"),
-    errno.EACCES: ("permission denied", "give yourself write permission or choose another run folder"),
-    errno.EPERM: ("operation not permitted", "give yourself write permission or choose another run folder"),
+    errno.EROFS: ("the file system is read-only", "choose another folder or remount it"),
+    errno.EACCES: ("permission denied", "give yourself write permission or choose another folder"),
+    errno.EPERM: ("operation not permitted", "give yourself write permission or choose another folder"),
     errno.ENOENT: ("no such file or folder", "check the path"),
     errno.EIO: (
         "the disk reports an input/output error",
