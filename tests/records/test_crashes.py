@@ -153,7 +153,7 @@ except StoreError as e:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-2] == "2"
-    assert "read-only; choose another run folder" in done.stdout.splitlines()[-1]
+    assert "read-only; choose another folder" in done.stdout.splitlines()[-1]
 
 
 def test_a_lock_left_by_a_dead_process_does_not_block(tmp_path: Path) -> None:
