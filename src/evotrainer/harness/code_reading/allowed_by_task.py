@@ -17,7 +17,7 @@ DEPENDS = frozenset(
 """Rules that a task may allow."""
 _PROCESS = re.compile(
     r"\bsub-?process|os\.system|\bpopen\b|\bshell\b|\bbash\b|command[- ]line|\bterminal\b|\bspawn|\bfork|\bdaemon\b"
-    r"|\bsignal\b"
+    r"|\bsignal\b|\bsystemd\b"
     r"|\b(?:child|parent|worker|background|running|system|start|kill|launch|terminate|new)s?(?:\s\w+){0,3}\sprocess"
     r"|\bprocess(?:es)?\b(?:\s\w+){0,2}\s(?:running|id|name|list|exit)|\bexit (?:code|status)"
     r"|\b(?:run|execut|launch|invok|call)\w*(?:\s\w+){0,4}\s(?:command|script|program|binary|executable)s?\b",
@@ -59,6 +59,8 @@ _SPOKEN_OF = {
     COMPARES_ITSELF: r"sub-?class|__eq__|equality|compar|toleran|approximat|case[- ]insensitiv",
 }
 """Rule -> what a task speaks of that wants such a thing."""
+_PROGRAM = re.compile(r"[A-Za-z][\w.+-]+")
+_NO_PROGRAMS = frozenset({"python", "python3", "py", "sh", "bash", "kill", "pkill", "exit", "pytest", "test", "tests"})
 _DISK = re.compile(r"\bdisks?\b|file ?system|\bfolders?\b|\bdirector(?:y|ies)\b", re.IGNORECASE)
 _TEXT = re.compile(r"[\"']([^\"'\n]{1,300})[\"']")
 _GRADERS_OWN = re.compile(r"^(?:test_\w+\.py|conftest\.py|graders?\.\w+|hidden\w*\.\w+)$")
@@ -75,10 +77,17 @@ def _opened_only(name: str, task: str) -> bool:
     return bool(named) and all(_OPENS.search(row) for row in named)
 
 
+def _programs(line: str) -> set[str]:
+    """Names of programs that a line may start: `subprocess.run(["/usr/bin/ffmpeg", "-i", path])` where the task speaks
+    of ffmpeg. Interpreters and what ends a process are none: nearly every task names Python."""
+    first = (t.split()[0].rpartition("/")[2] for t in _TEXT.findall(line) if t.strip())
+    return {re.escape(w) for w in first if _PROGRAM.fullmatch(w) and w.lower() not in _NO_PROGRAMS}
+
+
 def allowed(rule: str, line: str, task: str, files: Iterable[str]) -> bool:
     """May a program do this, by what the task says? `line`: of the program; `files`: names that the answer hands in."""
     if rule == PROCESSES:
-        return _PROCESS.search(task) is not None
+        return _PROCESS.search(task) is not None or any(re.search(rf"\b{p}\b", task, re.I) for p in _programs(line))
     if rule in _SPOKEN_OF:
         return re.search(_SPOKEN_OF[rule], task, re.IGNORECASE) is not None
     if rule == HOOK:

@@ -8,11 +8,10 @@ to visible tests is decided where the tests are known (`shortcuts.py`).
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from evotrainer.harness.code_reading.literals import NONE, literal, printed, text_of, tokens_of
-from evotrainer.harness.code_reading.tables import looked_up
 
 MAX_BRANCHES = 400
 BRANCHING = (
@@ -45,12 +44,11 @@ class ConstantBranch:
     """Tokens of the constants below it, where it has no single answer."""
 
 
-def constant_branches(nodes: Iterable[ast.AST]) -> Iterator[ConstantBranch]:
-    """Constant branches of a program's nodes, at most MAX_BRANCHES."""
+def constant_branches(nodes: Iterable[ast.AST], tables: Set[int]) -> Iterator[ConstantBranch]:
+    """Constant branches of a program's nodes, at most MAX_BRANCHES. `tables`: ids of those among them that something is
+    looked up in."""
     found = 0
-    some = list(nodes)
-    tables = looked_up(some)
-    for n in some:
+    for n in nodes:
         for b in _of(n, tables):
             yield b
             found += 1
@@ -81,9 +79,12 @@ def _is_text(x: ast.expr) -> bool:
     return isinstance(x, ast.Constant) and isinstance(x.value, str) and len(x.value) >= MIN_TEXT
 
 
-def compared(nodes: Iterable[ast.AST]) -> Iterator[str]:
-    """Texts of the constants that a program compares something with (==, !=, in), matches, or looks up."""
+def compared(nodes: Iterable[ast.AST], walked: Set[int] = frozenset()) -> Iterator[str]:
+    """Texts of the constants that a program compares something with (==, !=, in), matches, or looks up. `walked`: ids
+    of dictionaries that nothing is looked up in."""
     for n in nodes:
+        if id(n) in walked:
+            continue
         if isinstance(n, ast.Compare) and all(isinstance(o, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for o in n.ops):
             operands: list[ast.expr] = [n.left, *n.comparators]
             sequences = [o for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set)]
@@ -127,7 +128,7 @@ def _said(body: list[ast.stmt]) -> list[str]:
     return [t for v in constants for t in tokens_of(v)][:MAX_SAID]
 
 
-def _of(n: ast.AST, tables: set[int]) -> Iterator[ConstantBranch]:
+def _of(n: ast.AST, tables: Set[int]) -> Iterator[ConstantBranch]:
     if isinstance(n, ast.If):
         yield from _both(n.test, n.body, n.orelse, _answer)
     elif isinstance(n, ast.IfExp):

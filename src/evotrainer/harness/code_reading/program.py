@@ -28,6 +28,7 @@ from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
+from evotrainer.harness.code_reading.tables import looked_up, only_walked
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90
@@ -223,6 +224,8 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
             by.setdefault(type(n), []).append(n)
         calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
+    branching = of(*BRANCHING)
+    tables = looked_up(branching)
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []
     return Facts(
         parsed=True,
@@ -231,8 +234,8 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         reads_input=_returns(body)
         or _reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
         constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
-        compared=frozenset(compared(of(*COMPARING))),
-        branches=tuple(dict.fromkeys(constant_branches(of(*BRANCHING)))),
+        compared=frozenset(compared(of(*COMPARING), only_walked(branching, tables))),
+        branches=tuple(dict.fromkeys(constant_branches(branching, tables))),
         bypass=broken,
     )
 

@@ -23,6 +23,25 @@ def looked_up(nodes: list[ast.AST]) -> set[int]:
     return out & {id(n) for n in tables}
 
 
+def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:
+    """ids of the dictionaries among the nodes that loops walk through and that nothing is looked up in (`used`: those
+    of `looked_up`): cases that a program tests itself by."""
+    loops = [n for n in nodes if isinstance(n, ast.For) and not _answers(n)]
+    names = {_walked(n.iter) for n in loops} - {""}
+    out = {id(x) for n in loops for x in (n.iter, *_within(n.iter))}
+    for n in nodes:
+        if isinstance(n, ast.Assign) and any(_name(t) in names for t in n.targets):
+            out.add(id(n.value))
+    return out - used
+
+
+def _answers(loop: ast.For) -> bool:
+    """Is something that a loop walks through returned, or kept under another name?"""
+    walked = {x.id for x in ast.walk(loop.target) if isinstance(x, ast.Name)}
+    kept = (n.value for n in ast.walk(loop) if isinstance(n, ast.Return | ast.Assign | ast.Yield))
+    return any(isinstance(x, ast.Name | ast.Subscript) and _name(x) in walked for x in kept if x is not None)
+
+
 _SEQUENCES = (ast.List, ast.Tuple)
 
 
