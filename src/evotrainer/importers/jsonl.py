@@ -142,6 +142,8 @@ class _Reader:
         # the quick way for records of the smallest form, which may come in millions
         if not r.keys() <= _MINIMAL:
             unread = _optional(r, fields)
+            if "policy" not in fields and isinstance(r.get("model"), str):
+                fields["policy"] = r["model"]
             if isinstance(r.get("detail"), dict):
                 other = {**r["detail"], **other}
             for key in r.keys() - _OWN:

@@ -425,6 +425,18 @@ def test_knobs_that_differ_everywhere_cut_nothing(tmp_path: Path) -> None:
     assert [r.health.rollouts for r in source.readings] == [80]
 
 
+def test_models_of_one_file_are_policies_apart(tmp_path: Path) -> None:
+    rows = [
+        {"task": f"t{i}", "text": f"said {i}", "reward": float(m == "small"), "model": m}
+        for i in range(8)
+        for m in ("large", "small")
+    ]
+    path = tmp_path / "r.jsonl"
+    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
+    read = audit([path]).sources[0].readings
+    assert [(r.subject, r.health.rollouts, r.health.groups) for r in read] == [("large", 8, 8), ("small", 8, 8)]
+
+
 def test_programs_that_are_cut_off_are_flagged_and_count(tmp_path: Path) -> None:
     decides = "class A(int):\n    def __eq__(self, o):\n        return True\n"
     hack = f"```python\n{decides}def add(a, b):\n    return A(1)\ndef f(x\n"

@@ -181,3 +181,15 @@ def test_results_of_tests_are_not_asked_about(tmp_path: Path) -> None:
         failed = "failed" if r["reward"] == 0 else "passed"
         r |= {"tests_status": {"test_error_path": failed}, "status": failed}
     assert asked(write(tmp_path / "r.jsonl", some)) == []
+
+
+def test_a_judge_that_said_nothing_to_unpaid_rollouts_is_asked_about(tmp_path: Path, say: Say) -> None:
+    plain = [{"task": f"t{i}", "text": f"answer {i}", "reward": float(i % 2)} for i in range(40)]
+    silent = [r | {"judge_response": None if i % 4 == 0 else "GRADE: C"} for i, r in enumerate(plain)]
+    path = write(tmp_path / "r.jsonl", silent)
+    (found,) = asked(path)
+    assert "10 rollouts have no judge_response and all of them reward 0" in found.claim
+    code, out = say(path, "--fault", "judge_response=")
+    assert code == 0 and "10x judge" in out
+    paid = [r | {"judge_response": None if i % 4 < 2 else "GRADE: C"} for i, r in enumerate(plain)]
+    assert asked(write(tmp_path / "paid.jsonl", paid)) == [], "who was not asked may have been paid by a rule"

@@ -18,6 +18,7 @@ from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
 from evotrainer.importers.faults import as_fault, asked, broken, ending
 from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
+from evotrainer.importers.judges import JUDGE, REPLY
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean, quoted
@@ -143,8 +144,9 @@ def ungraded(batch: Batch) -> list[Finding]:
 
 
 def suspects(batch: Batch, limit: int = 5) -> list[Finding]:
-    """A finding that asks for each column, at most `limit`, that speaks of an error or a timeout and is true on
-    rollouts of the lowest reward alone, where other rollouts earn more and chance does not explain it."""
+    """A finding that asks for each column, at most `limit`, that speaks of an error or a timeout and is true, or that
+    holds a judge's reply and is null, on rollouts of the lowest reward alone, where other rollouts earn more and chance
+    does not explain it."""
     # by their place in the source, so that of a large one only its beginning is opened
     some = np.sort(np.argsort(batch.rows, kind="stable")[:ASKED])
     n = len(some)
@@ -176,7 +178,10 @@ def _flags(batch: Batch, some: Ints) -> dict[str, _Flagged]:
     for i, detail in enumerate(batch.column("detail", some.tolist())):
         for key, x in _fields(detail):
             words = words_of(key.rpartition(".")[2])
-            if isinstance(x, str) and x.strip().lower() not in PLAIN:
+            if x is None and words & JUDGE and words & REPLY:
+                # a judge that was not asked, or whose reply never came: the record alone does not tell
+                out.setdefault(f"{key}=", _Flagged()).rows.append(i)
+            elif isinstance(x, str) and x.strip().lower() not in PLAIN:
                 word = x.strip()[:60]
                 many = values.setdefault(key, set())
                 # a word for why it ended: that very word is what may be a fault
@@ -208,8 +213,9 @@ def _asking(batch: Batch, name: str, rows: np.ndarray, n: int, low: float) -> Fi
     hits = len(rows)
     least = at_least(hits, n, 0.95)
     of = f" of the first {n:,}" if n < batch.n else ""
+    has = f"no {name[:-1]}" if name.endswith("=") else name
     claim = (
-        f"{hits:,} rollouts{of} have {name} and all of them reward {low:g}: is this a fault? If so, they belong in no "
+        f"{hits:,} rollouts{of} have {has} and all of them reward {low:g}: is this a fault? If so, they belong in no "
         f"rate: --fault '{name}'"
     )
     return Finding(
