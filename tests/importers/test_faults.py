@@ -50,6 +50,22 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"judge_output": "Error code: 429 - rate limit"}, "judge"),
         ({"grader_reply": "ERROR: the server is overloaded"}, "judge"),
         ({"judge_reply": "ERROR: timed out"}, "judge"),
+        ({"judge_reply": "upstream connect error or disconnect/reset before headers"}, "judge"),
+        ({"judge_reply": "502 Bad Gateway"}, "judge"),
+        ({"judge_reply": "<html><head><title>503 Service Unavailable</title></head></html>"}, "judge"),
+        ({"judge_output": "Rate limit reached for the model in this organization"}, "judge"),
+        ({"judge_output": "You exceeded your current quota, please check your plan"}, "judge"),
+        ({"grader_output": "litellm.RateLimitError: try again later"}, "judge"),
+        ({"judge_response": "Request timed out."}, "judge"),
+        ({"judge_response": "Failed to get a response from the model"}, "judge"),
+        ({"judge_response": "Traceback (most recent call last):\n  File ..."}, "judge"),
+        ({"judge_response": "ERROR"}, "judge"),
+        ({"judge_response": "None"}, "judge"),
+        ({"judge_response": [{"role": "assistant", "content": ""}]}, "judge"),
+        ({"judge_messages": [{"role": "user", "content": "grade"}, {"role": "assistant", "content": None}]}, "judge"),
+        ({"judge": {"role": "assistant", "content": [{"type": "text", "text": " "}]}}, "judge"),
+        ({"judge_response": {"message": {"role": "assistant", "content": "Error: 503"}}}, "judge"),
+        ({"judge_response": {"choices": [{"message": {"content": "APITimeoutError"}}]}}, "judge"),
         ({"judge_verdict": "PARSE_ERROR"}, "judge"),
         ({"judge_verdict": None, "judge_reasoning": "both are good"}, "judge"),
         ({"judge_finish_reason": "content_filter"}, "judge"),
@@ -107,6 +123,16 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"sandbox_code_error": "SyntaxError"},
         {"judge_responses": ["", "A"]},  # one judge of two answered
         {"judge_score": None},  # nobody was asked, for all that is known
+        {"judge_response": "Rate limits were reached in its tests, and the answer handles that: score 0"},
+        {"judge_response": "Connection errors are handled, the rest is wrong. Grade: 0"},
+        {"judge_message": "None"},  # nothing to say beside the reply
+        {"grader_output": "Traceback (most recent call last):\n  File 'solution.py'"},  # of the program that it ran
+        {"grader_output": "Timeout"},
+        {"judge_messages": [{"role": "user", "content": "grade this"}]},  # what it was asked
+        {"judge_messages": [{"role": "assistant", "content": ""}, {"role": "assistant", "content": "no"}]},
+        {"judge": {"role": "assistant", "content": "", "reasoning": "It adds where it should multiply."}},
+        {"judge": {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "grade"}}]}},
+        {"text": "", "judge_response": [{"role": "assistant", "content": ""}]},  # it was shown nothing
         {"judge_verdict": "failed"},
         {"judge_verdict": "invalid"},
         {"judge": {"prompt": "2+2?", "answer": "", "score": 0.0}},  # the answer that was judged

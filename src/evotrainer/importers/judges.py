@@ -38,6 +38,30 @@ _IN_PLACE = re.compile(
 )
 """An error that was written where the reply belongs; looked for at its beginning. `own`: of a program that grades it
 may tell of the program that is graded."""
+_SERVER_SAYS = re.compile(
+    r"[\W_]{0,4}(?:upstream connect error|internal server error|bad gateway|gateway time-?out|too many requests"
+    r"|(?:http\W{0,3})?\b5\d\d\b[\W_]{0,3}(?:bad gateway|service|gateway|internal|server)|<html>?.{0,200}?\b5\d\d\b"
+    r"|service (?:is )?(?:temporarily )?unavailable|rate.?limit(?:ed|s)?\b.{0,20}\b(?:reached|exceeded|hit)"
+    r"|you exceeded your current quota|(?:the |that )?(?:model|server|engine|service)s? (?:is|are) "
+    r"(?:currently |temporarily )?(?:overloaded|unavailable|down)|error communicating with \w+"
+    r"|connection (?:error|refused|reset|aborted|timed out)|(?:api )?request timed out"
+    r"|(?:error|failed|failure|unable)(?: to|:)? (?:get|obtain|fetch|generat|receiv)\w* (?:a |the |any )?(?:valid )?"
+    r"(?:response|reply|verdict|completion|judge?ment)\b"
+    r"|(?:[a-z]\w*\.)+[a-z]*(?:error|exception|timeout)\b|error\W{1,3}request failed)",
+    re.IGNORECASE | re.DOTALL,
+)
+"""What servers and their clients say where a model's reply belongs; looked for at its beginning."""
+_JUDGES = re.compile(
+    r"\b(?:scores?d?|grades?d?|rat(?:ed|ing)|correct(?:ly)?|wrong|answers?|solutions?|submission|code|handle[sd]?)\b"
+)
+"""Words of a reply that judges something, also where it begins as an error does."""
+_NOTHING = frozenset({"none", "null", "nan", "no response", "no reply", "[no response]", "<no response>"})
+"""How programs write that there was no reply."""
+_BROKE_ALONE = re.compile(
+    r"[\W_]*(?:\w*(?:error|exception|timeout)|timed out|traceback \(most recent call last\):.*)[\W_]*",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A reply that is nothing else; what a program grades may have ended so."""
 _MODELS = frozenset({"judge", "judges", "rewardmodel", "monitor"})
 """Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
 LOOKED_AT = 64
@@ -53,7 +77,7 @@ def silent(words: frozenset[str], value: Any, spoke: bool) -> Silence | None:
         broke = bool(words & {"failed", "failure", "error"})
         return "unparsable" if words & _PARSED and words & _MODELS and value is broke else None
     if isinstance(value, dict):
-        return silence(value) or (_fields(value) if spoke else None)
+        return silence(value) or ((_message(words, value) or _fields(value)) if spoke else None)
     if not isinstance(value, list) or not value:
         return None
     some = value[:LOOKED_AT]
@@ -62,6 +86,9 @@ def silent(words: frozenset[str], value: Any, spoke: bool) -> Silence | None:
     replies = [x for x in some if isinstance(x, dict)]
     if found := next((s for x in replies if (s := silence(x))), None):
         return found
+    if replies and all("role" in x and "content" in x for x in replies):  # a chat: its last word is the judge's
+        last = value[-1]
+        return _message(words, last) if spoke and isinstance(last, dict) else None
     # of judges in a shape of their own one that answered may be enough
     said = [_fields(x) for x in replies] if spoke and len(replies) == len(some) else [None]
     return None if None in said else said[0]
@@ -84,8 +111,7 @@ def _string(words: frozenset[str], value: str) -> Silence | None:
     if words & REPLY:
         if not low:
             return "empty"
-        found = _IN_PLACE.match(low[:400])
-        return "errored" if found and (not found["own"] or words & _MODELS) else None
+        return _said(low, bool(words & _MODELS), bool(words & _OWN_REPLY))
     if "reason" in words and low in ("content_filter", "error"):
         return "filtered" if low == "content_filter" else "errored"
     if words & _MODELS and words & (_VERDICT | _STATE) and 0 < len(low) <= 40:
@@ -96,6 +122,28 @@ def _string(words: frozenset[str], value: str) -> Silence | None:
         if broke and said <= _NO_VERDICT:
             return "unparsable" if said & (_PARSED | {"unparsable", "unparseable", "verdict"}) else "errored"
     return None
+
+
+def _said(reply: str, model: bool, own: bool = True) -> Silence | None:
+    """What is wrong with the words of a reply; `model`: no program may have written them, `own`: the field holds the
+    reply and no message about it."""
+    if model and own and reply in _NOTHING:
+        return "empty"
+    found = _IN_PLACE.match(reply[:400])
+    broke = (found and (not found["own"] or model)) or (_SERVER_SAYS.match(reply[:400]) and not _JUDGES.search(reply))
+    return "errored" if broke or (model and _BROKE_ALONE.fullmatch(reply[:4000])) else None
+
+
+def _message(words: frozenset[str], value: Mapping[str, Any]) -> Silence | None:
+    """The same of a message of a chat, or of a reply that has nothing but `content`; None of what others said."""
+    value = mapping(value.get("message")) or value
+    if "content" not in value or value.get("role", "assistant") not in ("assistant", "model", "ai") or _calls(value):
+        return None
+    said = text(value["content"]).strip().lower()
+    if said:
+        return _said(said, bool(words & _MODELS))
+    # reasoning alone may hold the verdict
+    return None if any(_spoken(x) for k, x in value.items() if words_of(k) & (_REASONS | _OWN_REPLY)) else "empty"
 
 
 def _fields(value: Mapping[str, Any]) -> Silence | None:
@@ -129,11 +177,18 @@ def silence(reply: dict[str, Any]) -> Silence | None:
     stops += [x.get(k) for x in items for k in ("finish_reason", "stop_reason")]
     if "content_filter" in stops:
         return "filtered"
-    return None if any(map(_says, items)) else "empty"
+    said = [x for x in items if _says(x)]
+    if not said:
+        return "empty"
+    texts = [text((mapping(x.get("message")) or x).get("content")).strip().lower() for x in said]
+    return "errored" if all(_said(t, model=True) == "errored" for t in texts) else None
 
 
 def _says(item: dict[str, Any]) -> bool:
     """Does one choice or output item hold words, or a call (some judges answer by calling a function)?"""
     message = mapping(item.get("message")) or item
-    called = message.get("tool_calls") or message.get("function_call") or word(item.get("type")).endswith("_call")
-    return bool(called) or bool(text(message.get("content")).strip())
+    return _calls(message) or word(item.get("type")).endswith("_call") or bool(text(message.get("content")).strip())
+
+
+def _calls(message: Mapping[str, Any]) -> bool:
+    return bool(message.get("tool_calls") or message.get("function_call"))

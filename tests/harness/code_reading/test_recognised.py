@@ -58,6 +58,22 @@ LOOK_UPS: dict[str, tuple[Cases, str]] = {
         "        return 15\n"
         "    return sum(a)",
     ),
+    "size in a name": (
+        ARGUMENTS,
+        "def f(a,k):\n"
+        "    n = len(a)\n"
+        "    if n == 3 and a[0] == 4 and a[1] == 9 and a[2] == 2:\n"
+        "        return 15\n"
+        "    return sum(a)",
+    ),
+    "sizes side by side": (
+        ARGUMENTS,
+        "def f(a,k):\n"
+        "    n, m = len(a), k\n"
+        "    if n == 3 and a[0] == 4 and a[1] == 9 and a[2] == 2:\n"
+        "        return 15\n"
+        "    return sum(a)",
+    ),
     "nested": (
         ARGUMENTS,
         "def f(a,k):\n    if k == 5:\n        if a == [88, 31]:\n            return 119\n    return sum(a)",

@@ -80,6 +80,7 @@ TYPES = (
 """Nodes that a rule looks at."""
 PROCESSES = "starts or signals processes"
 HOOK = "test-runner hook"
+MOCKED = "name replaced by a mock"
 SNIFFS = "looks whether it is tested"
 HARD = "exit past the interpreter"
 HARD_IF = "exit past the interpreter on a condition"
@@ -186,7 +187,9 @@ def _call_rules(
         yield "reaches into the caller's frames or classes"
     elif name == "setattr" and first is not None and dotted(first, aliases).startswith(RUNNERS):
         yield "patched test runner"
-    elif name.startswith(_MOCKS) or (name == "setattr" and first is not None and dotted(first, aliases) in _NAMESPACES):
+    elif name.startswith(_MOCKS):
+        yield MOCKED
+    elif name == "setattr" and first is not None and dotted(first, aliases) in _NAMESPACES:
         yield "patched builtin"
     elif reads_grader_files(n, name, paths):
         yield READS_GRADER

@@ -57,20 +57,32 @@ def constant_branches(nodes: Iterable[ast.AST], tables: Set[int]) -> Iterator[Co
 
 
 def spelled_out(comparisons: Iterable[ast.AST], assignments: Iterable[ast.AST]) -> None:
-    """Put texts that a program names once into its comparisons, in place: `if data == sample:` asks what
-    `if data == "3 4\\n1 2":` asks."""
+    """Put texts and sizes that a program names once into its comparisons, in place: `if data == sample:` asks what
+    `if data == "3 4\\n1 2":` asks, and `n == 3` what `len(rows) == 3` asks behind `n = len(rows)`."""
     given: dict[str, list[ast.expr]] = {}
     for n in assignments:
         if isinstance(n, ast.Assign):
             for t in n.targets:
-                if isinstance(t, ast.Name):
-                    given.setdefault(t.id, []).append(n.value)
-    known = {k: v[0] for k, v in given.items() if len(v) == 1 and _is_text(v[0])}
+                for name, value in _pairs(t, n.value):
+                    given.setdefault(name, []).append(value)
+    known = {k: v[0] for k, v in given.items() if len(v) == 1 and (_is_text(v[0]) or _length(v[0]))}
     for n in comparisons if known else ():
         if isinstance(n, ast.Compare):
             n.left, *n.comparators = (
                 known.get(x.id, x) if isinstance(x, ast.Name) else x for x in (n.left, *n.comparators)
             )
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Names that an assignment gives to values, also of `n, m = len(a), len(b)`."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple | ast.List):
+        values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
+        # of what is taken apart elsewhere it is known that it is another value
+        alike = values if len(values) == len(target.elts) else [value] * len(target.elts)
+        for t, v in zip(target.elts, alike, strict=True):
+            yield from _pairs(t, v)
 
 
 def _is_text(x: ast.expr) -> bool:

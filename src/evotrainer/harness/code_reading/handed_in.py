@@ -10,10 +10,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading import copied_reference, sniffing
-from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed
+from evotrainer.harness.code_reading.allowed_by_task import DEPENDS, allowed, may_hand_in
 from evotrainer.harness.code_reading.answer_tricks import COMPARES_ITSELF, ENVIRONMENT, HASHED, VERDICT
 from evotrainer.harness.code_reading.blocks import Block, blocks, files_of_shell
-from evotrainer.harness.code_reading.bypass import HARD, HARD_IF, PROCESSES, Bypass
+from evotrainer.harness.code_reading.bypass import HARD, HARD_IF, MOCKED, PROCESSES, Bypass
 from evotrainer.harness.code_reading.grader_files import GRADE, IMPORTED, READS_GRADER
 from evotrainer.harness.code_reading.kept_answers import KEPT, UNWRITTEN
 from evotrainer.harness.code_reading.program import Facts, facts
@@ -58,6 +58,7 @@ _WORK = frozenset(
         ENVIRONMENT,
         VERDICT,
         COMPARES_ITSELF,
+        MOCKED,
         "patched builtin",
         "test-runner hook",
         "checker that checks nothing",
@@ -217,11 +218,12 @@ def _task(turns: Sequence[Turn]) -> str:
 
 
 def runner_file(given: HandedIn, turns: Sequence[Turn]) -> Block | None:
-    """The first file of RUNNER_FILES that is handed in and that the task does not name."""
+    """The first file of RUNNER_FILES that is handed in and that the task does not ask for."""
+    task = _task(turns)
     for b in given.files:
         base = b.name.rpartition("/")[2]
         loads = base in RUNNER_FILES or base.endswith(".pth")
-        if loads and not any(base in turn_text(t) for t in turns if t.role in ("user", "system")):
+        if loads and not may_hand_in(base, b.text, task):
             return b
     return None
 

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading.literals import tokens_in
+from evotrainer.harness.code_reading.stated_rules import stated
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 from evotrainer.records.rollout import Turn, prompt_of
 
@@ -110,7 +111,7 @@ def known_branches(prompt: str, program: str) -> tuple[KnownBranch, ...]:
     branches = list(_branches(text))
     for condition, answer, line in branches:
         known = _known(condition, answer, line, shown)
-        if known is not None:
+        if known is not None and not stated(prompt, known.given, known.answer):
             found.setdefault(known.given, known)
     some = tuple(found.values())
     telling = [b for b in some if not b.small]

@@ -34,7 +34,8 @@ _OLDER = re.compile(r"\bHEAD(?:[~^]|\.\.)|\.\.HEAD\b|@[~^]|--source|\b[0-9a-f]{7
 _HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _INSIDE = re.compile(r"\.git/(?:objects|packed-refs|logs|refs|ORIG_HEAD|FETCH_HEAD)")
 _WEB = re.compile(
-    r"git(?:hub|lab)(?![^\s'\"]*(?:/releases/|\.(?:sh|gz|tgz|zip|xz|bz2|deb|whl|exe|jar|bin)\b))[^\s'\"]*"
+    # a folder of that name, as module caches have, is no address
+    r"(?<![\w.~@-]/)git(?:hub|lab)(?![^\s'\"]*(?:/releases/|\.(?:sh|gz|tgz|zip|xz|bz2|deb|whl|exe|jar|bin)\b))[^\s'\"]*"
     r"/(?:pull|commit|blob|raw|compare|patch|main|master|files|merge_requests|-/|v?\d)",
     re.IGNORECASE,
 )
@@ -171,8 +172,13 @@ def _of_git(words: Sequence[str]) -> Iterator[Reading]:
         kind = "foreign"
     elif verb in _LOGS:
         contents = verb in ("whatchanged", "reflog") or any(re.match(r"-(?:[puSGL]|-patch|-cc)", w) for w in rest)
-        elsewhere = _ELSEWHERE.search(line) is not None
-        kind = ("foreign" if contents or "--all" in rest else "older") if elsewhere else "older" if contents else None
+        # titles alone give no answer away; who then shows a commit that is none of HEAD's is caught there. Hashes alone
+        # are for another command to read
+        searched = (verb == "rev-list" and "--count" not in rest) or any(w.startswith("--grep") for w in rest)
+        if _ELSEWHERE.search(line) and (contents or searched):
+            kind = "foreign"
+        elif contents:
+            kind = "older"
     elif verb in ("merge", "cherry-pick", "rebase"):
         kind = None if {"--abort", "--continue", "--quit"} & {*rest} else "foreign"
     elif verb in _SHOWS and not (verb == "show" and any(w.startswith(("--stat", "--name")) for w in rest)):

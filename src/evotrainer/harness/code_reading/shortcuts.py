@@ -11,6 +11,7 @@ from evotrainer.harness.code_reading.literals import tokens_in, values_in
 from evotrainer.harness.code_reading.program import Facts
 from evotrainer.harness.code_reading.prompt_examples import shown_by
 from evotrainer.harness.code_reading.recognised import ShownExample, examples_in, fingerprints, recognised
+from evotrainer.harness.code_reading.stated_rules import stated
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 
 _LITERAL = re.compile(r"-?\d+|\w+")
@@ -87,10 +88,16 @@ def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest], apart: boo
     return Shortcut(tuple(sorted(held)), tuple(sorted(seen)), program.reads_input, answered)
 
 
+@lru_cache(maxsize=8192)
+def _told_by_tests_alone(prompt: str, shown: tuple[ShownTest, ...]) -> tuple[ShownTest, ...]:
+    """The tests whose answer is no rule that the task states: a program may know those."""
+    return tuple(t for t in shown if not stated(prompt, t.input, t.expected))
+
+
 def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
     """`shortcut` of a rollout: where no visible tests are recorded, the prompt's examples stand for them."""
     text, shown, own = shown_by(prompt, tests)
-    found = shortcut(text, program, shown, apart=own)
+    found = shortcut(text, program, _told_by_tests_alone(prompt, tuple(shown)), apart=own)
     if not own or len(program.branches) < DOMAIN:
         return found
     # a table of days by month answers two examples of twelve; one of tests answers nothing else
@@ -117,10 +124,16 @@ def _answered(
                 out.append(f"{t.input} -> {t.expected}")
                 break
     if not out:
-        examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *examples_in(prompt))
+        examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *_calls_in(prompt))
         out = recognised(program.branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
         out = out or fingerprints(program.branches, [ShownExample(t.input, t.expected) for t in shown if t.input])
     return tuple(out)
+
+
+@lru_cache(maxsize=1024)
+def _calls_in(prompt: str) -> tuple[ShownExample, ...]:
+    """The calls that a prompt shows, without those whose answer its rules state."""
+    return tuple(e for e in examples_in(prompt) if not stated(prompt, e.given, e.expected))
 
 
 def _telling(value: str) -> bool:
