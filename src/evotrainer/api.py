@@ -207,7 +207,6 @@ def start(
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
-
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     check_out(folder)
     check_human(resolved, ask)
@@ -240,14 +239,14 @@ def resume(
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
-    p = Path(folder)
-    open_run(p)
+    p = open_run(folder).folder
     given = as_texts(overrides)
     apply_overrides({}, given)
     check_resumable(given)
     from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
+    from evotrainer.run.corrections import refuse_changed
     from evotrainer.run.oddities import refuse_results
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
@@ -267,6 +266,7 @@ def resume(
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
     check_human(changed, ask)
+    refuse_changed(p, changed, events)
     preflight(changed)
     return _go(p, changed, every, agent, view, ask, executor, task_hash=task.hash)
 

@@ -42,6 +42,7 @@ from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
+from evotrainer.run.kept_files import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
@@ -183,7 +184,8 @@ def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
     now = fingerprints(ctx.task.environment)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
-            raise IntegrityError(f"{file} was changed after the run began; restore it, or start a new run")
+            raise IntegrityError(f"{file} was changed after the run began; {ways_on(ctx.folder, file, sha)}")
+        keep(ctx.folder, file, sha)
     base = resolve_base(ctx.task.policy.base)
     if base is not None and weights_sha256(base) != told.base_policy.get("sha256"):
         raise IntegrityError(f"the base policy {base} was changed after the run began; restore it, or start a new run")
