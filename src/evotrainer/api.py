@@ -278,16 +278,11 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
     from evotrainer.extras.tracking import check_targets
-    from evotrainer.records.lint import lint
-    from evotrainer.run.opening import check_library, check_task
+    from evotrainer.run.opening import check_task
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    notes = check_task(task, new=new)
-    if new:
-        check_library(task)
-        check_targets(task.tracking.to, task.tracking.options)
-        notes = [*(f"recipe.{x.factor}: {x.message}" for x in lint(task.recipe)), *notes]
-    return notes
+    tracking = task.tracking
+    return check_task(task, new=new, further=lambda: check_targets(tracking.to, tracking.options))
 
 
 def audit_branch(

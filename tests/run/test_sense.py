@@ -267,3 +267,29 @@ def test_shares_that_do_not_add_up_are_said(splits: Any, told: str | None) -> No
     notes = told_shares(splits)
     assert len(notes) == (told is not None)
     assert told is None or told in notes[0]
+
+
+def test_without_trl_everything_else_is_checked_and_the_extra_named_last(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evotrainer.trainers.installed", lambda library: library != "trl")
+    task = own(tmp_path, task_file, 'float(completion.strip() == task.data["answer"])', 'float("nan")')
+    trl = ["trainer.name=trl", "policy.base=nobody/there"]
+    wrong = ["run.sampler_dtype=bf16", "executor.options.x=1", 'run.skills=["./nowhere"]']
+    said = evotrainer("run", "--dry-run", str(task), *trl, *wrong, "run.workers=500").stderr.splitlines()
+    found = [n for n, line in enumerate(said) if not line.startswith("evotrainer: note: ")]
+    about = (
+        "sampler_dtype",
+        "no option x",
+        "sorted_word",
+        "nowhere",
+        f"needs trl, which is not installed; run: {install('trl')}",
+    )
+    assert len(found) == len(about) and all(word in said[n] for word, n in zip(about, found, strict=True))
+    assert said[found[0]].startswith("evotrainer: ") and all(said[n].startswith("  also: ") for n in found[1:])
+
+    done = evotrainer("run", "--dry-run", str(task_file), *trl, "run.workers=500")
+    assert done.returncode == 6 and done.stdout == ""
+    *notes, last = done.stderr.splitlines()
+    assert last == f"evotrainer: the trl trainer needs trl, which is not installed; run: {install('trl')}"
+    assert any("run.workers=500" in n for n in notes), "the notes on all else come before"
