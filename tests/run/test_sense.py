@@ -187,6 +187,18 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_cache_folder_that_cannot_be_written_is_said_and_stops_nothing(task_file: Path) -> None:
+    done = evotrainer("run", "--dry-run", str(task_file), env={"EVOTRAINER_CACHE": "/proc/x/y"})
+    (said,) = [line for line in done.stderr.splitlines() if "/proc/x/y" in line]
+    assert re.fullmatch(
+        r"evotrainer: note: cache /proc/x/y cannot be used \(.+\), so the run goes without it .*; make it writable, or "
+        r"set run\.cache \(or \$EVOTRAINER_CACHE\) to another folder or off",
+        said,
+    )
+    assert done.returncode == 0 and "# ok: it can be run" in done.stdout
+    assert "/proc/x/y" not in evotrainer("run", "--dry-run", str(task_file), "run.cache=off").stderr
+
+
 def test_a_forbidden_run_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbid(path: Path, **_: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
