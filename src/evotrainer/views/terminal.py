@@ -64,6 +64,7 @@ class LiveView:
         self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
         self._limits: Mapping[str, float] = {}
+        self._told_at = 0.0
         self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)
         self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
         self._said = self._started
@@ -120,7 +121,7 @@ class LiveView:
         self._watch.running(running)
 
     def budget(self, spent: Mapping[str, float], limits: Mapping[str, float]) -> None:
-        self._spent, self._limits = dict(spent), dict(limits)
+        self._spent, self._limits, self._told_at = dict(spent), dict(limits), time.monotonic()
 
     def finished(self, trial: Any) -> None:
         """A trial ended: a `TrialFinished`."""
@@ -213,7 +214,7 @@ class LiveView:
             ("  ·  champion ", "dim"),
             (self._champion or "none yet", "green" if self._champion else "dim"),
             ("  ·  ", "dim"),
-            (f"{self._watch.progress().line()}, {duration(time.monotonic() - self._started)} so far", "dim"),
+            (self._watch.progress().line() + self._wall(), "dim"),
         )
         parts: list[RenderableType] = [head]
         tables = (
@@ -230,6 +231,14 @@ class LiveView:
         return Panel(
             Group(*parts), title=Text(f"evotrainer {self.folder.name}"), title_align="left", border_style="dim"
         )
+
+    def _wall(self) -> str:
+        """What the run's budget has counted by now, also in earlier processes: as `evotrainer status` has it. Time in
+        which no trial runs is not counted."""
+        if "wall_s" not in self._spent:
+            return ""
+        since = time.monotonic() - self._told_at if self._running else 0.0
+        return f", wall time {duration(self._spent['wall_s'] + since)}"
 
     def _budget_rows(self) -> list[tuple[str, str, str, float]]:
         """(name, spent, limit, share) of everything that is limited."""
