@@ -11,10 +11,13 @@ import pytest
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, install
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.run.observer import SilentObserver
 from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
 from tests.cli.call import in_this_process as evotrainer
-from tests.letters_on_paper import QUICK
+from tests.letters_on_paper import QUICK, finish, rollouts
 from tests.paper import Paper
 
 
@@ -305,3 +308,43 @@ def test_without_trl_everything_else_is_checked_and_the_extra_named_last(
     *notes, last = done.stderr.splitlines()
     assert last == f"evotrainer: the trl trainer needs trl, which is not installed; run: {install('trl')}"
     assert any("run.workers=500" in n for n in notes), "the notes on all else come before"
+
+
+@pytest.mark.parametrize(
+    ("score", "components", "said"),
+    [
+        (0.2, {"sorted_word": 0.2, "right_letters": 0.4}, ""),
+        (
+            0.2,
+            {"sorted_word": 0.2},
+            "reward 'right_letters', which is paid, gave None, so that it pays nothing, for every",
+        ),
+        (
+            None,
+            {},
+            r"the outcome \(sorted_word\) gave no number, so that nothing is measured, for every attempt of the",
+        ),
+    ],
+)
+def test_what_gave_none_for_every_attempt_of_the_base_policy_is_named(
+    task_file: Path, tmp_path: Path, score: float | None, components: dict[str, float], said: str
+) -> None:
+    class Log(SilentObserver):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.lines.append(text)
+
+    def end(spec: TrialSpec) -> TrialFinished:
+        done = finish(spec)
+        if spec.branch != "base":
+            return done
+        given = {"score": score, "components": components} | ({} if components else {"per_task": {}})
+        scores = tuple(x.model_copy(update=given) if x.split == "search" else x for x in done.scores)
+        return done.model_copy(update={"scores": scores})
+
+    log = Log()
+    Paper(end, rollouts).start(task_file, tmp_path / "r", [*QUICK, "run.rounds=0"], view=log)
+    found = [x for x in log.lines if "every attempt of the base policy" in x]
+    assert len(found) == bool(said) and all(re.search(said, x) for x in found)

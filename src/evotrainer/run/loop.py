@@ -44,6 +44,7 @@ from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
 from evotrainer.run.kept_files import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
+from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
@@ -195,7 +196,10 @@ def measure_base(ctx: RunContext) -> None:
     """The base policy on search and gate (and its SFT cold start, where the task asks for one)."""
     ctx.observer.step("measures the base policy")
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
-    ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
+    done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
+    outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
+    for note in (n for base in done for n in never_given(base, ctx.task.recipe, outcome)):
+        ctx.observer.note(note)
     readings.read(ctx, keys.reading(BASE), 0, BASE)
 
 
