@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evotrainer.executors import MakeExecutor
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
-    from evotrainer.records.events import Certified, RunClosed
+    from evotrainer.records.events import Certified, Reestimated, RunClosed
     from evotrainer.records.ledger import Event, Ledger
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.verdicts import ShortcutAudit, Verdict
@@ -90,6 +90,11 @@ class Run:
     def certification(self) -> Certified | None:
         """Scores on the cert split, None before the end."""
         return self.state.certified
+
+    @property
+    def reestimated(self) -> dict[str, Reestimated]:
+        """Promoted branch -> its effect, with bounds, on fresh seeds: its promotion did not choose it by them."""
+        return {e.body.branch: e.body for e in self.events() if e.kind == "reestimated"}
 
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:
