@@ -86,6 +86,15 @@ def test_health_explains_a_rise_by_the_promoted_change_and_names_its_harness(
     assert f"Harness {version} ({size}); " in out and builtin != ("`evotrainer audit " in out)
 
 
+def test_show_names_the_harness_that_health_names(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    branch = finished.champion
+    assert branch
+    health(finished.folder)
+    version = re.search(r"^Harness (h\d+)", said(capsys), re.M).group(1)  # type: ignore[union-attr]
+    show(finished.folder, branch)
+    assert re.search(rf"^read by +harness {version}\b", said(capsys), re.M)
+
+
 def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
     trial = str(finished.folder / "rollouts" / "b1-s1")
     app(["audit", trial, "--no-cache"], standalone_mode=False)

@@ -92,6 +92,8 @@ def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_h
 def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(hacked: api.Run) -> None:
     found = hacked.caveats["b0"]
     assert [c.kind for c in found][:2] == ["unaudited", "goes_with"] and {"gap", "beyond"} <= {c.kind for c in found}
+    (gap,) = [c.text for c in found if c.kind == "gap"]
+    assert re.search(r"no finding says why \(harness h0; since then mined_\w+ tells what goes with it\)$", gap), gap
     assert found[0].text == UNAUDITED
     share, _, rest = found[1].text.partition("%")
     assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100

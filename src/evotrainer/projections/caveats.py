@@ -262,7 +262,7 @@ def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Caveat]:
     """Diagnostic gaps of the lineage in which something rose, and which no proved change explains."""
     names, proved = {b.branch for b in path}, answered(events)
     return [
-        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.claim}")
+        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.told}")
         for e in events
         if isinstance(e.body, GapSeen) and e.body.branch in names and e.id not in proved and rising(e.body)
     ]
