@@ -97,6 +97,7 @@ def test_every_override_changes_the_hash(task_file: Path) -> None:
         ("recipe.loss=PPO", "recipe.loss: must be grpo, .*; none learns a value network; the nearest is grpo"),
         ("recipe.learning_rate=1", r"recipe.learning_rate: unknown name, did you mean recipe\.lr\?"),
         ("learning_rate=1", r"learning_rate: unknown name, did you mean recipe\.lr\?"),
+        ("run.learning_rate=1", r"run.learning_rate: unknown name, did you mean recipe\.lr\?"),
         ("recipe.num_generations=8", r"did you mean recipe\.group_size\?"),
         ("recipe.epsilon=0.2", r"did you mean recipe\.clip\.low\?"),
         ("recipe.warmup=3", r"did you mean recipe\.schedule\.warmup\?"),

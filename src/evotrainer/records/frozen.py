@@ -9,7 +9,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
-from evotrainer.records.other_names import name_hint, value_hint
+from evotrainer.records.other_names import NAMES, name_hint, value_hint
 from evotrainer.records.text import quoted
 
 
@@ -125,8 +125,8 @@ def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
     if near := difflib.get_close_matches(name, names, n=3, cutoff=0.6):
         return f", did you mean {' or '.join(near)}?"
     within = [h for k, m in _parts(model).items() if (h := name_hint(name, m.model_fields, f"{place}{k}."))]
-    if len(within) == 1:
-        return within[0]
+    if len(within) == 1 or name in NAMES:  # of another section: the recipe's
+        return within[0] if within else name_hint(name, {NAMES[name].partition(" ")[0].partition(".")[0]}, "recipe.")
     return f"; there are: {', '.join(names)}" if names else "; there are none to set"
 
 
