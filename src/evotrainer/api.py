@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from evotrainer.executors import MakeExecutor
     from evotrainer.projections.caveats import Caveat
     from evotrainer.projections.state import RunState
-    from evotrainer.records.events import Certified, RunClosed
+    from evotrainer.records.events import Certified, Reestimated, RunClosed
     from evotrainer.records.ledger import Event, Ledger
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.verdicts import ShortcutAudit, Verdict
@@ -90,6 +90,11 @@ class Run:
     def certification(self) -> Certified | None:
         """Scores on the cert split, None before the end."""
         return self.state.certified
+
+    @property
+    def reestimated(self) -> dict[str, Reestimated]:
+        """Promoted branch -> its effect, with bounds, on fresh seeds: its promotion did not choose it by them."""
+        return {e.body.branch: e.body for e in self.events() if e.kind == "reestimated"}
 
     @property
     def caveats(self) -> dict[str, tuple[Caveat, ...]]:
@@ -207,7 +212,6 @@ def start(
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
-
     folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     check_out(folder)
     check_human(resolved, ask)
@@ -240,14 +244,14 @@ def resume(
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
-    p = Path(folder)
-    open_run(p)
+    p = open_run(folder).folder
     given = as_texts(overrides)
     apply_overrides({}, given)
     check_resumable(given)
     from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.context import check_human
+    from evotrainer.run.corrections import refuse_changed
     from evotrainer.run.oddities import refuse_results
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
@@ -267,6 +271,7 @@ def resume(
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
     check_human(changed, ask)
+    refuse_changed(p, changed, events)
     preflight(changed)
     return _go(p, changed, every, agent, view, ask, executor, task_hash=task.hash)
 
@@ -278,16 +283,11 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
     from evotrainer.extras.tracking import check_targets
-    from evotrainer.records.lint import lint
-    from evotrainer.run.opening import check_library, check_task
+    from evotrainer.run.opening import check_task
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    notes = check_task(task, new=new)
-    if new:
-        check_library(task)
-        check_targets(task.tracking.to, task.tracking.options)
-        notes = [*(f"recipe.{x.factor}: {x.message}" for x in lint(task.recipe)), *notes]
-    return notes
+    tracking = task.tracking
+    return check_task(task, new=new, further=lambda: check_targets(tracking.to, tracking.options))
 
 
 def audit_branch(

@@ -59,6 +59,21 @@ def say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
     return run
 
 
+def test_where_the_truth_is_what_is_paid_nothing_is_said_to_stand_for_it(rows: Path, say: Say) -> None:
+    _, before = say(rows, "--paid", "tests=1", "reward_scaling=none")
+    assert "1: what paying for the truth gives)" in before
+    truth = [json.loads(line) for line in rows.read_text().splitlines()]
+    rows.write_text("".join(json.dumps(r | {"reward": r["components"]["truth"]}) + "\n" for r in truth))
+    _, told = say(rows, "--paid", "truth=2", "reward_scaling=none")
+    assert "(0: no change; the truth itself is paid already, and 1 would be as much again)" in told
+    assert "what paying for the truth gives" not in told
+
+
+def test_rewards_that_are_no_section_are_refused_in_a_line(rows: Path, say: Say) -> None:
+    code, said = say(rows, "--paid", "tests=1", 'rewards={"truth":1}')
+    assert code == 2 and "rewards: must be a section of names and values, e.g. {name = 1}" in said
+
+
 def test_a_reward_change_says_what_it_would_do(rows: Path, say: Say) -> None:
     code, out = say(rows, "rewards.truth=1", "rewards.tests=0", "--paid", "tests=1")
     assert code == 0

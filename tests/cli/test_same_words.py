@@ -30,6 +30,7 @@ from evotrainer.projections.trials import counts, labelled
 from evotrainer.records.console import Console
 from evotrainer.records.events import FromCache
 from evotrainer.records.findings import Bottleneck, Finding, HealthReport
+from evotrainer.records.ledger import Ledger
 from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.fold import load_view
@@ -84,6 +85,30 @@ def test_health_explains_a_rise_by_the_promoted_change_and_names_its_harness(
     version = re.search(r"^Harness (h\d+)", out, re.M).group(1)  # type: ignore[union-attr]
     size, builtin = held_by(finished.events(), version)
     assert f"Harness {version} ({size}); " in out and builtin != ("`evotrainer audit " in out)
+
+
+def test_show_names_the_harness_that_health_names(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
+    branch = finished.champion
+    assert branch
+    health(finished.folder)
+    version = re.search(r"^Harness (h\d+)", said(capsys), re.M).group(1)  # type: ignore[union-attr]
+    show(finished.folder, branch)
+    assert re.search(rf"^read by +harness {version}\b", said(capsys), re.M)
+
+
+@pytest.mark.parametrize("what", [None, "b0"])
+def test_why_reads_the_ledger_once(
+    finished: api.Run, what: str | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    opened, real = [], Ledger.open
+
+    def counted(path: Path, **how: bool) -> Ledger:
+        opened.append(path)
+        return real(path, **how)
+
+    monkeypatch.setattr(Ledger, "open", counted)
+    why(finished.folder, what)
+    assert len(opened) == 1 and "recomputed from the ledger" in said(capsys)
 
 
 def test_audit_answers_first_and_full_is_all(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:

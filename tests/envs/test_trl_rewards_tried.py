@@ -25,7 +25,7 @@ def tried(folder: Path, body: str, signature: str = "prompts, completions, answe
 
 def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
     assert tried(tmp_path, "return [float(a in c) for a, c in zip(answer, completions)]") == []
-    assert tried(tmp_path, "return [None for c in completions]") == []
+    assert tried(tmp_path, "return [None, 0.0]") == []
     assert tried(tmp_path, "return [0.0 for _ in range(len(completions) + kwargs['trainer_state'].global_step)]") == []
 
 
@@ -76,3 +76,8 @@ def test_a_faulty_reward_does_not_hide_behind_the_base_policy(tmp_path: Path, ta
 def test_an_error_that_an_empty_answer_may_cause_is_a_note(tmp_path: Path) -> None:
     (note,) = tried(tmp_path, "return [float(c.split()[0] == a) for c, a in zip(completions, answer)]")
     assert "'right' raised IndexError" in note and "(reward.py, line 6)" in note and "empty completions" in note
+
+
+def test_none_throughout_is_a_note_that_names_the_function(tmp_path: Path) -> None:
+    (note,) = tried(tmp_path, "return [None for c in completions]")
+    assert "'right' gave None for each of 2 train rows with empty completions" in note and "pays nothing" in note

@@ -23,7 +23,9 @@ from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
-from evotrainer.projections.caveats import RISE, Caveat, _unproven, caveats, told
+from evotrainer.judge import JudgeConfig
+from evotrainer.judge.settings import weaker
+from evotrainer.projections.caveats import RISE, Caveat, _to_be_held, _unproven, caveats, told
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified
 from evotrainer.records.interventions import Forecast
@@ -63,7 +65,19 @@ def test_settings_weaker_than_the_defaults_are_a_caveat(
     monkeypatch.setenv("EVOTRAINER_REGISTER", str(tmp_path / "looks.db"))
     run = quick.start(task, tmp_path / "run", [HONEST, "judge.alpha=0.2"])
     (caveat,) = [c for c in run.caveats["b1"] if c.kind == "settings"]
-    assert caveat.text == "promoted under settings weaker than the defaults: alpha 0.2 (0.05), min_seeds 2 (3)"
+    assert caveat.text == (
+        "promoted under settings weaker than the defaults: alpha 0.2 (0.05), min_seeds 2 (3); a new run is held to the "
+        "defaults with judge.alpha=0.05, judge.min_seeds=3, as many run.seeds"
+    )
+
+
+def test_each_setting_below_its_default_has_its_remedy() -> None:
+    few = Effect(mean=0.1, low=0.05, high=0.15, confidence=0.95, se=0.02, df=9, seeds=2, tasks=60, noise_floor=0.02)
+    config = JudgeConfig(alpha=0.2, min_effect=0.0, min_seeds=2, max_error_share=0.5, max_cost=2.5, counted=False)
+    told = _to_be_held(f"weaker than the defaults: {', '.join(weaker(config, few))}")
+    for setting in ("alpha=0.05", "min_effect=0.01", "min_seeds=3", "max_error_share=0.05", "max_cost=1.05"):
+        assert f"judge.{setting}," in told
+    assert "evaluation.draw=fresh or a register (run.looks)" in told and told.endswith("100 gate tasks or more")
 
 
 def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_holds(hacked: api.Run) -> None:
@@ -78,6 +92,8 @@ def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_h
 def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(hacked: api.Run) -> None:
     found = hacked.caveats["b0"]
     assert [c.kind for c in found][:2] == ["unaudited", "goes_with"] and {"gap", "beyond"} <= {c.kind for c in found}
+    (gap,) = [c.text for c in found if c.kind == "gap"]
+    assert re.search(r"no finding says why \(harness h0; since then mined_\w+ tells what goes with it\)$", gap), gap
     assert found[0].text == UNAUDITED
     share, _, rest = found[1].text.partition("%")
     assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100

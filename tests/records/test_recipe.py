@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.other_names import NAMES, VALUES
 from evotrainer.records.recipe import (
     LATER,
     Recipe,
@@ -186,10 +187,10 @@ def test_reward_moves_count_elementary_changes(old: dict[str, float], new: dict[
 @pytest.mark.parametrize(
     ("factor", "value", "complaint"),
     [
-        ("learning_rate", 1e-4, "unknown recipe factor 'learning_rate'; one of: .*lr"),
+        ("learning_rate", 1e-4, r"unknown recipe factor 'learning_rate', did you mean lr\?; one of: .*lr"),
         ("knobs", {"a": 1}, "unknown recipe factor 'knobs'"),
         ("lr", -1, "recipe: lr: .*greater than 0"),
-        ("loss", "ppo", "recipe: loss: must be grpo, dapo, .*got 'ppo'"),
+        ("loss", "ppo", "recipe: loss: must be grpo, dapo, .*the nearest is grpo: .*got 'ppo'"),
         ("clip", {"lo": 0.1}, r"recipe: clip\.lo: unknown name"),
         ("curriculum", {"kind": "pass_rate_band", "low": 0.9, "high": 0.1}, "low must be below"),
         ("curriculum", {"kind": "tag_frontier"}, "needs curriculum.tag, the name of a tag"),
@@ -271,3 +272,17 @@ def test_the_lint_names_poison_and_refuses_silent_zero_gradients(
 
 def test_the_lint_has_nothing_to_say_about_a_plain_recipe() -> None:
     assert lint(RECIPE) == []
+
+
+def test_names_that_others_give_lead_to_a_factor_that_there_is() -> None:
+    fields = Recipe.model_fields
+    for name, here in NAMES.items():
+        field, _, part = here.partition(" ")[0].partition(".")
+        assert name not in fields, "our own name is no other's"
+        assert field in fields, here
+        kind: Any = fields[field].annotation
+        assert not part or part in kind.model_fields, here
+    for field, value in VALUES:
+        assert value not in str(
+            fields[field].annotation if field != "kind" else fields["schedule"].annotation.model_fields["kind"]
+        )

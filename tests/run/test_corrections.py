@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -69,8 +71,45 @@ def test_trainings_rest_on_the_file_as_it_was(own: Path, tmp_path: Path) -> None
     with pytest.raises(TrainerError, match="unless it lies in the task file or in the environment"):
         made.start(own / "task.toml", tmp_path / "r", [*QUICK, "run.rounds=0"])
     mend(own)
-    with pytest.raises(IntegrityError, match=r"environment\.py was changed .* trainings rest on it; restore it, or"):
+    with pytest.raises(IntegrityError, match=r"environment\.py was changed .* trainings rest on it; restore it \(`cp"):
         made.resume(tmp_path / "r")
+
+
+@pytest.mark.parametrize("change", ["edited", "broken", "deleted"])
+def test_the_run_keeps_the_file_it_began_with_and_says_how_to_put_it_back(
+    own: Path, tmp_path: Path, change: str
+) -> None:
+    made = Broken("b0-s2")
+    with pytest.raises(TrainerError):
+        made.start(own / "task.toml", tmp_path / "r", [*QUICK, "run.rounds=0"])
+    file = own / "environment.py"
+    before = file.read_bytes()
+    if change == "deleted":
+        file.unlink()
+    else:
+        file.write_bytes(before + (b"# edited\n" if change == "edited" else b"def\n"))
+    with pytest.raises(IntegrityError) as refused:
+        made.resume(tmp_path / "r")
+    assert f"`evotrainer run {tmp_path / 'r' / 'task.toml'}`" in str(refused.value)
+    (back,) = re.findall(r"`(cp [^`]*)`", str(refused.value))
+    subprocess.run(back, shell=True, check=True)
+    assert file.read_bytes() == before
+    made.fails = ""
+    assert made.resume(tmp_path / "r").closed
+
+
+def test_an_edit_before_any_training_may_be_kept_or_taken_back(own: Path, tmp_path: Path) -> None:
+    def edit(spec: TrialSpec) -> TrialFinished:
+        if spec.trial == "base":
+            mend(own)
+        return finish(spec)
+
+    made = Paper(edit, rollouts)
+    with pytest.raises(IntegrityError, match=r"restore it \(`cp .*goes on with either, as no training rests on it yet"):
+        made.start(own / "task.toml", tmp_path / "r", [*QUICK, "run.rounds=0"])
+    assert made.resume(tmp_path / "r").closed
+    kept = {p.read_bytes() for p in (tmp_path / "r" / "environment").glob("*/environment.py")}
+    assert len(kept) == 2 and (own / "environment.py").read_bytes() in kept, "the corrected one is kept, too"
 
 
 @pytest.mark.parametrize(

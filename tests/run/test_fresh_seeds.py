@@ -43,6 +43,9 @@ def test_the_champion_is_measured_again_without_further_training(task: Path, tmp
     assert r.branch == run.champion == "b1" and not r.control_fresh and r.start is None
     assert r.selected == run.state.branches["b1"].verdict.effect and r.effect != r.selected
     assert sum(s.train for s in quick.ran if s.seed > 100 or s.seed == 5) == 3, "the trainings of certification"
+    assert run.reestimated == {"b1": r}
+    gain = run.certification.gain if run.certification else None
+    assert gain and gain["low"] < gain["mean"] < gain["high"] and gain["mean"] > 0
     view = load_view(run.folder, rollouts=False)
     b = view.branches["b1"]
     assert b.effect == r.effect and b.at_selection == r.selected

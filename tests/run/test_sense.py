@@ -11,10 +11,13 @@ import pytest
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, install
+from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.events import TrialFinished
+from evotrainer.run.observer import SilentObserver
 from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
 from tests.cli.call import in_this_process as evotrainer
-from tests.letters_on_paper import QUICK
+from tests.letters_on_paper import QUICK, finish, rollouts
 from tests.paper import Paper
 
 
@@ -187,6 +190,18 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     assert not list(tmp_path.iterdir())
 
 
+def test_a_cache_folder_that_cannot_be_written_is_said_and_stops_nothing(task_file: Path) -> None:
+    done = evotrainer("run", "--dry-run", str(task_file), env={"EVOTRAINER_CACHE": "/proc/x/y"})
+    (said,) = [line for line in done.stderr.splitlines() if "/proc/x/y" in line]
+    assert re.fullmatch(
+        r"evotrainer: note: cache /proc/x/y cannot be used \(.+\), so the run goes without it .*; make it writable, or "
+        r"set run\.cache \(or \$EVOTRAINER_CACHE\) to another folder or off",
+        said,
+    )
+    assert done.returncode == 0 and "# ok: it can be run" in done.stdout
+    assert "/proc/x/y" not in evotrainer("run", "--dry-run", str(task_file), "run.cache=off").stderr
+
+
 def test_a_forbidden_run_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbid(path: Path, **_: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
@@ -267,3 +282,69 @@ def test_shares_that_do_not_add_up_are_said(splits: Any, told: str | None) -> No
     notes = told_shares(splits)
     assert len(notes) == (told is not None)
     assert told is None or told in notes[0]
+
+
+def test_without_trl_everything_else_is_checked_and_the_extra_named_last(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("evotrainer.trainers.installed", lambda library: library != "trl")
+    task = own(tmp_path, task_file, 'float(completion.strip() == task.data["answer"])', 'float("nan")')
+    trl = ["trainer.name=trl", "policy.base=nobody/there"]
+    wrong = ["run.sampler_dtype=bf16", "executor.options.x=1", 'run.skills=["./nowhere"]']
+    said = evotrainer("run", "--dry-run", str(task), *trl, *wrong, "run.workers=500").stderr.splitlines()
+    found = [n for n, line in enumerate(said) if not line.startswith("evotrainer: note: ")]
+    about = (
+        "sampler_dtype",
+        "no option x",
+        "sorted_word",
+        "nowhere",
+        f"needs trl, which is not installed; run: {install('trl')}",
+    )
+    assert len(found) == len(about) and all(word in said[n] for word, n in zip(about, found, strict=True))
+    assert said[found[0]].startswith("evotrainer: ") and all(said[n].startswith("  also: ") for n in found[1:])
+
+    done = evotrainer("run", "--dry-run", str(task_file), *trl, "run.workers=500")
+    assert done.returncode == 6 and done.stdout == ""
+    *notes, last = done.stderr.splitlines()
+    assert last == f"evotrainer: the trl trainer needs trl, which is not installed; run: {install('trl')}"
+    assert any("run.workers=500" in n for n in notes), "the notes on all else come before"
+
+
+@pytest.mark.parametrize(
+    ("score", "components", "said"),
+    [
+        (0.2, {"sorted_word": 0.2, "right_letters": 0.4}, ""),
+        (
+            0.2,
+            {"sorted_word": 0.2},
+            "reward 'right_letters', which is paid, gave None, so that it pays nothing, for every",
+        ),
+        (
+            None,
+            {},
+            r"the outcome \(sorted_word\) gave no number, so that nothing is measured, for every attempt of the",
+        ),
+    ],
+)
+def test_what_gave_none_for_every_attempt_of_the_base_policy_is_named(
+    task_file: Path, tmp_path: Path, score: float | None, components: dict[str, float], said: str
+) -> None:
+    class Log(SilentObserver):
+        def __init__(self) -> None:
+            self.lines: list[str] = []
+
+        def note(self, text: str) -> None:
+            self.lines.append(text)
+
+    def end(spec: TrialSpec) -> TrialFinished:
+        done = finish(spec)
+        if spec.branch != "base":
+            return done
+        given = {"score": score, "components": components} | ({} if components else {"per_task": {}})
+        scores = tuple(x.model_copy(update=given) if x.split == "search" else x for x in done.scores)
+        return done.model_copy(update={"scores": scores})
+
+    log = Log()
+    Paper(end, rollouts).start(task_file, tmp_path / "r", [*QUICK, "run.rounds=0"], view=log)
+    found = [x for x in log.lines if "every attempt of the base policy" in x]
+    assert len(found) == bool(said) and all(re.search(said, x) for x in found)

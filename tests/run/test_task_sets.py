@@ -185,6 +185,7 @@ def test_what_breaks_off_before_a_training_costs_no_alpha(tmp_path: Path, quick:
     with quick.stopped(lambda spec: spec.branch == "b1"):
         quick.start(path, tmp_path / "four", OPTIONS)
     (warned,) = [w for w in api.preflight(first.task, new=True) if "run number" in w]
+    assert warned.endswith("a `draw` of the environment gives each run tasks, and an alpha, of its own")
     assert "run number 3 on these gate tasks" in warned, "one in which something was trained keeps its number"
     assert f"not judged so far: {tmp_path / 'four'}; the number" in warned
 

@@ -10,15 +10,36 @@ from evotrainer.cli.run import run
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.studies.estimate import count_trainings, estimate, estimate_lines
+from evotrainer.views.progress import planned
 from tests.small_run import TINY
 
 
 def test_a_searching_run_counts_search_proof_and_certification(task_file: Path) -> None:
     task = load_task(task_file, ["run.probes=8", "run.rounds=2", "run.seeds=[1,2,3]", "judge.max_seeds=6"])
     found = count_trainings(task)
-    assert found["search"] == (1, 16)
-    assert found["branches, every seed"] == (3, 12), "one bundle a round, up to six seeds each"
-    assert found["certification, fresh seeds"] == (0, len(task.run.certify_seeds))
+    assert found["search"] == (1, 16, 16)
+    assert found["branches, every seed"] == (3, 6, 12), "one bundle a round, up to six seeds each"
+    assert found["certification, fresh seeds"] == (0, len(task.run.certify_seeds), len(task.run.certify_seeds))
+
+
+def test_what_is_likely_is_told_and_what_each_extreme_means(task_file: Path) -> None:
+    task = load_task(task_file, ["run.probes=16", "run.rounds=2", "run.branches=1", "budget.cpu_s=1e5"])
+    told = estimate_lines(estimate(task, step_s=1.0))
+    (total,) = [x.split() for x in told if x.startswith("in all")]
+    assert total == ["in", "all", "7", "44", "107"]
+    plan = planned(task.model_dump(mode="json"))
+    assert int(total[3]) == plan["train"] + plan["confirm"], "what the live view counts on from the start"
+    likely, least, most = (next(x for x in told if x.startswith(f"{word}: ")) for word in ("likely", "least", "most"))
+    assert likely.startswith("likely: 44 trainings, ") and "every round is played" in likely
+    assert least.startswith("least: 7 trainings, ") and "finds nothing to go on with" in least
+    assert most.startswith("most: 107 trainings, ") and "judge.max_seeds=12" in most
+    search = estimate_lines(estimate(load_task(task_file, ["run.search_only=true", "run.probes=4"]), step_s=1.0))
+    assert not any(x.startswith("most: ") for x in search) and any("nothing is proved" in x for x in search)
+
+
+def test_a_budget_is_measured_by_what_is_likely(task_file: Path) -> None:
+    lines = estimate_lines(estimate(load_task(task_file, ["budget.trials=60", "budget.cpu_s=1e6"]), step_s=1.0))
+    assert "budget.trials = 60 holds the likely run, and ends a longer one after some 60" in lines
 
 
 def test_a_run_that_only_searches_proves_nothing(task_file: Path) -> None:
@@ -58,5 +79,5 @@ def test_three_steps_are_trained_and_nothing_is_left(
     monkeypatch.chdir(tmp_path)
     run(task_file, [*TINY, "policy.warm_start.steps=5"], estimate=True)
     told = capsys.readouterr().out
-    assert "measured on 3 steps here" in told and "trainings in all" in told and "disk" in told
+    assert "measured on 3 steps here" in told and "in all" in told and "disk" in told
     assert not list(tmp_path.iterdir())

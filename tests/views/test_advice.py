@@ -30,10 +30,11 @@ from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import write_report
+from evotrainer.views.rounds import RoundView
 from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.summary import headline
 from evotrainer.views.summary import state as state_of
-from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish
+from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish, rollouts
 from tests.paper import Paper
 from tests.test_docs import commands
 
@@ -223,6 +224,35 @@ def test_nothing_helped_names_the_diagnosis(go: Go) -> None:
     line = advice(load_view(run.folder))
     assert line.startswith("no change that was tried is better; the diagnosis names dead groups first")
     assert "run.rounds=2` plays one more round, with other changes" in line
+
+
+def test_where_nothing_was_proposed_it_says_why_and_what_to_do(start: Start, tmp_path: Path) -> None:
+    run = start(Paper(scored(0.5, 0.99), rollouts))
+    line = advice(load_view(run.folder))
+    assert line.startswith("nothing was proposed: search score 99")
+    assert "is at the ceiling of 97%; b0 solves 99" in line and line.endswith(
+        "look at what counts as right there (`evotrainer show RUN b0`), then give it harder tasks"
+    )
+
+
+def test_a_run_without_rounds_says_so_and_how_to_play_one(start: Start) -> None:
+    run = start(Paper(scored(0.3, 0.6), rollouts), "run.rounds=0")
+    line = advice(load_view(run.folder))
+    assert line == "nothing was proposed: run.rounds=0; `evotrainer resume RUN run.rounds=1` plays one round"
+
+
+def test_a_search_that_found_nothing_to_prove_says_what_would_find_more(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = start(Paper(scored(0.3, 0.6), rollouts), "run.rounds=0")
+    view = load_view(run.folder)
+    assert view.closed
+    end = view.closed.model_copy(update={"reason": "every recipe that it can reach has been trained"})
+    monkeypatch.setattr(type(view), "closed", end)
+    view.rounds[1] = RoundView(1)
+    line = advice(view)
+    assert line.startswith("nothing was proposed: every recipe that it can reach has been trained; `evotrainer resume")
+    assert line.endswith("finds more where more may be changed: reward components, environment knobs, run.agent")
 
 
 def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Path, tmp_path: Path) -> None:

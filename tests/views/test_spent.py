@@ -22,7 +22,8 @@ def test_an_unfinished_run_counts_running_trials_and_the_whole_time(killed_run: 
     settled = Budget.from_events(events, {}).spent
     now = since + 100
     spent = _by_now(view_of(events, beats), events, now)
-    assert spent["wall_s"] == settled["wall_s"] + 100
+    session = now - datetime.fromisoformat(events[0].time).timestamp()
+    assert spent["wall_s"] == max(settled["wall_s"] + 100, session)
     assert spent["cpu_s"] == settled["cpu_s"] + 21.5
 
 
@@ -36,3 +37,12 @@ def test_the_time_that_a_run_stood_still_is_not_counted(killed_run: Path) -> Non
         view_of(events, {"b1-s1": {"cpu_s": 1.0}}), events, (last + timedelta(days=1, seconds=10)).timestamp()
     )
     assert spent["wall_s"] == Budget.from_events(events, {}).spent["wall_s"] + 10
+
+
+def test_an_unfinished_run_took_as_long_as_it_will_have_when_it_closes(killed_run: Path) -> None:
+    """Not only the time in which a trial ran: the event that closes it, and the live view, count the whole session."""
+    with Ledger.open(killed_run / "ledger.db", readonly=True) as ledger:
+        events = list(ledger.events())
+    now = datetime.fromisoformat(events[0].time).timestamp() + 10_000
+    assert _by_now(view_of(events, {}), events, now)["wall_s"] == 10_000
+    assert _by_now(view_of([], {}), [], now)["wall_s"] == 0

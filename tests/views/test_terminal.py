@@ -124,6 +124,7 @@ def test_in_a_terminal_bars_budget_and_verdicts_are_live(tmp_path: Path) -> None
     assert "round 1" in shown
     assert "trains b1" in shown
     assert re.search(r"b1 +rewards: \+ robust 1", shown), "what the branch that trains changes"
+    assert "wall time 5 min" in shown, "of earlier processes too, as `status` tells it"
     assert re.search(r"b2-s0 +train +[━╸╺ ]+ 12/30 +32 s CPU", shown)
     assert re.search(r"budget +CPU +[━╸╺ ]+ 60% left +20 min of 50 min", shown)
     assert re.search(r"b5 +✓ passed every gate +\+3\.8 points \[\+1\.2, \+6\.4\]", shown)

@@ -159,6 +159,8 @@ def main() -> None:
         app()
     except EvoTrainerError as e:
         with contextlib.suppress(OSError):  # the terminal may be gone
+            for note in getattr(e, "__notes__", ()):
+                print(f"evotrainer: note: {note}", file=sys.stderr)
             print(f"evotrainer: {e}", file=sys.stderr)
         raise SystemExit(e.exit_code) from None
     except KeyboardInterrupt as e:

@@ -81,11 +81,15 @@ def run(
 def _check(task: TaskFile, folder: Path | None = None) -> None:
     """Refuse what a run of the task, in the folder, would refuse before it trains; print what it would note."""
     from evotrainer import api
+    from evotrainer.executors.cache import cache_folder, goes_without
     from evotrainer.run.context import check_human
-    from evotrainer.run.oddities import check_out
+    from evotrainer.run.oddities import check_out, unwritable
 
     if folder is not None:
         check_out(folder)
     check_human(task, ask(None))
-    for note in api.preflight(task, new=True):
+    notes, cache = api.preflight(task, new=True), cache_folder(task.run.cache)
+    if cache is not None and (why := unwritable(cache)):
+        notes.append(goes_without(cache, why))  # a run says so itself when it opens the folder
+    for note in notes:
         print(f"evotrainer: note: {note}", file=sys.stderr)

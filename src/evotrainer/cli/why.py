@@ -38,12 +38,11 @@ def why(
     from evotrainer.projections.branches import START
     from evotrainer.verify import Record
 
-    run = api.open_run(folder)
-    record = Record(folder, run.events())
+    record = Record(folder, api.open_run(folder).events())
     judged = {e.body.verdict.branch for e in record.of("judged")}
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
-    what = run.champion or START if what in (None, "champion") else what
+    what = record.state.champion or START if what in (None, "champion") else what
     if what in judged:
         explain: Callable[[Record, str], Explained] = _judged
     elif what in record.state.branches:

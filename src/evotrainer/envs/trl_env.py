@@ -132,7 +132,7 @@ class TrlEnv:
         """The reward functions called as TRL calls them, on the first train rows with an empty completion each.
 
         TaskSetError where they cannot take what TRL hands them, or give no number for each row; a note where they raise
-        another error, which an answer that is not empty may not cause.
+        another error, or give None throughout, which an answer that is not empty may not cause.
         """
         rows = [t.data for t in self._tasks["train"][:2]]
         if not rows or self._factory is not None:
@@ -257,6 +257,12 @@ def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) ->
         raise TaskSetError(
             f"reward function {name!r} gave {counted(len(values), 'value')} for {counted(n, 'completion')}; it "
             "gives one for each"
+        )
+    if all(v is None for v in values):
+        return (
+            f"reward function {name!r} gave None for each of {n} train rows with empty completions, that is, it "
+            "does not apply to them; where it does so for every answer it pays nothing, and as the outcome it measures "
+            "nothing: return a number wherever it applies"
         )
     return ""
 

@@ -9,6 +9,7 @@ the gain goes with.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -209,7 +210,19 @@ def _scaffold(tree: RunState, cert: Certified, row: CertRow) -> list[Caveat]:
 def _weaker(path: Sequence[Branch]) -> list[Caveat]:
     """Settings below the defaults under which a branch on the way was promoted."""
     found = {g.message: 0 for b in path if b.verdict for g in b.verdict.gates if g.gate == "settings"}
-    return [Caveat(kind="settings", text=f"promoted under settings {text}") for text in found]
+    return [Caveat(kind="settings", text=f"promoted under settings {text}; {_to_be_held(text)}") for text in found]
+
+
+def _to_be_held(text: str) -> str:
+    """What a run sets to be held to the defaults that a verdict's gate names (`judge/settings.py`)."""
+    wanted = [f"judge.{name}={usual}" for name, usual in re.findall(r"(\w+) [\d.e-]+ \(([\d.e-]+)\)", text)]
+    if any(x.startswith("judge.min_seeds") for x in wanted):
+        wanted.append("as many run.seeds")
+    if "not counted" in text:
+        wanted.append("evaluation.draw=fresh or a register (run.looks)")
+    if found := re.search(r"gate tasks \((\d+)\)", text):
+        wanted.append(f"{found[1]} gate tasks or more")
+    return f"a new run is held to the defaults with {', '.join(wanted)}"
 
 
 def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
@@ -249,7 +262,7 @@ def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Caveat]:
     """Diagnostic gaps of the lineage in which something rose, and which no proved change explains."""
     names, proved = {b.branch for b in path}, answered(events)
     return [
-        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.claim}")
+        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.told}")
         for e in events
         if isinstance(e.body, GapSeen) and e.body.branch in names and e.id not in proved and rising(e.body)
     ]

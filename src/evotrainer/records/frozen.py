@@ -9,6 +9,7 @@ from typing import Any, ClassVar, get_args
 
 from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
 
+from evotrainer.records.other_names import NAMES, name_hint, value_hint
 from evotrainer.records.text import quoted
 
 
@@ -79,7 +80,7 @@ def _plain(x: Any) -> str:
         allowed = [str(v) for v in re.findall(r"'([^']*)'", str(ctx.get("expected", "")))]
         near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.5)
         near.sort(key=lambda name: sorted(name) != sorted(str(value)))  # letters that changed places before others
-        hint = f", did you mean {near[0]}?" if near else ""
+        hint = value_hint(str(x["loc"][-1]), value) or (f", did you mean {near[0]}?" if near else "")
         return f"must be {_either(allowed) or ctx.get('expected')}{hint}"
     if kind == "finite_number":
         return "must be a finite number"
@@ -115,13 +116,25 @@ def _brief(value: Any) -> str:
 def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
     """`, did you mean a or b?` for an unknown field of a model, else what there is; empty where that is not known."""
     for part in (p for p in loc[:-1] if isinstance(p, str)):
-        field = model.model_fields.get(part) if model else None
-        # of a list or tuple the models that it holds
-        held = (field.annotation, *get_args(field.annotation)) if field else ()
-        model = next((x for x in held if isinstance(x, type) and issubclass(x, BaseModel)), None)
+        model = _parts(model).get(part) if model else None
     if model is None:
         return ""
-    names = list(model.model_fields)
-    if near := difflib.get_close_matches(str(loc[-1]), names, n=3, cutoff=0.6):
+    names, name, place = list(model.model_fields), str(loc[-1]), "".join(f"{p}." for p in loc[:-1])
+    if hint := name_hint(name, names, place):
+        return hint
+    if near := difflib.get_close_matches(name, names, n=3, cutoff=0.6):
         return f", did you mean {' or '.join(near)}?"
+    within = [h for k, m in _parts(model).items() if (h := name_hint(name, m.model_fields, f"{place}{k}."))]
+    if len(within) == 1 or name in NAMES:  # of another section: the recipe's
+        return within[0] if within else name_hint(name, {NAMES[name].partition(" ")[0].partition(".")[0]}, "recipe.")
     return f"; there are: {', '.join(names)}" if names else "; there are none to set"
+
+
+def _parts(model: type[BaseModel]) -> dict[str, type[BaseModel]]:
+    """Field -> the model that it is, or that its list or tuple holds."""
+    out: dict[str, type[BaseModel]] = {}
+    for name, field in model.model_fields.items():
+        held = (field.annotation, *get_args(field.annotation))
+        if found := next((x for x in held if isinstance(x, type) and issubclass(x, BaseModel)), None):
+            out[name] = found
+    return out

@@ -17,6 +17,7 @@ from pydantic import Field, ValidationError, ValidationInfo, field_validator, mo
 from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.hooks import hook_of, settled_hooks
+from evotrainer.records.other_names import name_hint
 from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
 from evotrainer.records.recipe_parts import Averaging as Averaging
 from evotrainer.records.recipe_parts import Clip as Clip
@@ -246,8 +247,9 @@ class Recipe(Frozen):
         elif factor in type(self).model_fields and factor not in KEYED:
             d[factor] = value
         else:
-            known = ", ".join(sorted([*self.factors(), *COMPOSITES]))
-            raise ConfigError(f"unknown recipe factor {factor!r}; one of: {known}, knobs.<name>, scaffold.<slot>")
+            known = sorted([*self.factors(), *COMPOSITES])
+            there = ", ".join([*known, "knobs.<name>", "scaffold.<slot>"])
+            raise ConfigError(f"unknown recipe factor {factor!r}{name_hint(factor, known)}; one of: {there}")
         if "start" in fields_of(factor):
             d["start"] = self._start(d["start"])
 

@@ -33,6 +33,7 @@ from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import RunKeys
 from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
+from evotrainer.run.kept_files import ways_on
 from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
 
@@ -255,7 +256,9 @@ class RunContext:
             stat = path.stat() if path.is_file() else None
             mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
             if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
-                raise IntegrityError(f"{name} was changed after the run began; restore it, or start a new run")
+                trained = any_trained(self.ledger.events("finished"))
+                remedy = ways_on(self.folder, name, sha, trained=trained)
+                raise IntegrityError(f"{name} was changed after the run began; {remedy}")
             self._files[name] = mark
 
     def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,13 @@ from evotrainer.envs.base import DRAWN
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import trial_dir
 from evotrainer.projections.environment_files import any_trained, files_of
+from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
+from evotrainer.run.kept_files import CODE, ways_on
 from evotrainer.run.task_sets import ids_sha256
 
-CODE = ".py"
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")
 """What a correction leaves as it was: names and numbers that the run's first event holds (that of an earlier version
 not whether there are demonstrations)."""
@@ -35,24 +36,37 @@ def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
     event = ledger.get("run")
     if event is None:
         return {}
+    refuse_changed(folder, task, ledger.events())
     known, now = files_of(ledger.events()), fingerprints(task.environment)
     changed = [f for f, sha in known.items() if now.get(f) != sha]
     if not changed:
         return {}
-    remedy = "restore it, or start a new run"
-    if any_trained(ledger.events("finished")):
-        raise IntegrityError(f"{changed[0]} was changed after the run began, and trainings rest on it; {remedy}")
-    if gone := next((f for f in changed if f not in now), None):
-        raise IntegrityError(f"{gone} was there when the run began and is not now; {remedy}")
-    if data := next((f for f in changed if not f.endswith(CODE)), None):
-        raise IntegrityError(f"{data} was changed after the run began: its tasks are others now; {remedy}")
     if what := _differs(event.body, task):
-        raise IntegrityError(f"{changed[0]} was changed after the run began, and its {what} with it; {remedy}")
+        raise IntegrityError(
+            f"{changed[0]} was changed after the run began, and its {what} with it; "
+            f"{ways_on(folder, changed[0], known[changed[0]])}"
+        )
     ended = {e.body.trial for e in ledger.events("finished")}
     for begun in (e.body.trial for e in ledger.events("intended") if e.body.trial not in ended):
         for place in (trial_dir(folder, begun), folder / "rollouts" / begun, folder / "sealed" / begun):
             shutil.rmtree(place, ignore_errors=True)
     return {f: now[f] for f in changed}
+
+
+def refuse_changed(folder: Path, task: TaskFile, events: Iterable[Event]) -> None:
+    """IntegrityError where a file of the environment was changed in a way that no correction is, whatever it holds now;
+    looked at before it is opened, which might fail for the change."""
+    events = list(events)
+    known, now = files_of(events), fingerprints(task.environment)
+    trained = any_trained(e for e in events if e.kind == "finished")
+    for file in (f for f, sha in known.items() if now.get(f) != sha):
+        remedy = ways_on(folder, file, known[file])
+        if file not in now:
+            raise IntegrityError(f"{file} was there when the run began and is not now; {remedy}")
+        if trained:
+            raise IntegrityError(f"{file} was changed after the run began, and trainings rest on it; {remedy}")
+        if not file.endswith(CODE):
+            raise IntegrityError(f"{file} was changed after the run began: its tasks are others now; {remedy}")
 
 
 def _differs(opened: RunOpened, task: TaskFile) -> str:

@@ -42,7 +42,9 @@ from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
 from evotrainer.run.context import RunContext
+from evotrainer.run.kept_files import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
+from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
@@ -183,7 +185,8 @@ def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
     now = fingerprints(ctx.task.environment)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
-            raise IntegrityError(f"{file} was changed after the run began; restore it, or start a new run")
+            raise IntegrityError(f"{file} was changed after the run began; {ways_on(ctx.folder, file, sha)}")
+        keep(ctx.folder, file, sha)
     base = resolve_base(ctx.task.policy.base)
     if base is not None and weights_sha256(base) != told.base_policy.get("sha256"):
         raise IntegrityError(f"the base policy {base} was changed after the run began; restore it, or start a new run")
@@ -193,7 +196,10 @@ def measure_base(ctx: RunContext) -> None:
     """The base policy on search and gate (and its SFT cold start, where the task asks for one)."""
     ctx.observer.step("measures the base policy")
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
-    ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
+    done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
+    outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
+    for note in (n for base in done for n in never_given(base, ctx.task.recipe, outcome)):
+        ctx.observer.note(note)
     readings.read(ctx, keys.reading(BASE), 0, BASE)
 
 

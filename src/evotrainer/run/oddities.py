@@ -13,6 +13,7 @@ from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.executors import local_workers
 from evotrainer.records.draw import PLACE
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted
 from evotrainer.trainers import trainer_spec
@@ -69,6 +70,16 @@ def short_answers(task: TaskFile, environment: Environment, chain: Sequence[Reci
             f"recipe.max_tokens={most} is shorter than the answers of {cut} of {len(takes)} demonstrations, which take "
             f"up to {max(takes)} tokens: attempts like these are cut off; raise it to {max(takes)} or more"
         )
+
+
+def never_given(base: TrialFinished, recipe: Recipe, outcome: str) -> Iterator[str]:
+    """Notes on what gave None for every attempt of the base policy on search: the outcome, or a reward that is paid."""
+    for s in (s for s in base.scores if s.split == "search"):
+        silent = [c for c, w in recipe.rewards.items() if w and c not in s.components] if s.components else []
+        asks = "for every attempt of the base policy on search: check the function, and what the policy answers"
+        if s.score is None:
+            yield f"the outcome ({outcome}) gave no number, so that nothing is measured, {asks}"
+        yield from (f"reward {c!r}, which is paid, gave None, so that it pays nothing, {asks}" for c in silent)
 
 
 def check_budget(task: TaskFile) -> str:

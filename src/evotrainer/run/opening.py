@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,14 @@ from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
+from evotrainer.records.hub import looks_like_id
+from evotrainer.records.lint import lint
 from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
 from evotrainer.run.oddities import check_places
+from evotrainer.run.problems import Problems
 from evotrainer.run.sense import check_sense, check_sizes
 
 if TYPE_CHECKING:
@@ -26,38 +29,57 @@ if TYPE_CHECKING:
     from evotrainer.records.recipe import Recipe
 
 
-def check_task(task: TaskFile, *, new: bool = False) -> list[str]:
+def check_task(task: TaskFile, *, new: bool = False, further: Callable[[], None] = lambda: None) -> list[str]:
     """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment;
-    of a new run also what its recipes pay.
+    of a new run also what its recipes pay, its skills and `further`.
 
-    Returns notes for the reader.
+    Returns notes for the reader. Raises the first problem, with the messages of the others; a missing library last, as
+    what does not need it is checked all the same.
     """
     from evotrainer.agents.fixed import FixedAgent
     from evotrainer.executors import preflight_executor
-    from evotrainer.trainers import check_installed, check_recipes, check_turns
+    from evotrainer.trainers import check_installed, check_recipes
 
-    check_installed(task.trainer.name)
+    problems, trainer = Problems(), task.trainer
+    problems.of(check_installed, trainer.name)
     if new:
-        check_sizes(task)
-        check_places(task)
-    check_recipes(task.trainer.name, task.trainer.options, [task.recipe], task.run.sampler_dtype)
-    check_policy(task)
-    agent = agent_of(task)
-    check_searcher(task, agent)
-    children = agent.recipes(task.recipe) if isinstance(agent, FixedAgent) else []
-    check_recipes(task.trainer.name, task.trainer.options, children, task.run.sampler_dtype)
-    preflight_executor(task, children)
-    tools, notes = check_environment(task, children, new=new)
+        problems.of(check_sizes, task)
+        problems.of(check_places, task)
+    problems.of(check_recipes, trainer.name, trainer.options, [task.recipe], task.run.sampler_dtype)
+    problems.of(check_policy, task)
+    agent = problems.of(agent_of, task)
+    if agent is not None:
+        problems.of(check_searcher, task, agent)
+    children = (problems.of(agent.recipes, task.recipe) if isinstance(agent, FixedAgent) else None) or []
+    problems.of(check_recipes, trainer.name, trainer.options, children, task.run.sampler_dtype)
+    problems.of(preflight_executor, task, children)
+    fetched = problems.lacks and looks_like_id(task.policy.base) and not Path(task.policy.base).expanduser().exists()
+    tools, notes = problems.of(check_environment, task, children, new=new, policy=not fetched) or (False, [])
+    if not fetched:  # nobody waits for a model that cannot be trained here
+        notes += problems.of(check_base, task, children, tools, problems.lacks) or []
+    if new:
+        problems.of(check_library, task)
+        problems.of(further)
+        notes = [*(f"recipe.{x.factor}: {x.message}" for x in lint(task.recipe)), *notes]
+    problems.tell(notes)
+    return notes
+
+
+def check_base(task: TaskFile, children: Sequence[Recipe], tools: bool, lacks: bool) -> list[str]:
+    """The base policy is there, and carries the turns of the recipes; `lacks`: libraries are missing, to try that with.
+    Returns notes."""
+    from evotrainer.trainers import check_turns
+
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
     asked = [r for x in (task.recipe, *children) for r in x.chain]
-    return [*notes, *check_turns(task.trainer.name, task.trainer.options, base, asked, tools)]
+    return [] if lacks else check_turns(task.trainer.name, task.trainer.options, base, asked, tools)
 
 
 def check_policy(task: TaskFile) -> None:
     """ConfigError where the trainer cannot train what policy.base names, as far as the name tells."""
-    from evotrainer.records.hub import looks_like_id, parse_pinned
+    from evotrainer.records.hub import parse_pinned
 
     base = task.policy.base
     if task.trainer.name != "embedded" or base == "warm-start" or base.startswith("builtin:"):
@@ -94,11 +116,14 @@ def check_library(task: TaskFile) -> None:
         collect(task.run.skills)
 
 
-def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False) -> tuple[bool, list[str]]:
+def check_environment(
+    task: TaskFile, children: Sequence[Recipe] = (), *, new: bool = False, policy: bool = True
+) -> tuple[bool, list[str]]:
     """The environment opens, has the splits, components and knobs the task file speaks of; else ConfigError and kin.
 
     `children`: recipes of branches that are known already. `new`: what they pay is checked as well; a run that began
-    goes on as it began. Returns whether TRL plays it by tool calls, and what is to be told before a new run.
+    goes on as it began. `policy`: is the base policy looked at? Returns whether TRL plays it by tool calls, and what is
+    to be told before a new run.
     """
     from evotrainer.envs import check_needed, open_environment, pay_terms
     from evotrainer.envs.user_files import call
@@ -127,7 +152,7 @@ def check_environment(task: TaskFile, children: Sequence[Recipe] = (), *, new: b
             )
         if not set(described["splits"]) - {"train"}:
             raise ConfigError(f"environment {environment.name} has no split to evaluate on (search, gate or cert)")
-        notes = check_sense(task, environment, (task.recipe, *children)) if new else []
+        notes = check_sense(task, environment, (task.recipe, *children), policy) if new else []
         notes += task_sets.forewarn(task, environment) if new else []
         return getattr(environment, "environment_factory", None) is not None, notes
     finally:

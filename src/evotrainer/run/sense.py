@@ -88,10 +88,11 @@ def check_sizes(task: TaskFile) -> None:
             )
 
 
-def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> list[str]:
+def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Recipe], policy: bool = True) -> list[str]:
     """ConfigError or TaskSetError where a run could not mean anything; returns what is only worth a note.
 
-    `environment`: opened. `recipes`: the starting recipe and those of branches that are known already.
+    `environment`: opened. `recipes`: the starting recipe and those of branches that are known already. `policy`: is the
+    base policy looked at?
     """
     check_counts(task, environment)
     notes = [*told_shares(task.environment.get("splits")), *oddities(task, environment, recipes)]
@@ -101,7 +102,8 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
         check_draw(task, environment)
         try_rewards = getattr(environment, "try_rewards", None)
         notes += try_rewards() if try_rewards is not None else probe_outcome(task, environment)
-    check_context(task, environment, recipes)
+    if policy:
+        check_context(task, environment, recipes)
     return notes
 
 

@@ -113,7 +113,13 @@ def forewarn(task: TaskFile, environment: Environment) -> list[str]:
     number = register.next_number(key)
     if not number:
         return ["these gate tasks were drawn for another run, which had their whole alpha; verdicts will say so"]
-    return [budget_line(number, task.judge.alpha * share_of(number)) + _idle(register.never_judged(key, number))]
+    line = budget_line(number, task.judge.alpha * share_of(number)) + _idle(register.never_judged(key, number))
+    own = (
+        "evaluation.draw=fresh gives this run"
+        if can_redraw(environment)
+        else "a `draw` of the environment gives each run"
+    )
+    return [line if number == 1 else f"{line}; {own} tasks, and an alpha, of its own"]
 
 
 def _idle(folders: list[Path]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
@@ -35,11 +36,20 @@ class StepCost:
     measured: bool = False
 
 
+class Count(NamedTuple):
+    """Trainings of one kind. `likely`: every round is played, each branch keeps to its first seeds, and a champion is
+    certified."""
+
+    least: int
+    likely: int
+    most: int
+
+
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
-    """Trainings by what they are for, as (least, most), and what each costs."""
+    """Trainings by what they are for, and what each costs."""
 
-    trainings: dict[str, tuple[int, int]]
+    trainings: dict[str, Count]
     cost: StepCost
     training_s: float
     """Seconds of one training of the starting recipe with its evaluations."""
@@ -47,29 +57,31 @@ class RunEstimate:
     """Rollouts that one training leaves."""
     side_by_side: int
     limits: dict[str, float]
+    max_seeds: int
+    """Up to which an undecided verdict asks for seeds."""
 
     @property
-    def total(self) -> tuple[int, int]:
-        return sum(low for low, _ in self.trainings.values()), sum(high for _, high in self.trainings.values())
+    def total(self) -> Count:
+        return Count(*map(sum, zip(*self.trainings.values(), strict=True)))
 
 
-def count_trainings(task: TaskFile) -> dict[str, tuple[int, int]]:
-    """Trainings of a run by purpose, (least, most): least where nothing asks for more seeds and nothing is promoted."""
+def count_trainings(task: TaskFile) -> dict[str, Count]:
+    """Trainings of a run by purpose."""
     run, judge = task.run, task.judge
     seeds, rounds = len(run.seeds), run.rounds
     most_seeds = max(judge.max_seeds, seeds)
-    out = {START: (seeds, most_seeds if rounds and not run.search_only else seeds)}
+    out = {START: Count(seeds, seeds, most_seeds if rounds and not run.search_only else seeds)}
     if run.probes and rounds:
-        out["search"] = (1, run.probes * rounds)
+        out["search"] = Count(1, run.probes * rounds, run.probes * rounds)
     if run.search_only:
         return out
     branches = (1 if run.probes else run.branches) * rounds
     if branches:
-        out["branches, every seed"] = (min(1, branches) * seeds, branches * most_seeds)
+        out["branches, every seed"] = Count(min(1, branches) * seeds, branches * seeds, branches * most_seeds)
         if run.probes:
-            out["knock-outs of a bundle, and what is left of it"] = (0, rounds * (KNOCKOUTS + seeds))
-        out["controls at equal compute"] = (0, branches * seeds)
-    out[CERTIFICATION] = (0, len(run.certify_seeds))
+            out["knock-outs of a bundle, and what is left of it"] = Count(0, 0, rounds * (KNOCKOUTS + seeds))
+        out["controls at equal compute"] = Count(0, 0, branches * seeds)
+    out[CERTIFICATION] = Count(0, len(run.certify_seeds), len(run.certify_seeds))
     return out
 
 
@@ -94,6 +106,7 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         rollouts=sampled + attempts,
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
+        max_seeds=task.judge.max_seeds,
     )
 
 
@@ -148,36 +161,48 @@ def _measured(task: TaskFile) -> StepCost:
 
 def estimate_lines(e: RunEstimate) -> list[str]:
     """The estimate as text."""
-    low, high = e.total
-    width = max(map(len, e.trainings))
-    lines = [f"{name.ljust(width)}  {_range(*n)}" for name, n in e.trainings.items()]
-    lines.append(f"{'trainings in all'.ljust(width)}  {_range(low, high)}")
+    total = e.total
+    rows = [("trainings", *Count._fields), *((k, *map(str, n)) for k, n in {**e.trainings, "in all": total}.items())]
+    width = max(len(r[0]) for r in rows)
+    lines = ["  ".join((r[0].ljust(width), *(x.rjust(6) for x in r[1:]))) for r in rows]
     how = f"measured on {STEPS} steps here" if e.cost.measured else "as given"
     lines.append(
         f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"
     )
-    least, most = low * e.training_s, high * e.training_s
-    kind = "processor" if e.cost.measured else "trainer"
-    wall = f"{_time(least / e.side_by_side)} to {_time(most / e.side_by_side)}"
-    lines.append(f"{kind} time {_time(least)} to {_time(most)}, some {wall} of waiting; audits and reading come on top")
-    if e.cost.rollout_bytes is not None and e.cost.policy_bytes is not None:
-        each = e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes
-        lines.append(f"disk {each * low / 1e9:.2f} to {each * high / 1e9:.2f} GB")
+    proves = CERTIFICATION in e.trainings
+    meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
+    lines += [
+        f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top",
+        f"least: {_cost(e, total.least)}: the search finds nothing to go on with",
+    ]
+    if total.most > total.likely:
+        lines.append(
+            f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}, and each "
+            "change of every bundle is taken out again"
+        )
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
-    ends = e.trainings.get(CERTIFICATION, (0, 0))[1]
-    first = e.trainings[START][0]
+    ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
+    first = e.trainings[START].least
     for name, limit in e.limits.items():
-        if high * cost[name] > limit:
-            held = int(limit / cost[name])
+        held = int(limit / cost[name])
+        if total.likely <= held < total.most:
+            lines.append(f"budget.{name} = {limit:g} holds the likely run, and ends a longer one after some {held}")
+        elif held < total.likely:
             told = f"{first} are the noise floor's" + (f", {ends} the certification's" if ends else "")
             told += ": it cannot pay for these" if held < first + ends else ""
             lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {told}")
     return lines
 
 
-def _range(low: int, high: int) -> str:
-    return f"{low}" if low == high else f"{low} to {high}"
+def _cost(e: RunEstimate, n: int) -> str:
+    """What that many trainings cost."""
+    kind = "processor" if e.cost.measured else "trainer"
+    s = n * e.training_s
+    told = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
+    if e.cost.rollout_bytes is None or e.cost.policy_bytes is None:
+        return told
+    return f"{told}, {n * (e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes) / 1e9:.2f} GB of disk"
 
 
 def _time(s: float) -> str:

@@ -32,6 +32,8 @@ DEAD = 0.99
 """Share of groups without spread from which a training had no gradient."""
 NO_WORK = ("evaluated the base policy", "every round was searched only")
 """Ends of runs that were not to prove anything."""
+ROUNDS_OVER = "every round of the task file was played"
+"""End of a run that says nothing of its rounds."""
 
 
 def advice(view: RunView, run: str = "RUN") -> str:
@@ -316,6 +318,26 @@ def a_branch_is_undecided(view: RunView) -> str:
 
 
 @rule
+def nothing_was_proposed(view: RunView) -> str:
+    """No change came to its proof: why, and what would let one."""
+    if not view.closed or any(b.intervention for b in view.branches.values()):
+        return ""
+    b, n = _judged(view), max(view.rounds, default=0)
+    score, why = b.mean("search") if b else None, view.closed.reason if n else "run.rounds=0"
+    if why == ROUNDS_OVER:
+        why = "what the rounds came to was refused before it was trained (`evotrainer cases {run}`)"
+    what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
+    if b and score is not None and score >= MOST:
+        return (
+            f"{what}; {b.name} solves {percent(score)} of the search tasks, so that little is left to gain: look at "
+            f"what counts as right there (`evotrainer show {{run}} {b.name}`), then give it harder tasks"
+        )
+    play = f"{what}; `evotrainer resume {{run}} run.rounds={n + 1}` plays"
+    more = "where more may be changed: reward components, environment knobs, run.agent"
+    return f"{play} one more round, and finds more {more}" if n else f"{play} one round"
+
+
+@rule
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
@@ -324,6 +346,4 @@ def nothing_helped(view: RunView) -> str:
     top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
     what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
     on = f"`evotrainer resume {{run}} run.rounds={n + 1}` plays one more round, with other changes"
-    if not n:
-        return f"{on}: this run had no round" if view.certified else on
     return f"no change that was tried is better; {what + '; ' if what else ''}{on}"

@@ -93,14 +93,14 @@ def _seconds(event: Event) -> float:
 def _by_now(view: RunView, events: Sequence[Event], now: float) -> dict[str, float]:
     """What an unfinished run has spent until `now`, as its budget counts it: with the CPU time of trials that have not
     ended, as their heartbeats tell it, and the time since they began, the last one ended, or
-    the run was taken up again."""
+    the run was taken up again. Where the whole session took longer it is that, as in the event that closes the run."""
     running = {t.id: t.cpu_s for t in view.trials if not t.finished and t.heartbeat}
     begun = [_seconds(e) for e in events if isinstance(e.body, ev.TrialIntended) and e.body.trial in running]
     ended = [_seconds(e) for e in events if isinstance(e.body, ev.TrialFinished)]
     taken_up = [_seconds(e) for e in events if isinstance(e.body, ev.Resumed)]
     more = max(0.0, now - max([min(begun), *ended[-1:], *taken_up[-1:]])) if begun else 0.0
-    spent = view.spent
-    return spent | {"cpu_s": spent["cpu_s"] + sum(running.values()), "wall_s": spent["wall_s"] + more}
+    spent, session = view.spent, now - max([*map(_seconds, events[:1]), *taken_up], default=now)
+    return spent | {"cpu_s": spent["cpu_s"] + sum(running.values()), "wall_s": max(spent["wall_s"] + more, session)}
 
 
 class _Fold:

@@ -93,6 +93,15 @@ def _sampled(b: BranchView, view: RunView) -> list[tuple[Rollout, str]]:
     return [(view.rollouts[i], why) for i, why in b.samples if i in view.rollouts][:SAMPLES_SHOWN]
 
 
+def _read_by(b: BranchView) -> str:
+    """Versions of the harness that its findings are of: of all seeds together, as `health` has it, and of others."""
+    whole, single = ([r.report.harness for r in b.readings if (r.seed is None) == w] for w in (True, False))
+    if not whole:
+        return ""
+    others = ", ".join(sorted({*single} - {whole[-1]}))
+    return f"harness {whole[-1]}" + (f"; single seeds by {others}, as they were trained" if others else "")
+
+
 def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     out = [("start", b.went_on)] if b.went_on else []
     if i := b.intervention:
@@ -135,6 +144,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.invalid:
         out.append(("invalidated", b.invalid))
     out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]
+    if told := _read_by(b):
+        out.append(("read by", told))
     if b.recipe:
         out.append(("recipe", b.recipe_hash))
     return out

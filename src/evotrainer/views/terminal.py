@@ -64,6 +64,7 @@ class LiveView:
         self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
         self._limits: Mapping[str, float] = {}
+        self._told_at = self._begun_at = self._started
         self._verdicts: deque[Verdict] = deque(maxlen=VERDICTS_SHOWN)
         self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
         self._said = self._started
@@ -120,7 +121,7 @@ class LiveView:
         self._watch.running(running)
 
     def budget(self, spent: Mapping[str, float], limits: Mapping[str, float]) -> None:
-        self._spent, self._limits = dict(spent), dict(limits)
+        self._spent, self._limits, self._told_at = dict(spent), dict(limits), time.monotonic()
 
     def finished(self, trial: Any) -> None:
         """A trial ended: a `TrialFinished`."""
@@ -151,7 +152,7 @@ class LiveView:
         """Show the run with the first thing told of it: a refused command shows its refusal alone."""
         if self._begun:
             return
-        self._begun = True
+        self._begun, self._begun_at = True, time.monotonic()
         if self.plain:
             self._line(f"run {self.folder}")
         else:
@@ -213,7 +214,7 @@ class LiveView:
             ("  ·  champion ", "dim"),
             (self._champion or "none yet", "green" if self._champion else "dim"),
             ("  ·  ", "dim"),
-            (f"{self._watch.progress().line()}, {duration(time.monotonic() - self._started)} so far", "dim"),
+            (f"{self._watch.progress().line()}, wall time {duration(self._wall())}", "dim"),
         )
         parts: list[RenderableType] = [head]
         tables = (
@@ -230,6 +231,13 @@ class LiveView:
         return Panel(
             Group(*parts), title=Text(f"evotrainer {self.folder.name}"), title_align="left", border_style="dim"
         )
+
+    def _wall(self) -> float:
+        """Seconds, as `status` and the event that closes the run have them: what the budget has counted by now, also in
+        earlier processes, or how long this one has worked on the run, whichever is more."""
+        now = time.monotonic()
+        since = now - self._told_at if self._running else 0.0
+        return max(self._spent.get("wall_s", 0.0) + since, now - self._begun_at)
 
     def _budget_rows(self) -> list[tuple[str, str, str, float]]:
         """(name, spent, limit, share) of everything that is limited."""

@@ -70,7 +70,10 @@ def test_a_recipe_on_several_processes_in_micro_batches() -> None:
     [
         ({"chats": True}, "chats: unknown name, did you mean chat"),
         ({"dtype": "int8"}, "dtype: must be auto, float32 or bfloat16"),
-        ({"config": {"beta": 0.1, "lr_scheduler_type": "x"}}, "beta, lr_scheduler_type follow from the recipe"),
+        (
+            {"config": {"beta": 0.1, "lr_scheduler_type": "x"}},
+            r"beta \(recipe.kl_beta\), lr_scheduler_type follow from the recipe",
+        ),
         ({"micro_batch": 7}, "micro_batch=7 does not divide the 256 rollouts"),
         ({"lora": {"targets": ["q_proj", "lm_head"]}}, "cannot train an adapter on lm_head"),
         ({"vllm": True}, "trainer.options.vllm needs vllm, which is not installed"),

@@ -21,6 +21,12 @@ def cache_folder(wanted: str = "") -> Path | None:
     return kept_at(wanted, VARIABLE, "XDG_CACHE_HOME", "trials")
 
 
+def goes_without(folder: Path, why: str) -> str:
+    """What is told where the cache's folder cannot be used."""
+    remedy = f"make it writable, or set run.cache (or ${VARIABLE}) to another folder or off"
+    return f"cache {folder} cannot be used ({why}), so the run goes without it and keeps no training there; {remedy}"
+
+
 def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable[[str], None]) -> Executor:
     """An executor that looks into the cache before it lets `executor` compute; `executor` itself where the task file
     or the environment says off, or where the folder cannot be used, which `tell` is told."""
@@ -37,8 +43,7 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     try:
         cache.open()
     except OSError as e:
-        remedy = "make it writable, or set run.cache to another folder or off"
-        tell(f"cache {folder} cannot be used ({e.strerror}), this run goes without one; {remedy}")
+        tell(goes_without(folder, e.strerror or str(e)))
         return executor
     size = cache.size()
     if size.entries and size.entries == size.other:

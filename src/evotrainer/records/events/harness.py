@@ -34,6 +34,12 @@ class GapSeen(Frozen):
     kept: dict[str, str] = {}
     """Detectors that an agent wanted retired and that stay, with the reason."""
 
+    @property
+    def told(self) -> str:
+        """The claim with the version that it is of, and detectors made for it: they tell what goes with it, no more."""
+        made = ", ".join(a.detector.name for a in self.considered if a.admitted)
+        return f"{self.claim} (harness {self.harness}{f'; since then {made} tells what goes with it' if made else ''})"
+
 
 class HarnessEvolved(Frozen):
     """id `harness/<at>`: a version of the harness; h0 where the run opened, later ones with all that led to them."""

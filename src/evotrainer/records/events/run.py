@@ -175,6 +175,12 @@ class Certified(Frozen):
     by_runs: int = 0
     """Of so many runs."""
 
+    @property
+    def gain(self) -> dict[str, float] | None:
+        """What the champion, on fresh seeds, scores above the starting recipe on unseen tasks: mean, bounds `low`
+        and `high` of a 95% interval, p. None where the champion is the starting recipe."""
+        return self.comparisons.get("champion-start")
+
     def below_base(self, branch: str) -> dict[str, float] | None:
         """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
         interval lies below 0; else None."""

@@ -16,7 +16,7 @@ from pydantic import BaseModel
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.replay import ReplayInput, lost
+from evotrainer.harness.whatif.replay import ReplayInput, compose, lost
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.studies.backtest.sources import Subject
@@ -136,9 +136,8 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
         values = apply_overrides(recipe.model_dump(mode="json"), [_whole(recipe, s) for s in plain])
     except ConfigError as e:
         raise ConfigError(str(e).replace("section.name=value, e.g. recipe.lr=1e-4", "rewards.robust=1")) from None
-    values["rewards"] = {k: w for k, w in values.get("rewards", {}).items() if w != 0}
-    old = recipe.model_copy(update={"rewards": {k: w for k, w in recipe.rewards.items() if w}})
-    changed = diff(old, parse_recipe(values))
+    old, now = (r.model_copy(update={"rewards": _paid(r)}) for r in (recipe, parse_recipe(values)))
+    changed = diff(old, now)
     if not changed:
         raise ConfigError(f"{' '.join(settings)}: the recipe has these values already; nothing would change")
     if len(changed) > 1:
@@ -147,6 +146,10 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
         )
     factor, (_, new) = next(iter(changed.items()))
     return factor, new
+
+
+def _paid(recipe: Recipe) -> dict[str, float]:
+    return {k: w for k, w in recipe.rewards.items() if w}
 
 
 def _whole(recipe: Recipe, setting: str) -> str:
@@ -168,6 +171,15 @@ def replay_change(subject: Subject, intervention: Intervention, note: str = "") 
     if intervention.factor in SAMPLING and "lost_tasks" in result.numbers:
         gone = _lost(subject, intervention)
     return Replayed(subject, intervention, result, note, gone)
+
+
+def pays_truth(subject: Subject) -> bool:
+    """Is what the recipe pays the truth itself, up to its scale, so that nothing stands for it?"""
+    b = subject.batch
+    known = ~np.isnan(b.truth)
+    paid, truth = compose(b, subject.recipe)[known].round(9), b.truth[known]
+    levels = [np.unique(paid[truth == v]) for v in np.unique(truth)]
+    return len(levels) > 1 and all(len(x) == 1 for x in levels) and bool(np.all(np.diff(np.concatenate(levels)) > 0))
 
 
 def _check_components(subject: Subject, new: Mapping[str, Any]) -> None:

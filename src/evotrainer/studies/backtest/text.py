@@ -9,7 +9,7 @@ from typing import Any
 from evotrainer.records.detectors import DetectorCounts
 from evotrainer.records.recipe import short
 from evotrainer.records.text import counted
-from evotrainer.studies.backtest.changes import Replayed
+from evotrainer.studies.backtest.changes import Replayed, pays_truth
 from evotrainer.studies.backtest.detectors import Tested
 from evotrainer.studies.backtest.gates import GateReplay
 
@@ -30,9 +30,12 @@ def change_lines(r: Replayed) -> list[str]:
     if paid := s.assumed.get("paid"):
         out.append(f"  assumed     the rewards are {' + '.join(f'{w:g} {c}' for c, w in paid.items())}")
     if b.forecast is not None:
-        out.append(
-            f"  forecast    {b.forecast:+.3f} signal per noise (0: no change, 1: what paying for the truth gives)"
+        unit = (
+            "0: no change; the truth itself is paid already, and 1 would be as much again"
+            if pays_truth(s)
+            else "0: no change, 1: what paying for the truth gives"
         )
+        out.append(f"  forecast    {b.forecast:+.3f} signal per noise ({unit})")
     if b.prediction and "predicted_before" in m:
         said = {"agrees": "the replay reaches it", "open": "the replay neither reaches nor excludes it"}
         p = iv.prediction

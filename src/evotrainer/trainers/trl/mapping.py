@@ -136,9 +136,9 @@ def check(recipe: Recipe, options: TrlOptions, *, demonstrations: bool = True) -
     """ConfigError names every factor and option that cannot be carried out together, and why."""
     wrong = []
     if taken := sorted(OWN & options.config.keys()):
-        wrong.append(
-            f"trainer.options.config: {', '.join(taken)} follow from the recipe and the other options; remove them"
-        )
+        of = {f: factor for factor, m in MAPPING.items() for f in m.fields}
+        named = ", ".join(f"{f} (recipe.{of[f]})" if f in of else f for f in taken)
+        wrong.append(f"trainer.options.config: {named} follow from the recipe and the other options; set those instead")
     if recipe.sft_anchor > 0 and not demonstrations:
         wrong.append("sft_anchor: the environment offers no demonstrations; set it to 0")
     if recipe.credit.kind == "turn":

@@ -1,0 +1,44 @@
+"""Copies of the environment's Python files as the run has used them, so that one that was edited can be put back."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+
+from evotrainer.records.durable import os_errors, sha256_file
+
+CODE = ".py"
+KEPT = "environment"
+"""Folder in the run's; in it a folder per content hash. Data files are not copied: they are large, and hold tasks."""
+
+
+def place(folder: Path, file: str, sha: str) -> Path:
+    """Where the copy of a file with this SHA-256 lies."""
+    return folder / KEPT / sha[:16] / Path(file).name
+
+
+def keep(folder: Path, file: str, sha: str) -> None:
+    """Copy a Python file into the run folder, once per content; StoreError where that cannot be written."""
+    to = place(folder, file, sha)
+    if not file.endswith(CODE) or to.exists():
+        return
+    with os_errors(f"cannot keep a copy of {file} in {folder}"):
+        to.parent.mkdir(parents=True, exist_ok=True)
+        half = to.with_name(f"{to.name}.tmp")
+        shutil.copyfile(file, half)
+        os.replace(half, to)
+
+
+def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
+    """What to do about a file that is not what it was; `trained`: trainings rest on it, so it cannot be taken as it is.
+
+    A copy is named where the run has one that is what it should be.
+    """
+    copy = place(folder, file, sha)
+    back = f" (`{shlex.join(['cp', str(copy), file])}`)" if copy.is_file() and sha256_file(copy) == sha else ""
+    restored = f"restore it{back}, or start a new run with it as it is now (`evotrainer run {folder / 'task.toml'}`)"
+    if trained:
+        return f"{restored}; once restored, `evotrainer resume {folder}` goes on"
+    return f"{restored}; `evotrainer resume {folder}` goes on with either, as no training rests on it yet"

@@ -1,0 +1,44 @@
+"""Independent checks, whose problems are told together: who corrects one need not come back for the next."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ParamSpec, TypeVar
+
+from evotrainer.errors import EvoTrainerError, MissingDependencyError
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Problems:
+    """What checks found."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, EvoTrainerError] = {}
+        """By message: one cause may stop several checks."""
+
+    def of(self, check: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | None:
+        """What a check returns; None where it found a problem, which is kept."""
+        try:
+            return check(*args, **kwargs)
+        except EvoTrainerError as e:
+            self.found.setdefault(str(e), e)
+            return None
+
+    @property
+    def lacks(self) -> bool:
+        """Is a library missing?"""
+        return any(isinstance(e, MissingDependencyError) for e in self.found.values())
+
+    def tell(self, notes: Sequence[str]) -> None:
+        """Raise the first with the others' messages, missing libraries last; the notes go along. Nothing where there is
+        none."""
+        told = sorted(self.found.values(), key=lambda e: isinstance(e, MissingDependencyError))
+        if not told:
+            return
+        first = told[0]
+        first.args = ("\n  also: ".join(map(str, told)),)
+        for note in notes:
+            first.add_note(note)
+        raise first
