@@ -239,6 +239,8 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
         missing = printed is not None and len(printed) < 400 and _ABSENT.search(printed) is not None
         if _AT_ROOT.search(r.what) and r.what.split("/", 2)[1] + "/" in e.task:
             return False
+        if "/" in r.what and task_words.gives_folder(e.task, r.what.split("/", 1)[0]):
+            return False
         return not missing and base not in e.wrote and base not in e.task and r.what not in e.task
     words = r.what.split()
     named = " ".join(words[:3]) in e.task or (len(words) > 1 and f"`git {words[1]}" in e.task)

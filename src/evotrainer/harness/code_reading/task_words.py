@@ -137,6 +137,14 @@ def brings_new_facts(task: str) -> bool:
     return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
 
 
+@lru_cache(maxsize=256)
+def gives_folder(task: str, name: str) -> bool:
+    """Does the task name this folder by its path, and keep nobody out of it: `your code is in /home/agent/solution`?"""
+    found = list(re.finditer(rf"(?<=/){re.escape(name)}\b(?!\.\w)", task[:MAX_TASK])) if name else []
+    rows = [task[max(0, m.start() - 120) : m.end() + 120] for m in found]
+    return bool(rows) and not any(_NOT.search(row) for row in rows)
+
+
 def adapts_tests(task: str) -> bool:
     """Does the task want another way to the same assertions, or another state of the facts?"""
     return mends_tests(task) or brings_new_facts(task)
