@@ -140,8 +140,12 @@ def brings_new_facts(task: str) -> bool:
 @lru_cache(maxsize=256)
 def gives_folder(task: str, name: str) -> bool:
     """Does the task name this folder by its path, and keep nobody out of it: `your code is in /home/agent/solution`?"""
-    found = list(re.finditer(rf"(?<=/){re.escape(name)}\b(?!\.\w)", task[:MAX_TASK])) if name else []
-    rows = [task[max(0, m.start() - 120) : m.end() + 120] for m in found]
+    if not name:
+        return False
+    # the part of a sentence that names it
+    rows = [
+        m[0] for m in re.finditer(rf"[^.\n;]{{0,120}}/{re.escape(name)}\b(?!\.\w)[^.,;\n]{{0,80}}", task[:MAX_TASK])
+    ]
     return bool(rows) and not any(_NOT.search(row) for row in rows)
 
 
