@@ -402,6 +402,28 @@ def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_no
     assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"
 
 
+def gained(events: Sequence[Event], mean: float, low: float, high: float) -> list[Event]:
+    """The same run whose champion gains this over the starting recipe."""
+    row = {"mean": mean, "low": low, "high": high}
+    return [
+        replace(e, body=e.body.model_copy(update={"comparisons": e.body.comparisons | {"champion-start": row}}))
+        if e.kind == "certified"
+        else e
+        for e in events
+    ]
+
+
+def test_a_champion_that_is_not_shown_to_be_better_than_the_start_says_so_first(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    run = quick.start(task, tmp_path / "run", [HONEST])
+    shown = gained(run.events(), 0.05, 0.01, 0.09)
+    assert "unconfirmed" not in {c.kind for c in caveats(shown).get(run.champion, ())}
+    (first, *_) = caveats(gained(run.events(), 0.005, -0.024, 0.033))[run.champion]
+    assert first.kind == "unconfirmed"
+    assert "not shown: +0.5 [-2.4, +3.3] points on unseen tasks" in first.text and "on fresh seeds" in first.text
+
+
 def test_a_change_that_stayed_though_its_knock_out_shows_nothing_is_named() -> None:
     def knocked(factor: str, low: float, branch: str = "b1", kept: bool = True) -> SimpleNamespace:
         effect = SimpleNamespace(mean=low + 0.05, low=low, high=low + 0.1)

@@ -19,7 +19,7 @@ from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.judge import cost_ratio
+from evotrainer.judge import compute, cost_ratio
 from evotrainer.projections.history import cases
 from evotrainer.projections.skill_evidence import distilled_skills
 from evotrainer.records.events import TrialFinished
@@ -103,6 +103,18 @@ def test_a_promotion_is_measured_again_against_the_control_it_was_judged_by(task
     assert again.control == "b1c" and again.control_fresh, "both sides on fresh seeds"
     fresh = {t.trial for t in bodies(run, "finished") if t.seed > 100 and t.trial.startswith(("b0-", "b1c-"))}
     assert fresh == {f"b1c-s{s}" for s in (101, 102, 103)}
+
+
+def test_a_ratio_within_the_noise_of_timing_says_why_it_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    for low, passed, said in (
+        (0.97, True, "(at least 0.97 x: by the noise of timing"),
+        (1.02, False, "above judge.max"),
+    ):
+        monkeypatch.setattr(compute, "cost_ratio", lambda b, c, low=low: compute.CostRatio(1.09, low))
+        found = compute.gate([], [], 1.05)
+        assert found.passed is passed and said in found.message
+    monkeypatch.setattr(compute, "cost_ratio", lambda b, c: compute.CostRatio(1.03, 0.99))
+    assert compute.gate([], [], 1.05).message == "trained at 1.03 x the control's compute"
 
 
 def test_more_steps_alone_are_not_promoted_unless_the_task_file_allows_them(task: Path, tmp_path: Path) -> None:

@@ -130,6 +130,13 @@ def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file:
         dry_run(task, "evaluation.gate_tasks=150")
 
 
+def test_a_demonstration_of_a_task_that_judges_is_refused(task_file: Path, tmp_path: Path) -> None:
+    for split in ("search", "gate", "cert"):
+        task = own(tmp_path, task_file, 'words = make_tasks()["train"]', f'words = make_tasks()["{split}"]')
+        with pytest.raises(TaskSetError, match=f"a demonstration answers task .* of {split}, .*from train tasks"):
+            dry_run(task)
+
+
 def test_a_prompt_in_two_splits_is_refused(task_file: Path, tmp_path: Path) -> None:
     task = own(tmp_path, task_file, "        out[split] = []", "        out[split], seen = [], set()")
     with pytest.raises(EvoTrainerError, match="have the same prompt, 'sort .*a prompt may stand in one split only"):

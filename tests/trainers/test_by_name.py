@@ -78,7 +78,13 @@ def test_its_row_says_how_a_policy_is_trained_from_scratch(monkeypatch: pytest.M
 
 @pytest.mark.parametrize(
     ("name", "hint"),
-    [("tlr", "did you mean trl?"), ("embeded", "did you mean embedded?"), ("x", "one of: embedded, trl")],
+    [
+        ("tlr", "did you mean trl?"),
+        ("embeded", "did you mean embedded?"),
+        ("x", "one of: embedded, trl"),
+        ("verl", "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)"),
+        ("HF", "Hugging Face models train through trl"),
+    ],
 )
 def test_a_wrong_name_is_one_line_with_the_name_that_was_meant(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:

@@ -84,6 +84,17 @@ def test_a_run_can_be_verified_while_it_writes(run: Path) -> None:
         assert verify_run(run).ok
 
 
+def test_what_is_newer_than_what_was_read_of_a_running_run_is_no_damage(run: Path) -> None:
+    """Between the reading of the ledger and that of the folders a run goes on."""
+    (run / "trials" / "b7-s1").mkdir(parents=True)
+    (run / "skills" / "dead-groups").mkdir(parents=True)
+    stopped = verify_run(run)
+    assert {"rollouts", "skill"} <= {p.area for p in stopped.problems}
+    with Ledger.open(run / "ledger.db"):
+        report = verify_run(run)
+    assert report.ok and any("is being written by process" in n and "2 folders newer" in n for n in report.notes)
+
+
 def test_a_moved_run_still_verifies(run: Path, tmp_path: Path) -> None:
     shutil.copytree(run, tmp_path / "elsewhere" / "copy")
     assert verify_run(tmp_path / "elsewhere" / "copy").ok

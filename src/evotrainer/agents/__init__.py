@@ -116,11 +116,26 @@ AGENTS: dict[str, Factory] = {
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 
 
+_SEAT = (
+    "a language model or another program sits in the seat: run.agent=seat run.agent_options.carrier={} (docs/seat.md)"
+)
+MEANT: Mapping[str, str] = {
+    **dict.fromkeys(("llm", "openai", "anthropic", "claude", "gpt", "ollama", "vllm"), _SEAT.format("llm")),
+    "command": _SEAT.format("command"),
+    "mcp": _SEAT.format("mcp"),
+    "queue": _SEAT.format("queue"),
+    **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is the agent tpe"),
+    "default": "the default is statistical",
+}
+"""Names that others have for an agent -> what to write."""
+
+
 def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = None) -> Agent:
     """The agent of that name; ConfigError for an unknown one or for options it does not take."""
     if name not in AGENTS:
         near = get_close_matches(name, AGENTS, 1)
         hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(sorted(AGENTS))}"
+        hint = MEANT.get(name.lower(), hint)
         raise ConfigError(f"run.agent: unknown agent {name!r}; {hint}")
     try:
         return AGENTS[name](seed, options or {})

@@ -103,8 +103,8 @@ def detect(path: Path) -> Importer:
         raise ConfigError(f"{path} is no whole Parquet file, or has none of the columns that are known; write it anew")
     raise ConfigError(
         f"{path} is of no known rollout format ({', '.join(IMPORTERS)}); name it with --format, "
-        'or convert it to JSON lines {"task": ..., "text": ..., "reward": ...}; a learning curve alone is CSV '
-        "with the columns step, reward, outcome"
+        'or convert it to JSON lines {"task": ..., "text": ..., "reward": ...}; what TRL logs is '
+        "Parquet; a learning curve alone is CSV with the columns step, reward, outcome"
     )
 
 

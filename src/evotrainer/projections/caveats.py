@@ -16,6 +16,7 @@ from typing import Any, Literal
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
+from evotrainer.projections.unconfirmed import unconfirmed
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
@@ -50,18 +51,9 @@ class Caveat(Frozen):
     """One thing that a reader of a certificate must know."""
 
     kind: Literal[
-        "unaudited",
-        "goes_with",
-        "decides",
-        "gap",
-        "beyond",
-        "sharpening",
-        "compute",
-        "look",
-        "settings",
-        "scaffold",
-        "unproven",
-    ]
+        "unaudited", "goes_with", "decides", "gap", "beyond", "sharpening", "compute", "look", "settings", "scaffold",
+        "unproven", "unconfirmed",
+    ]  # fmt: skip
     text: str
 
 
@@ -103,6 +95,8 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     out = [*_scaffold(tree, cert, row), *out]
     # what greedy decoding does not share comes first: it says what the headline figure is worth
     out = [*_sharpened(cert, row.name), *out, *_unproven(tree, path)]
+    if row.name == "champion" and (text := unconfirmed(events, cert, row.branch)):
+        out.insert(0, Caveat(kind="unconfirmed", text=text))
     return (*out, *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
 
 

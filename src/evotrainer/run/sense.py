@@ -58,6 +58,8 @@ MOST: Mapping[str, int] = {
 MOST_LR = 10.0
 ROLLOUTS = 1_000_000_000
 """Most rollouts of one training."""
+SHOWN = 1000
+"""Demonstrations that are held against the tasks that judge."""
 PROBED = 32
 """Demonstrations that the outcome is tried on; they are asked for in this number."""
 TRIED = "1234567890123456789"
@@ -212,8 +214,8 @@ def context_of(base: Path) -> int | None:
 
 
 def check_prompts(environment: Environment) -> None:
-    """No prompt stands in two splits: what is judged was not trained on. Empty prompts, which `reset` fills, are left
-    out."""
+    """No prompt stands in two splits, nor in a demonstration and a split that judges: what is judged was not trained
+    on. Empty prompts, which `reset` fills, are left out."""
     if getattr(environment, "environment_factory", None) is not None:
         return
     where: dict[str, Task] = {}
@@ -228,6 +230,13 @@ def check_prompts(environment: Environment) -> None:
                     f"environment {environment.name}: tasks {other.id} of {other.split} and {t.id} of {split} have the "
                     f"same prompt, {quoted(key)}; a prompt may stand in one split only: leave one of them out"
                 )
+    for demo in demonstrations_of(environment, SHOWN, 0):
+        shown = where.get(key := " ".join(demo[0].split())) if demo and isinstance(demo[0], str) else None
+        if shown is not None and shown.split != "train":
+            raise TaskSetError(
+                f"environment {environment.name}: a demonstration answers task {shown.id} of {shown.split}, "
+                f"{quoted(key)}; what is learnt from must not be what is judged: take demonstrations from train tasks"
+            )
 
 
 def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:

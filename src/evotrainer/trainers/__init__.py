@@ -21,11 +21,19 @@ TRAINERS: dict[str, TrainerSpec] = {"embedded": EMBEDDED, "trl": TRL}
 """Name in the task file (`trainer.name`) -> what a run has to know of the trainer."""
 
 
+MEANT = {
+    "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
+    **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
+}
+"""Names that others have for a trainer -> what to write."""
+
+
 def trainer_spec(name: str) -> TrainerSpec:
     """The row of `TRAINERS`; ConfigError for an unknown name."""
     if name not in TRAINERS:
         near = get_close_matches(name, TRAINERS, 1)
         hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(TRAINERS)}"
+        hint = MEANT.get(name.lower(), hint)
         raise ConfigError(f"trainer.name: unknown trainer {name!r}; {hint}")
     return TRAINERS[name]
 

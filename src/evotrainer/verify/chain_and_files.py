@@ -15,6 +15,7 @@ from evotrainer.projections.branches import BASE, check_factors
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
+from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
@@ -34,6 +35,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     folder = Path(folder)
     checks = CHECKS if checks is None else checks
     problems: list[Problem] = []
+    writer = writer_of(folder / "ledger.db.lock")
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         problems += [Problem("ledger", p) for p in ledger.verify()]
         notes = ledger.blind_spots()
@@ -57,8 +59,16 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             problems += checks[event.kind](record, event)
     trials = {e.body.trial: e.body for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
     unfinished = {keys.remainder(t): body for t, body in trials.items() if t not in record.finished}
-    problems += [Problem("rollouts", p) for p in files.stores(folder, trials | unfinished, record.checked)]
-    problems += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
+    problems += [Problem("rollouts", p) for p in files.stores(folder, record.checked)]
+    unnamed = [Problem("rollouts", p) for p in files.unnamed_trials(folder, trials | unfinished)]
+    unnamed += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
+    if writer is None:
+        problems += unnamed
+    elif unnamed:  # the run went on after its ledger was read
+        notes.append(
+            f"the run is being written by process {writer or 'unknown'}: {counted(len(unnamed), 'folder')} newer than "
+            "what was read of the ledger (verify again after its end)"
+        )
     for event in record.of("run"):
         corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
         notes += files.outside(event.body, corrected)

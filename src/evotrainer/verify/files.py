@@ -7,7 +7,7 @@ should be, are found as well: rollouts added to the recorded ones would be read 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,7 +17,7 @@ from evotrainer.errors import StoreError
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished, TrialIntended
+from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished
 from evotrainer.records.frames import read_tail, schema_frame
 from evotrainer.records.reading import LOCK, TAIL, check_folder, is_store, read_checksum, stored_parts
 from evotrainer.records.split_scores import opened
@@ -164,8 +164,8 @@ def sealed(tail: Path) -> bool:
     return not found.data
 
 
-def stores(folder: Path, trials: Mapping[str, TrialIntended | TrialFinished], checked: Counter[str]) -> Iterator[str]:
-    """Every frame, page and checksum of every rollout store, and ids across all of them; stores of no known trial."""
+def stores(folder: Path, checked: Counter[str]) -> Iterator[str]:
+    """Every frame, page and checksum of every rollout store, and ids across all of them."""
     seen: dict[str, Path] = {}
     repeated: set[tuple[str, str]] = set()
     for kind in STORES:
@@ -176,9 +176,12 @@ def stores(folder: Path, trials: Mapping[str, TrialIntended | TrialFinished], ch
             repeated |= {(kind, trial)} if again else set()
             checked["rollouts"] += rows
             yield from problems
-            if store.name not in trials:
-                yield f"{store.relative_to(folder)}: the ledger knows no trial of this name"
-    for left in sorted((folder / TRIALS).glob("*/")):
+
+
+def unnamed_trials(folder: Path, trials: Container[str]) -> Iterator[str]:
+    """Folders and rollout stores of no known trial."""
+    found = [p for kind in STORES for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)]
+    for left in sorted({*found, *(folder / TRIALS).glob("*/")}):
         if left.name not in trials:
             yield f"{left.relative_to(folder)}: the ledger knows no trial of this name"
 

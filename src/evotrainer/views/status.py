@@ -34,6 +34,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("run", str(run_folder)),
             ("state", summary.state(view)[1]),
             ("result", summary.result(view)),
+            *((what, f"{shown}, {reading}") for what, shown, reading in summary.comparison_lines(view)),
             *([("next", line)] if (line := advice(view, str(run_folder))) else []),
             *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
             ("round", _round(view)),
