@@ -178,3 +178,21 @@ def llm_drift(files: Files) -> Iterator[Record]:
                 "correct": right,
                 "detail": {"key": f"{path}#{n}"},
             }
+
+
+def lcb_o1(files: Files) -> Iterator[Record]:
+    """LiveCodeBench by o1-preview and o1-mini; the problem shows sample cases, hidden ones decide."""
+    for path, content in files:
+        for r in json.loads(content):
+            asked = "\n\n".join(x for x in (r["question_content"], r["starter_code"]) if x)
+            for k, (text, right) in enumerate(zip(r["output_list"], r["graded_list"], strict=True)):
+                yield {
+                    "task": f"{r['platform']}/{r['question_id']}",
+                    "k": k,
+                    "prompt": asked,
+                    "text": text,
+                    "policy": path.split("-2024")[0],
+                    "reward": float(right),
+                    "correct": right,
+                    "detail": {"key": f"{path}#{r['question_id']}/{k}"},
+                }

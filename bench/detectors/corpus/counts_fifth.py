@@ -52,6 +52,11 @@ def llm_drift(files: Files) -> Count:
     return of([float(x) for x in won], None, sum(won))
 
 
+def lcb_o1(files: Files) -> Count:
+    won = [x for _, c in files for r in json.loads(c) for x in r["graded_list"]]
+    return of([float(x) for x in won], None, sum(won))
+
+
 FIFTH: dict[str, Callable[[Files], Count]] = {
-    f.__name__.replace("_", "-"): f for f in (algotune, dgm_polyglot, dgm_swe, tora, llm_drift)
+    f.__name__.replace("_", "-"): f for f in (algotune, dgm_polyglot, dgm_swe, tora, llm_drift, lcb_o1)
 }
