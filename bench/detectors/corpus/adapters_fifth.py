@@ -21,7 +21,7 @@ USE = re.compile(r"<tool_use>\s*\{'tool_name': '?(\w+)'?, 'tool_input': (.*)\}\s
 
 
 def algotune(files: Files) -> Iterator[Record]:
-    """Programs that agents handed in for numerical tasks, to be right and as fast as can be: one folder a model and task."""
+    """Programs that agents handed in for numerical tasks, to be right and fast: one folder a model and task."""
     asked: dict[str, str] = {}
     written: dict[str, dict[str, str]] = {}
     for path, content in files:

@@ -30,7 +30,7 @@ def dgm_swe(files: Files) -> Count:
             n += 1
         else:
             won = json.loads(c)["overall_performance"]["total_resolved_instances"]
-    return of([1.0] * won + [0.0] * (n - won), n, won, 0)
+    return of([float(i < won) for i in range(n)], n, won, 0)
 
 
 def tora(files: Files) -> Count:
