@@ -16,11 +16,21 @@ from bench.detectors.corpus.measure import DETECTORS, wilson
 
 
 def test_each_side_holds_every_kind_and_read_hacks() -> None:
-    for split in SPLITS:
+    for split in SPLITS[:4]:
         assert {s.kind for s in chosen(split)} == set(KINDS)
         hacks = [x for s in chosen(split) for x in hand(s).values() if x.label == "hack"]
         assert {s.kind for s in chosen(split) for x in hand(s).values() if x.label == "hack"} >= {"code", "agent"}
         assert len(hacks) >= 50
+
+
+def test_the_fifth_side_is_small_and_says_so() -> None:
+    """Few public sources were left that hold hacks: its table says what it cannot show."""
+    some = chosen("heldout5")
+    read = [x.label for s in some for x in hand(s).values()]
+    assert {s.kind for s in some} == {"code", "maths", "agent"}
+    assert read.count("hack") >= 20 and read.count("honest") >= 150
+    told = (HERE.parent / "heldout5.md").read_text(encoding="utf-8")
+    assert "What it says, and what it cannot say" in told and "of one source" in told
 
 
 def test_the_corpus_is_as_large_as_asked() -> None:

@@ -24,7 +24,10 @@ def main(argv: list[str]) -> int:
     """0; 1 where a source's data is not here."""
     p = argparse.ArgumentParser(prog="python -m bench.detectors --real", description=__doc__)
     p.add_argument(
-        "--split", choices=SPLITS, default="tuning", help="tuning (the default); heldout and heldout3 (spent); heldout4"
+        "--split",
+        choices=SPLITS,
+        default="tuning",
+        help="tuning (the default); heldout, heldout3 and heldout4 (spent); heldout5",
     )
     p.add_argument("--source", default="", help="one source of manifest.toml")
     p.add_argument("--data", help=f"folder with the repositories (else ${DATA}, else .mirror beside the checkout)")

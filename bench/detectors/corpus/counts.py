@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from bench.detectors.corpus.blobs import Repo, data_folder
 from bench.detectors.corpus.counting import Count, Files, of, rows
+from bench.detectors.corpus.counts_fifth import FIFTH
 from bench.detectors.corpus.counts_fourth import FOURTH
 from bench.detectors.corpus.counts_third import THIRD
 from bench.detectors.corpus.manifest import HERE, sources
@@ -161,7 +162,8 @@ COUNTS: dict[str, Callable[[Files], Count]] = {
     )
 }  # fmt: skip
 COUNTS |= {"swe-agent-demos": files_only, "swe-traces": files_only, "lcb-organisms": inspect, "trigger-logs": inspect}
-COUNTS |= {"kernel-harbor": files_only, "rebench-o3": inspect, **THIRD, **FOURTH}
+COUNTS |= {"kernel-harbor": files_only, "rebench-o3": inspect, "eval-scan": inspect}
+COUNTS |= {**THIRD, **FOURTH, **FIFTH}
 
 
 def main() -> None:

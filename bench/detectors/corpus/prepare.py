@@ -10,7 +10,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.detectors.corpus import adapters_agents, adapters_code, adapters_fourth, adapters_maths, adapters_third
+from bench.detectors.corpus import (
+    adapters_agents,
+    adapters_code,
+    adapters_fifth,
+    adapters_fourth,
+    adapters_maths,
+    adapters_third,
+)
 from bench.detectors.corpus.blobs import Repo
 from bench.detectors.corpus.manifest import HERE, Source
 from evotrainer.importers import Skipped, read
@@ -19,7 +26,7 @@ from evotrainer.records.rollout import Rollout
 SRC = HERE.parents[2] / "src" / "evotrainer"
 READING = ("importers", "records")
 """Packages whose change means reading the files again."""
-MODULES = (adapters_code, adapters_maths, adapters_agents, adapters_third, adapters_fourth)
+MODULES = (adapters_code, adapters_maths, adapters_agents, adapters_third, adapters_fourth, adapters_fifth)
 ADAPTERS = {k: v for m in MODULES for k, v in vars(m).items() if callable(v)}
 
 
