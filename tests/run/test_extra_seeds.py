@@ -11,6 +11,7 @@ from evotrainer import api
 from evotrainer.cli.lineage import lineage
 from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.events import TrialFinished
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
@@ -19,6 +20,11 @@ from tests.paper import Paper, bodies, ids, stopped_before_each
 from tests.small_gains_task import ONE
 from tests.small_gains_task import TASK as TASK
 from tests.small_gains_task import finish as finish
+
+
+def after(run: api.Run, n: int, branch: str = "b1") -> LabelledTrial:
+    """A branch with its label, after the first n events."""
+    return next(t for t in labelled(run.events()[:n]) if t.trial == branch)
 
 
 def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
@@ -38,6 +44,13 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     trained = {s.trial for s in quick.ran if s.train}
     assert {f"b{i}-s{s}" for i in (0, 1) for s in top.seeds} <= trained
     assert "b1/judged" in ids(run) and "b1/judged/2" in ids(run)
+    first, last = (next(i for i, e in enumerate(run.events()) if e.id == x) for x in ("b1/judged", "b1/judged/2"))
+    meanwhile = [after(run, n) for n in range(first + 1, last + 1)]
+    assert {t.label for t in meanwhile} == {"open"}, "no verdict is told before the last one"
+    causes = {t.cause for t in meanwhile}
+    assert f"inconclusive so far: {top.wanted} seeds are asked for" in causes
+    assert "inconclusive so far: 1 trial waits or runs" in causes
+    assert after(run, len(run.events())).label == "keep"
     assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
     why(run.folder, "b1")
     told = capsys.readouterr().out
@@ -56,6 +69,10 @@ def test_seeds_are_refused_where_the_budget_or_the_limit_holds_none(task: Path, 
     refused = [t for t in bodies(run, "topup") if t.refused]
     assert refused and "over budget" in refused[0].refused and not refused[0].seeds
     assert run.champion == "b0" and run.closed is not None, "the run ends, undecided"
+    at, name = next(
+        (n, e.body.branch) for n, e in enumerate(run.events()) if e.kind == "topup" and e.id.endswith("/topup/2")
+    )
+    assert [after(run, n, name).label for n in (at, at + 1)] == ["open", "discard"], "refused: settled"
 
 
 def test_stopped_before_any_event_the_story_ends_the_same(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -12,7 +12,7 @@ from evotrainer import api
 from evotrainer.agents.one_factor import OneFactorAgent
 from evotrainer.agents.random_ import RandomAgent
 from evotrainer.cli.run import run as run_command
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
@@ -89,6 +89,22 @@ def test_a_recipe_that_pays_the_outcome_is_refused_before_anything_is_spent(
     assert not (tmp_path / "run").exists() and not quick.ran
     with pytest.raises(ConfigError, match="pays right"):
         run_command(task, [change], dry_run=True)
+
+
+def test_wrong_names_of_payable_and_of_rewards_are_told_together(task: Path, tmp_path: Path) -> None:
+    wrong = ['environment.payable=["rigth"]', "recipe.rewards={in_ordr=1}"]
+    change = 'run.agent_options.interventions=[{factor="rewards",new={in_odrer=1.0}}]'
+    with pytest.raises(TaskSetError) as found:
+        paper().start(task, tmp_path / "run", [*wrong, change])
+    first, *others = str(found.value).splitlines()
+    assert "no reward component 'rigth'; did you mean right?" in first
+    assert "also: unknown reward component in_ordr, did you mean in_order?" in others[0]
+    assert "also: unknown reward component in_odrer" in others[1] and len(others) == 2
+    with pytest.raises(
+        TaskSetError, match="is a list of reward components(.|\n)*also: unknown reward component in_ordr"
+    ):
+        paper().start(task, tmp_path / "run", ['environment.payable="right"', wrong[1]])
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_fixed_list_that_pays_it_is_refused_as_early(task: Path, tmp_path: Path) -> None:

@@ -263,3 +263,25 @@ def test_doctor_asks_every_seat_of_a_roster(task: Path, tmp_path: Path, capsys: 
     (tmp_path / "seats.toml").write_text(task.read_text().replace('agent = "specialists"', f"agents = {seats}"))
     assert not _seat(tmp_path / "seats.toml") and "seat of algorithm: command gives a valid" in capsys.readouterr().out
     assert "only agent seat, and run.agents, ask somebody" in str(_seat(task))
+
+
+@pytest.mark.parametrize(
+    ("answer", "mark", "said"),
+    [
+        ({"lr": 0.001}, "[ ok ]", "command gives a valid answer"),
+        ({"rewards": {"right": 1.0}}, "[warn]", "factors lr and steps: trials.0: unknown factor 'rewards'"),
+        ({"rewards": {"right": 1.0}, "lr": 0.001}, "[warn]", "command speaks the format, but did not answer this"),
+        ({"lr": 1e-4}, "[FAIL]", "lr is 0.0001 already"),
+        ("rewards", "[FAIL]", "command answers a made-up request with the factors lr and steps, but "),
+    ],
+)
+def test_doctor_does_not_fail_a_seat_for_a_factor_that_its_made_up_request_has_not(
+    task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], answer: object, mark: str, said: str
+) -> None:
+    told = json.dumps({"trials": [{"changes": answer, "why": "too small"}]})
+    options = f"{{command={json.dumps(['echo', told])}}}"
+    own = f"agents = [{{role='reward'}}, {{role='algorithm', carrier='command', options={options}}}]"
+    (tmp_path / "seat.toml").write_text(task.read_text().replace('agent = "specialists"', own))
+    assert bool(_seat(tmp_path / "seat.toml")) is (mark == "[FAIL]")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{mark} seat") and said in line

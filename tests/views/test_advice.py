@@ -26,9 +26,11 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect, GateResult
 from evotrainer.views import advice as advice_module
+from evotrainer.views import champion_advice
 from evotrainer.views.advice import a_branch_is_undecided, advice
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
+from evotrainer.views.model import RunView
 from evotrainer.views.report import write_report
 from evotrainer.views.rounds import RoundView
 from evotrainer.views.status import print_summary, render_status
@@ -39,6 +41,7 @@ from tests.paper import Paper
 from tests.test_docs import commands
 
 Start = Callable[..., api.Run]
+Numbers = tuple[float, float, float]
 
 
 def scored(base: float, trained: float, **more: Any) -> Callable[[TrialSpec], TrialFinished]:
@@ -219,6 +222,41 @@ def test_a_promoted_champion_can_be_looked_at_or_exported(go: Go) -> None:
     assert "b1" in advice(load_view(run.folder))
 
 
+def certified(view: RunView, gain: Numbers, greedy: Numbers | None = None) -> RunView:
+    """The run with another certificate: a champion's gain over the start, and over the base policy by greedy
+    decoding."""
+    cert = view.state.certified
+    assert cert and cert.champion == view.champion == "b1"
+    names = ("mean", "low", "high")
+    comparisons = {
+        **cert.comparisons,
+        "champion-start": dict(zip(names, gain, strict=True)),
+        "champion-base": {"mean": 0.2, "low": 0.1, "high": 0.3},
+    }
+    read = {"champion-base": {**dict(zip(names, greedy, strict=True))}} if greedy else {}
+    new = cert.model_copy(update={"comparisons": comparisons, "greedy": read})
+    object.__setattr__(view.state, "_applying", True)
+    view.state.certified = new
+    object.__setattr__(view.state, "_applying", False)
+    view.caveats.clear()
+    return view
+
+
+def test_a_champion_worse_by_greedy_decoding_or_not_shown_to_be_better_is_not_for_export_first(go: Go) -> None:
+    view = load_view(go("won", changes=WARM).folder)
+    assert advice(certified(view, (0.1, 0.05, 0.15)), "R").startswith("`evotrainer export R my-model` writes b1")
+    line = advice(certified(view, (0.1, 0.05, 0.15), (-0.04, -0.07, -0.01)), "R")
+    assert line.startswith("decoded greedily b1 is worse than the base policy (")
+    assert "`evotrainer why R b1`" in line and "recipe.deploy_temperature" in line and "export" not in line
+    assert "`evotrainer resume R run.rounds=2` plays one more round" in line
+    assert "export" in advice(certified(view, (0.1, 0.05, 0.15), (-0.04, -0.09, 0.01)), "R"), "not shown to be worse"
+    line = advice(certified(view, (0.01, -0.02, 0.04)), "R")
+    assert line.startswith("on unseen tasks b1 is not shown to be better than the starting recipe (")
+    assert "run.certify_seeds" in line and "run.rounds=2" in line and "export" not in line
+    assert " is worse than the starting recipe" in advice(certified(view, (-0.04, -0.07, -0.01)), "R")
+    assert advice(certified(view, (0.01, -0.02, 0.04), (-0.04, -0.07, -0.01))).startswith("decoded greedily")
+
+
 def test_nothing_helped_names_the_diagnosis(go: Go) -> None:
     run = go("lost", changes=MORE)
     line = advice(load_view(run.folder))
@@ -297,7 +335,7 @@ def test_a_failed_trial_that_the_run_needs_is_told_with_the_way_on(task_file: Pa
 
 def test_every_command_that_is_advised_exists_with_its_options() -> None:
     """A finished run once said `evotrainer export RUN --out FOLDER`, which no export takes."""
-    text = Path(advice_module.__file__).read_text(encoding="utf-8")
+    text = "".join(Path(m.__file__).read_text(encoding="utf-8") for m in (advice_module, champion_advice))
     advised = re.findall(r"`evotrainer ([a-z-]+)([^`]*)`", text)
     assert len(advised) > 10 and {name for name, _ in advised} <= commands().keys()
     wrong = [(n, o) for n, rest in advised for o in re.findall(r"(?<!\S)--[a-z-]+", rest) if o not in commands()[n]]

@@ -72,7 +72,7 @@ def _checks(accept_tier_e: bool, attack: bool, seat: Path | None) -> list[EvoTra
 
 
 def _seat(task: Path) -> list[EvoTrainerError]:
-    """What keeps the seat of a task file from answering a small request."""
+    """What keeps the seat of a task file from answering a small, made-up request."""
     from evotrainer.agents.seat.trial_request import try_seat
     from evotrainer.config.load import load_task
 
@@ -87,7 +87,8 @@ def _seat(task: Path) -> list[EvoTrainerError]:
             if options.get("carrier") == "llm":
                 _outputs(f"seat{whose}", options)
             else:
-                print(f"[ ok ] seat{whose}: {try_seat(options)}")
+                tried = try_seat(options)
+                print(f"[{'warn' if tried.beside else 'ok':^4}] seat{whose}: {tried.line}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]
@@ -102,8 +103,8 @@ def _outputs(seat: str, options: Mapping[str, Any]) -> None:
 
     is_set, works, problem = SeatOptions.model_validate(dict(options)).output_mode, [], ""
     for t in try_outputs(options):
-        told = f"no valid answer: {t.problem}" if t.problem else f"valid answer in {t.told}"
-        print(f"[{'warn' if t.problem else 'ok':^4}] {seat}: output {t.output}: {told}")
+        told = f"no valid answer: {t.problem}" if t.problem else t.line if t.beside else f"valid answer in {t.told}"
+        print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] {seat}: output {t.output}: {told}")
         works += [] if t.problem else [t]
         problem = t.problem if t.output == is_set else problem
     best = min(works, key=lambda t: t.price, default=None)

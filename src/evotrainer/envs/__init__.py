@@ -1,6 +1,6 @@
 """Environments: task sets, and what attempts at their tasks run in."""
 
-from evotrainer.envs.outcome import check_needed, pay_terms
+from evotrainer.envs.outcome import OPTION, check_needed, check_payable, pay_terms, payable_components
 from evotrainer.envs.registry import open_environment
 
-__all__ = ["check_needed", "open_environment", "pay_terms"]
+__all__ = ["OPTION", "check_needed", "check_payable", "open_environment", "pay_terms", "payable_components"]

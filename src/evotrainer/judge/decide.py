@@ -193,10 +193,7 @@ def _decide(
 
 def seeds_wanted(verdict: Verdict) -> int | None:
     """Seeds per branch that an inconclusive verdict asks for, None where seeds are not what is missing."""
-    gate = next((g for g in verdict.gates if g.gate == "effect"), None)
-    if verdict.kind != "inconclusive" or gate is None or "seeds_needed" not in gate.numbers:
-        return None
-    return int(gate.numbers["seeds_needed"])
+    return verdict.seeds_wanted
 
 
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:

@@ -159,7 +159,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
                     why = b.invalid or (v.reason if v else "no verdict yet")
                     kind = "invalid" if b.invalid is not None else v.kind if v else ""
                     told = replace(one, fate="branch", reason=why, branch=b.branch, kind=kind)
-                    out.append(replace(told, label=label_of_branch(b, tree.branches)[0]))
+                    out.append(replace(told, label=label_of_branch(b, tree, events)[0]))
         out += [
             Traced(
                 round=n,

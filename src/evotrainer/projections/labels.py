@@ -4,11 +4,15 @@ trained, read from what events say."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Literal
 
 from evotrainer.projections.branches import Branch, Probe
-from evotrainer.records.events import TrialFinished
+from evotrainer.projections.state import RunState
+from evotrainer.records import keys
+from evotrainer.records.chain import Event
+from evotrainer.records.events import ToppedUp, TrialFinished
+from evotrainer.records.text import counted
 
 Label = Literal[
     "keep",
@@ -64,9 +68,9 @@ def label_of_failure(done: TrialFinished) -> Label:
     return done.label or "crash"
 
 
-def label_of_branch(b: Branch, branches: Mapping[str, Branch]) -> tuple[Label, str]:
-    """(label, cause) of a branch that was opened, one of a run's `branches`."""
-    v = b.verdict
+def label_of_branch(b: Branch, state: RunState, events: Sequence[Event]) -> tuple[Label, str]:
+    """(label, cause) of a branch that was opened in a run with these events, and the state after them."""
+    v, branches = b.verdict, state.branches
     left = next((x.branch for x in branches.values() if x.reduces == b.branch and x.version is not None), "")
     if b.invalid is not None or (v and v.kind == "invalid"):
         return "disqualified", b.invalid or (v.reason if v else "")
@@ -77,7 +81,26 @@ def label_of_branch(b: Branch, branches: Mapping[str, Branch]) -> tuple[Label, s
     failed = [t for t in b.finished if t.status == "failed"]
     if failed and (v is None or v.kind == "failed"):
         return label_of_failure(failed[0]), failed[0].error
-    return ("discard", f"{v.kind}: {v.reason}") if v else ("open", "no verdict yet")
+    if v is None:
+        return "open", "no verdict yet"
+    if why := still_measured(b, state, events):
+        return "open", f"{v.kind} so far: {why}"
+    return "discard", f"{v.kind}: {v.reason}"
+
+
+def still_measured(b: Branch, state: RunState, events: Sequence[Event]) -> str:
+    """What is still to come before the last verdict on a branch counts; empty where it is settled, and after the
+    run's end."""
+    if state.closed_by is not None:
+        return ""
+    proof = [x for x in state.branches.values() if b.branch in (x.branch, x.reduces, x.matches)]
+    if left := sum(not t.finished for x in proof for t in x.trials):
+        return f"{counted(left, 'trial')} {'waits or runs' if left == 1 else 'wait or run'}"
+    if b.verdict is None or b.verdict.seeds_wanted is None or b.round != state.last_round:
+        return ""
+    asked = keys.topup(b.branch, b.looks + 1)
+    refused = any(isinstance(e.body, ToppedUp) and e.id == asked and e.body.refused for e in events)
+    return "" if refused else f"{b.verdict.seeds_wanted} seeds are asked for"
 
 
 def label_of_probe(p: Probe, kept: str) -> tuple[Label, str]:

@@ -51,7 +51,8 @@ def labelled(events: Sequence[Event]) -> list[LabelledTrial]:
     name = state.opened.agent if state.opened else ""
     said = seat_answers(events)
     out = [_probe(p, state, events, said, name) for p in state.probes.values()]
-    out += [_branch(b, state, agents.get(b.round, name)) for b in state.branches.values() if b.parent is not None]
+    opened = [b for b in state.branches.values() if b.parent is not None]
+    out += [_branch(b, state, events, agents.get(b.round, name)) for b in opened]
     return [*out, *_untrained(events, agents)]
 
 
@@ -136,12 +137,12 @@ def _asked_for(p: Probe, said: dict[str, SeatAnswered]) -> Any:
 # -- branches ----------------------------------------------------------------------------------------------------------
 
 
-def _branch(b: Branch, state: RunState, agent: str) -> LabelledTrial:
+def _branch(b: Branch, state: RunState, events: Sequence[Event], agent: str) -> LabelledTrial:
     iv, parent = b.intervention, _recipe(state, b.parent or "")
-    label, cause = label_of_branch(b, state.branches)
+    label, cause = label_of_branch(b, state, events)
     own = bool(b.reduces or b.matches)
     f = iv.forecast if iv else None
-    if own and label == "open" and b.complete:
+    if own and label == "open" and b.verdict is None and b.complete:
         label, cause = "discard", "trained as a part of a proof; it is not judged"
     return LabelledTrial(
         trial=b.branch,

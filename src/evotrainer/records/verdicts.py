@@ -56,6 +56,14 @@ class Verdict(Frozen):
     """1-based number of this interim analysis within the run; 0: none was made."""
 
     @property
+    def seeds_wanted(self) -> int | None:
+        """Seeds per branch that an inconclusive verdict asks for, None where seeds are not what is missing."""
+        gate = next((g for g in self.gates if g.gate == "effect"), None)
+        if self.kind != "inconclusive" or gate is None or "seeds_needed" not in gate.numbers:
+            return None
+        return int(gate.numbers["seeds_needed"])
+
+    @property
     def evidence(self) -> Effect | None:
         """The effect as far as it speaks of the change: neither an invalid branch's does, nor that of one which trained
         dearer than allowed and was not compared at equal compute."""

@@ -24,6 +24,7 @@ from evotrainer.run.sense import check_sense, check_sizes
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
+    from evotrainer.envs.base import Environment
     from evotrainer.executors import Executor, MakeExecutor
     from evotrainer.records.ledger import Ledger
     from evotrainer.records.recipe import Recipe
@@ -125,23 +126,16 @@ def check_environment(
     goes on as it began. `policy`: is the base policy looked at? Returns whether TRL plays it by tool calls, and what is
     to be told before a new run.
     """
-    from evotrainer.envs import check_needed, open_environment, pay_terms
+    from evotrainer.envs import OPTION, open_environment
     from evotrainer.envs.user_files import call
-    from evotrainer.trainers.curriculum import check_tag
 
-    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+    rest = {k: v for k, v in task.environment.items() if k != OPTION}  # which is checked beside what recipes name
+    environment = open_environment(rest, accept_tier_e=task.sandbox.accept_tier_e)
     try:
         described = call(f"describe() of environment {environment.name}", environment.describe)
         if hasattr(environment, "environment_factory") and task.trainer.name != "trl":
             raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
-        for recipe in (task.recipe, *children):
-            check_recipe(recipe, environment.name, environment.components, environment.knobs)
-            for tagged in (r for r in recipe.chain if r.curriculum.tag):
-                check_tag(environment.tasks("train"), tagged.curriculum)
-            if new:
-                check_needed(environment, task.environment)
-                terms = pay_terms(environment, task.environment)
-                check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
+        check_names(task, environment, (task.recipe, *children), new)
         judged = () if task.run.search_only else ("gate", "cert")
         missing = [s for s in ("train", "search", *judged) if not described["splits"].get(s)]
         if missing and not task.run.evaluate_only:
@@ -157,6 +151,29 @@ def check_environment(
         return getattr(environment, "environment_factory", None) is not None, notes
     finally:
         environment.close()
+
+
+def check_names(task: TaskFile, environment: Environment, recipes: Sequence[Recipe], new: bool) -> None:
+    """What environment.payable and recipes name is there, all that is not told together; of a new run, what recipes pay
+    may be paid."""
+    from evotrainer.envs import check_needed, check_payable, pay_terms, payable_components
+    from evotrainer.trainers.curriculum import check_tag
+
+    problems = Problems()
+    payable = problems.of(payable_components, task.environment)
+    problems.of(check_payable, environment, payable or ())
+    for recipe in recipes:
+        problems.of(check_recipe, recipe, environment.name, environment.components, environment.knobs)
+        for tagged in (r for r in recipe.chain if r.curriculum.tag):
+            if (tasks := problems.of(environment.tasks, "train")) is not None:
+                problems.of(check_tag, tasks, tagged.curriculum)
+    problems.tell(())
+    if not new:
+        return
+    check_needed(environment, task.environment)
+    told = {"name": environment.name, "components": environment.components, **pay_terms(environment, task.environment)}
+    for recipe in recipes:
+        check_paid(recipe, told)
 
 
 def check_train_tag(task: TaskFile, recipe: Recipe) -> None:

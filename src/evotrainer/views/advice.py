@@ -9,6 +9,7 @@ from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.text import counted
+from evotrainer.views.champion_advice import not_above_the_start, promoted, use, worse_when_greedy
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
@@ -67,11 +68,6 @@ def _judged(view: RunView) -> BranchView | None:
     """The branch that the run stands by: the champion, or the starting recipe where nothing is valid."""
     found = view.branches.get(view.champion)
     return found if found and found.recipe else view.start
-
-
-def _promoted(view: RunView) -> bool:
-    b = view.branches.get(view.champion)
-    return b is not None and b.intervention is not None
 
 
 def _offers(view: RunView, paid: Mapping[str, float]) -> list[str]:
@@ -172,7 +168,7 @@ def nothing_was_ever_correct(view: RunView) -> str:
 @anew
 def a_bundle_was_better(view: RunView) -> str:
     held = [b.held_back for b in view.branches.values() if b.status == "parted"]
-    if not held or not view.closed or _promoted(view):
+    if not held or not view.closed or promoted(view):
         return ""
     return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
 
@@ -182,7 +178,7 @@ def a_bundle_was_better(view: RunView) -> str:
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None
-    if score is None or score >= FEW or _promoted(view):
+    if score is None or score >= FEW or promoted(view):
         return ""
     text = f"the base policy solves {percent(score)} of the search tasks, too few successes to learn from: "
     told = view.opened.base_policy.get("path") if view.opened else ""
@@ -198,7 +194,7 @@ def the_base_solves_too_little(view: RunView) -> str:
 def the_base_solves_nearly_all(view: RunView) -> str:
     base = view.branches.get(BASE)
     score = base.mean("search") if base else None
-    if score is None or score < MOST or _promoted(view):
+    if score is None or score < MOST or promoted(view):
         return ""
     return f"the base policy solves {percent(score)} of the search tasks already: give it harder ones"
 
@@ -209,7 +205,7 @@ def the_right_reward_was_vetoed(view: RunView) -> str:
     b = _judged(view)
     env = view.opened.environment if view.opened else {}
     right = {*(env.get("outcome") or ()), *((view.proxy or ())[1:])}
-    if not b or not b.recipe or _promoted(view):
+    if not b or not b.recipe or promoted(view):
         return ""
     for r in view.rounds.values():
         for test in (line.backtest for line in r.lines if line.backtest and line.backtest.vetoed):
@@ -268,9 +264,12 @@ def the_budget_ended_it(view: RunView) -> str:
     )
 
 
+rule(anew(worse_when_greedy))
+
+
 @rule
 def the_gain_is_not_explained(view: RunView) -> str:
-    if not _promoted(view):
+    if not promoted(view):
         return ""
     if any(c.kind == "unaudited" for c in view.caveats.get(view.champion, ())):
         closable = [c.name for c in view.state.shortcuts.closable]
@@ -283,14 +282,8 @@ def the_gain_is_not_explained(view: RunView) -> str:
     return ""
 
 
-@rule
-def a_champion_is_there(view: RunView) -> str:
-    if not _promoted(view):
-        return ""
-    return (
-        f"`evotrainer export {{run}} my-model` writes {view.champion} as a Hugging Face folder; "
-        f"`evotrainer resume {{run}} run.rounds={max(view.rounds, default=0) + 1}` plays one more round"
-    )
+rule(anew(not_above_the_start))
+rule(use)
 
 
 @rule

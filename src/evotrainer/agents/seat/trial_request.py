@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evotrainer.agents import make_agent
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.agents.seat.carriers.base import CarrierError, SeatTurn
@@ -16,7 +18,7 @@ from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
 from evotrainer.agents.seat.options import SeatOptions
 from evotrainer.agents.seat.secrets import struck
 from evotrainer.errors import AgentError
-from evotrainer.records.seat import FactorOffer, SeatBriefing, read_answer
+from evotrainer.records.seat import FactorOffer, SeatBriefing, SeatProposal, objects_in, read_answer
 
 REQUEST = SeatBriefing(
     run="doctor",
@@ -39,6 +41,8 @@ class Tried:
     who: str
     problem: str
     """Why there was no valid answer; empty: there was one."""
+    beside: str = ""
+    """What the made-up request says against an answer in the format, which one of a run may take; empty: nothing."""
     wall_s: float = 0.0
     input_tokens: int = 0
     output_tokens: int = 0
@@ -53,18 +57,29 @@ class Tried:
         return self.dollars, self.input_tokens + self.output_tokens
 
     @property
+    def line(self) -> str:
+        """What came of a request that was answered in the format."""
+        if not self.beside:
+            return f"{self.who} gives a valid answer in {self.told}"
+        return (
+            f"{self.who} speaks the format, but did not answer this request, which is made up and has the factors "
+            f"{' and '.join(REQUEST.factors)}: {self.beside}; a run asks with those of its task; {self.told}"
+        )
+
+    @property
     def told(self) -> str:
         tokens = f"{self.input_tokens} + {self.output_tokens} tokens"
         money = f", {self.dollars:.4f} dollars" if self.dollars else ""
         return f"{self.wall_s:.1f} s ({tokens}{money}{f', {self.model}' if self.model else ''})"
 
 
-def try_seat(options: Mapping[str, Any]) -> str:
-    """What came of it, in one line; AgentError or ConfigError where no valid answer came."""
+def try_seat(options: Mapping[str, Any]) -> Tried:
+    """What came of it; AgentError or ConfigError where no valid answer came."""
     tried = _try(options)
     if tried.problem:
-        raise AgentError(f"{tried.who} answers, but {tried.problem}; try another model, command or output mode")
-    return f"{tried.who} gives a valid answer in {tried.told}"
+        asked = f"a made-up request with the factors {' and '.join(REQUEST.factors)}"
+        raise AgentError(f"{tried.who} answers {asked}, but {tried.problem}; try another model, command or output mode")
+    return tried
 
 
 def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
@@ -88,9 +103,12 @@ def _try(options: Mapping[str, Any]) -> Tried:
             reply = agent.carrier.ask(REQUEST, SeatTurn("doctor", Path(folder), "doctor", agent.options.timeout_s))
         except CarrierError as e:
             raise CarrierError(struck(str(e), agent.secrets)) from None
+    problem = read_answer(reply.raw, REQUEST)[1]
+    elsewhere = bool(problem) and in_the_format(reply.raw)
     return Tried(
         agent.carrier.name,
-        read_answer(reply.raw, REQUEST)[1],
+        "" if elsewhere else problem,
+        problem if elsewhere else "",
         time.monotonic() - began,
         reply.input_tokens,
         reply.output_tokens,
@@ -98,3 +116,15 @@ def _try(options: Mapping[str, Any]) -> Tried:
         reply.model,
         agent.options.output_mode if agent.carrier.name == "llm" else "",
     )
+
+
+def in_the_format(raw: str) -> bool:
+    """Would a request take the answer that offers the factors it names, as a run of some task may?"""
+    try:
+        said = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
+    except ValidationError:
+        return False
+    named = {f for p in said for t in p.trials for f in t.changes} - REQUEST.factors.keys()
+    offers = {**REQUEST.factors, **{f: FactorOffer(now=None, legal="") for f in sorted(named)}}
+    wide = REQUEST.model_copy(update={"factors": offers, "at_most": max(len(offers), REQUEST.at_most)})
+    return bool(named) and not read_answer(raw, wide)[1]
