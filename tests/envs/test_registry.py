@@ -132,8 +132,10 @@ def test_a_factory_must_exist_take_its_options_and_return_an_environment(tmp_pat
         open_environment({"name": f"{name}:other"})
     with pytest.raises(TaskSetError, match="returned int, which is no environment: it lacks"):
         open_environment({"name": f"{name}:nothing"})
-    with pytest.raises(TaskSetError, match="colour"):
+    with pytest.raises(TaskSetError, match="environment.colour: .*takes no option of this name; it takes "):
         open_environment({"name": f"{name}:make", "colour": "red"})
+    with pytest.raises(TaskSetError, match=r"environment.paable: .*did you mean environment\.payable\?"):
+        open_environment({"name": f"{name}:make", "paable": []})
 
 
 def test_importing_environments_pulls_in_nothing_heavy() -> None:

@@ -17,7 +17,7 @@ from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.agents.fixed import plain
 from evotrainer.cli.why import why
-from evotrainer.errors import AgentError
+from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.held_back import held_back
@@ -120,6 +120,8 @@ def test_search_trainings_have_one_seed_read_search_only_and_promote_nobody(
     assert {v.branch for v in run.verdicts} == {"b1"} and [v.branch for v in bodies(run, "promoted")] == ["b0", "b1"]
     state = run.state
     assert not state.problems and list(state.probes) == ["p1", "p2"]
+    with pytest.raises(ConfigError, match="p1 is a search training: .*`evotrainer show .* p1`"):
+        why(run.folder, "p1")
     assert all(p.record().score is not None and p.health is not None for p in state.probes.values())
     assert [s.probes for s in state.searched] == [("p1", "p2"), ()]
 

@@ -60,8 +60,11 @@ def test_status_and_lineage_say_what_the_search_believes(run: api.Run) -> None:
     line = search_line(view)
     best = run.state.searched[-1].effects[0]
     assert line.startswith(f"{len(view.probes)} search trainings in ")
-    assert "; best: " not in line or re.search(r"points \(\d+ trainings\)", line)
-    assert f"best: {best.factor} = " in line and f"ended since {run.state.searched[-1].stop}" in line
+    assert "; best, " not in line or re.search(r"points \(\d+ trainings\)", line)
+    assert (
+        f"best, estimated from all of them: {best.factor} = " in line
+        and f"ended since {run.state.searched[-1].stop}" in line
+    )
     assert "search trainings in" in rendered(render_status(run.folder))
     top = max(p.record().score or 0.0 for p in run.state.probes.values() if p.round == 1)
     assert f"search trainings of round 1, best {percent(top)} on search" in " ".join(

@@ -51,6 +51,11 @@ def why(
         explain = _version
     elif what in skills:
         explain = _skill
+    elif what in record.state.probes:
+        raise ConfigError(
+            f"{what} is a search training: it is judged by nobody, and decides nothing by itself; see `evotrainer show "
+            f"{folder} {what}` and `evotrainer cases {folder} --trials`"
+        )
     else:
         known = {"branches": record.state.branches, "harness versions": sorted(versions), "skills": sorted(skills)}
         told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)

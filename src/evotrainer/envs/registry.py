@@ -32,6 +32,7 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
     make = getattr(load_module(Path(path)), factory, None)
     if not callable(make):
         raise TaskSetError(f"{path} has no function {factory!r}; define it, it must return an environment")
+    _check_keywords(path, factory, make, options)
     environment = call(f"{path}: {factory}({', '.join(options)})", partial(make, **options))
     if not isinstance(environment, Environment):
         missing = sorted(a for a in _members() if not hasattr(environment, a))
@@ -40,6 +41,24 @@ def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
             f"it lacks {', '.join(missing)}"
         )
     return environment
+
+
+def _check_keywords(path: str, factory: str, make: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """TaskSetError for an option that the factory does not take."""
+    try:
+        taken = inspect.signature(make).parameters
+    except (TypeError, ValueError):  # a callable that tells nothing of itself
+        return
+    if any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+        return
+    for name in options:
+        if name not in taken:
+            near = get_close_matches(name, [*taken, OPTION], 1)
+            there = f"it takes {', '.join(taken)}" if taken else "it takes none"
+            hint = (
+                f"did you mean environment.{near[0]}?" if near else f"{there}; leave it out, or let {factory} take it"
+            )
+            raise TaskSetError(f"environment.{name}: {path}: {factory} takes no option of this name; {hint}")
 
 
 def _members() -> set[str]:

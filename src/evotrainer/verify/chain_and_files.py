@@ -6,7 +6,7 @@ Kinds that only the chain can vouch for are listed with the reason; a kind that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evotrainer.config.payable import why_unpaid
@@ -62,13 +62,8 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     problems += [Problem("rollouts", p) for p in files.stores(folder, record.checked)]
     unnamed = [Problem("rollouts", p) for p in files.unnamed_trials(folder, trials | unfinished)]
     unnamed += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
-    if writer is None:
-        problems += unnamed
-    elif unnamed:  # the run went on after its ledger was read
-        notes.append(
-            f"the run is being written by process {writer or 'unknown'}: {counted(len(unnamed), 'folder')} newer than "
-            "what was read of the ledger (verify again after its end)"
-        )
+    problems += unnamed if writer is None else []
+    notes += newer(unnamed, writer)
     for event in record.of("run"):
         corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
         notes += files.outside(event.body, corrected)
@@ -88,6 +83,15 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
         tuple(dict.fromkeys(record.locked)),
     )
+
+
+def newer(unnamed: Sequence[Problem], writer: int | None) -> Iterator[str]:
+    """What a run that is being written made after its ledger was read."""
+    if unnamed and writer is not None:
+        yield (
+            f"the run is being written by process {writer or 'unknown'}: {counted(len(unnamed), 'folder')} newer than "
+            "what was read of the ledger (verify again after its end)"
+        )
 
 
 def _since(events: list[Event], head: str) -> list[Event] | None:

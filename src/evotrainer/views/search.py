@@ -93,4 +93,9 @@ def search_line(view: RunView) -> str:
         if e.mean > 0
     ]
     noise = f"; {number(100 * last.ended.noise_sd, 2)} points of noise each" if last.ended.noise_sd else ""
-    return text + noise + (f"; best: {'; '.join(best)}" if best else "") + f"; ended since {last.ended.stop}"
+    return (
+        text
+        + noise
+        + (f"; best, estimated from all of them: {'; '.join(best)}" if best else "")
+        + f"; ended since {last.ended.stop}"
+    )
