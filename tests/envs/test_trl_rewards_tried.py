@@ -81,3 +81,22 @@ def test_an_error_that_an_empty_answer_may_cause_is_a_note(tmp_path: Path) -> No
 def test_none_throughout_is_a_note_that_names_the_function(tmp_path: Path) -> None:
     (note,) = tried(tmp_path, "return [None for c in completions]")
     assert "'right' gave None for each of 2 train rows with empty completions" in note and "pays nothing" in note
+
+
+def test_columns_are_renamed_as_a_data_set_does(tmp_path: Path) -> None:
+    rows, file = tmp_path / "rows.jsonl", tmp_path / "reward.py"
+    rows.write_text(
+        "".join(json.dumps({"question": r["prompt"], "gold": r["answer"], "prompt": ""}) + "\n" for r in ROWS)
+    )
+    file.write_text(
+        "def right(prompts, completions, answer, **kwargs):\n    return [float(len(kwargs))] * len(answer)\n"
+    )
+    config = {"name": f"trl-rewards:{file}:right", "path": str(rows)}
+    with pytest.raises(TaskSetError, match=r'row 1: field .prompt. is empty.*columns = .prompt = "question".'):
+        open_environment(config)
+    environment = open_environment({**config, "columns": {"prompt": "question", "answer": "gold"}})
+    task = environment.tasks("train")[0]
+    assert set(task.data) == {"prompt", "answer"} and task.prompt.startswith("Add ")
+    assert environment.try_rewards() == []  # type: ignore[attr-defined]
+    with pytest.raises(TaskSetError, match="row 1: environment.columns names the column 'frage'; there are: question,"):
+        open_environment({**config, "columns": {"prompt": "frage"}})

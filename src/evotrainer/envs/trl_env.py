@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
-from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
+from evotrainer.envs.data.rows import Row, check_shares, load_rows, renamed, split_of
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, with_prompt
@@ -41,6 +41,8 @@ class TrlConfig(Frozen):
     """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions. `prompt` is
     text or messages, as TRL has it: text reaches the policy as it is and completions are text, messages go through the
     chat template and completions are messages. A class may leave it empty, where `reset` says what the task is."""
+    columns: dict[str, str] = {}
+    """What TRL and the functions call a column -> its name in the rows: {"prompt": "question"}."""
     rewards: tuple[str, ...] = ()
     """Further TRL reward functions, FILE.py:function each."""
     truth: str | None = None
@@ -185,8 +187,17 @@ def _conversational(rows: Sequence[Row], path: str) -> bool:
         words = ("messages", "text") if kinds[0] else ("text", "messages")
         raise TaskSetError(f"{path}: 'prompt' is {words[0]} in row 1 and {words[1]} in row {n + 1}; use one of them")
     if kinds and not kinds[0] and (empty := next((n for n, r in enumerate(rows, 1) if not r.get("prompt")), 0)):
-        raise TaskSetError(f"{path}, row {empty}: field 'prompt' is empty; reward functions need one in every row")
+        raise TaskSetError(
+            f"{path}, row {empty}: field 'prompt' is empty; reward functions need one in every row"
+            + _which(rows[empty - 1])
+        )
     return bool(kinds) and kinds[0]
+
+
+def _which(row: Row) -> str:
+    """How a row without a prompt gets one, where another column may hold it."""
+    found = next((k for k in ("question", "problem", "instruction", "query", "input", "text") if k in row), None)
+    return f'; environment.columns = {{prompt = "{found}"}} takes the column {found}' if found else ""
 
 
 def no_reward(value: Any) -> str | None:
@@ -327,4 +338,5 @@ def open_trl(config: Mapping[str, Any]) -> TrlEnv:
         first = [find(o.name.removeprefix(FUNCTION), "function")]
     functions = {f.__name__: f for f in [*first, *(find(r, "function") for r in o.rewards)]}
     name = (factory or first[0]).__name__
-    return TrlEnv(name, load_rows(o.path, o.hf_config, o.hf_split), factory, functions, o, files)
+    rows = renamed(load_rows(o.path, o.hf_config, o.hf_split), o.columns, o.path)
+    return TrlEnv(name, rows, factory, functions, o, files)

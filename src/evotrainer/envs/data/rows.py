@@ -147,6 +147,19 @@ def load_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -
     return rows
 
 
+def renamed(rows: Sequence[Row], columns: Mapping[str, str], path: str) -> Sequence[Row]:
+    """The rows with `columns` renamed, as `Dataset.rename_column` does; TaskSetError for a column that a row lacks."""
+    old = {there: name for name, there in columns.items()}
+    for n, row in enumerate(rows if old else (), 1):
+        if lacking := next((c for c in old if c not in row), None):
+            raise TaskSetError(
+                f"{path}, row {n}: environment.columns names the column {lacking!r}; there are: {', '.join(row)}"
+            )
+    if not old:
+        return rows
+    return [{old.get(k, k): v for k, v in r.items() if k in old or k not in columns} for r in rows]
+
+
 def _looks_local(path: str) -> bool:
     return path.startswith((".", "/", "~")) or path.endswith((*SUFFIXES, ".gz")) or path.count("/") > 1
 
