@@ -133,8 +133,19 @@ def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file:
 def test_a_demonstration_of_a_task_that_judges_is_refused(task_file: Path, tmp_path: Path) -> None:
     for split in ("search", "gate", "cert"):
         task = own(tmp_path, task_file, 'words = make_tasks()["train"]', f'words = make_tasks()["{split}"]')
-        with pytest.raises(TaskSetError, match=f"a demonstration answers task .* of {split}, .*from train tasks"):
+        with pytest.raises(
+            TaskSetError, match=f"1,000 demonstrations answer tasks that judge, as .* of {split}, .*from train tasks"
+        ):
             dry_run(task)
+
+
+def test_a_few_demonstrations_that_meet_a_task_by_chance_are_a_note(task_file: Path, tmp_path: Path) -> None:
+    task = own(
+        tmp_path, task_file, "        task = rng.choice(words)",
+        '        task = make_tasks()["cert"][0] if rng.random() < 0.005 else rng.choice(words)',
+    )  # fmt: skip
+    (note,) = [n for n in dry_run(task) if "demonstrations" in n]
+    assert "of sort-letters show a task that judges, as cert-" in note
 
 
 def test_a_prompt_in_two_splits_is_refused(task_file: Path, tmp_path: Path) -> None:

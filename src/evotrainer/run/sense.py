@@ -24,7 +24,7 @@ from evotrainer.envs.given import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.text import quoted
+from evotrainer.records.text import counted, quoted
 from evotrainer.run.oddities import check_budget, oddities
 from evotrainer.run.task_sets import mode_of
 from evotrainer.trainers import trainer_spec
@@ -60,6 +60,8 @@ ROLLOUTS = 1_000_000_000
 """Most rollouts of one training."""
 SHOWN = 1000
 """Demonstrations that are held against the tasks that judge."""
+CHANCE = 0.05
+"""Share of them up to which they meet such tasks by chance: drawn from a small domain, not taken from there."""
 PROBED = 32
 """Demonstrations that the outcome is tried on; they are asked for in this number."""
 TRIED = "1234567890123456789"
@@ -100,7 +102,7 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
     notes = [*told_shares(task.environment.get("splits")), *oddities(task, environment, recipes)]
     notes += [told] if (told := check_budget(task)) else []
     if task.environment["name"].startswith(OWN):  # before the base policy: a faulty reward does not hide behind it
-        check_prompts(environment)
+        notes += check_prompts(environment)
         check_draw(task, environment)
         try_rewards = getattr(environment, "try_rewards", None)
         notes += try_rewards() if try_rewards is not None else probe_outcome(task, environment)
@@ -213,11 +215,11 @@ def context_of(base: Path) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def check_prompts(environment: Environment) -> None:
+def check_prompts(environment: Environment) -> list[str]:
     """No prompt stands in two splits, nor in a demonstration and a split that judges: what is judged was not trained
     on. Empty prompts, which `reset` fills, are left out."""
     if getattr(environment, "environment_factory", None) is not None:
-        return
+        return []
     where: dict[str, Task] = {}
     there = environment.describe()["splits"]
     for split in (s for s in SPLITS if there.get(s)):
@@ -230,13 +232,28 @@ def check_prompts(environment: Environment) -> None:
                     f"environment {environment.name}: tasks {other.id} of {other.split} and {t.id} of {split} have the "
                     f"same prompt, {quoted(key)}; a prompt may stand in one split only: leave one of them out"
                 )
-    for demo in demonstrations_of(environment, SHOWN, 0):
-        shown = where.get(key := " ".join(demo[0].split())) if demo and isinstance(demo[0], str) else None
-        if shown is not None and shown.split != "train":
-            raise TaskSetError(
-                f"environment {environment.name}: a demonstration answers task {shown.id} of {shown.split}, "
-                f"{quoted(key)}; what is learnt from must not be what is judged: take demonstrations from train tasks"
-            )
+    return check_demonstrations(environment, where)
+
+
+def check_demonstrations(environment: Environment, where: Mapping[str, Task]) -> list[str]:
+    """TaskSetError where demonstrations are made of tasks that judge; a note where a few meet one by chance. `where`:
+    prompt -> its task."""
+    demos = demonstrations_of(environment, SHOWN, 0)
+    keys = [" ".join(d[0].split()) for d in demos if d and isinstance(d[0], str)]
+    met = [(k, t) for k in keys if (t := where.get(k)) is not None and t.split != "train"]
+    if not met:
+        return []
+    key, first = met[0]
+    if len(met) <= CHANCE * len(demos):
+        return [
+            f"{len(met)} of {counted(len(demos), 'demonstration')} of {environment.name} show a task that judges, as "
+            f"{first.id} of {first.split}: leave such prompts out of the demonstrations"
+        ]
+    raise TaskSetError(
+        f"environment {environment.name}: {len(met)} of {counted(len(demos), 'demonstration')} answer tasks that "
+        f"judge, as {first.id} of {first.split}, {quoted(key)}; what is learnt from must not be what is judged: take "
+        "demonstrations from train tasks"
+    )
 
 
 def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
