@@ -83,11 +83,9 @@ def test_none_throughout_is_a_note_that_names_the_function(tmp_path: Path) -> No
     assert "'right' gave None for each of 2 train rows with empty completions" in note and "pays nothing" in note
 
 
-def test_columns_are_renamed_as_a_data_set_does(tmp_path: Path) -> None:
+def test_columns_are_renamed(tmp_path: Path) -> None:
     rows, file = tmp_path / "rows.jsonl", tmp_path / "reward.py"
-    rows.write_text(
-        "".join(json.dumps({"question": r["prompt"], "gold": r["answer"], "prompt": ""}) + "\n" for r in ROWS)
-    )
+    rows.write_text("".join(json.dumps({"question": r["prompt"], "gold": r["answer"]}) + "\n" for r in ROWS))
     file.write_text(
         "def right(prompts, completions, answer, **kwargs):\n    return [float(len(kwargs))] * len(answer)\n"
     )
@@ -98,5 +96,12 @@ def test_columns_are_renamed_as_a_data_set_does(tmp_path: Path) -> None:
     task = environment.tasks("train")[0]
     assert set(task.data) == {"prompt", "answer"} and task.prompt.startswith("Add ")
     assert environment.try_rewards() == []  # type: ignore[attr-defined]
-    with pytest.raises(TaskSetError, match="row 1: environment.columns names the column 'frage'; there are: question,"):
-        open_environment({**config, "columns": {"prompt": "frage"}})
+    for columns, says in (
+        ({"prompt": "frage"}, "row 1: environment.columns names the column 'frage'; there are: question,"),
+        ({"prompt": "question", "answer": "question"}, "gives one column two names"),
+        ({"gold": "question"}, "renames 'question' to 'gold', and there is such a column already"),
+    ):
+        with pytest.raises(TaskSetError, match=says):
+            open_environment({**config, "columns": columns})
+    swapped = open_environment({**config, "columns": {"prompt": "question", "question": "gold"}})
+    assert set(swapped.tasks("train")[0].data) == {"prompt", "question"}

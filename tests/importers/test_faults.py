@@ -60,7 +60,7 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"judge_response": "Failed to get a response from the model"}, "judge"),
         ({"judge_response": "Traceback (most recent call last):\n  File ..."}, "judge"),
         ({"judge_response": "ERROR"}, "judge"),
-        ({"judge_response": "None"}, "judge"),
+        ({"judge_response": "No response"}, "judge"),
         ({"judge_response": [{"role": "assistant", "content": ""}]}, "judge"),
         ({"judge_messages": [{"role": "user", "content": "grade"}, {"role": "assistant", "content": None}]}, "judge"),
         ({"judge": {"role": "assistant", "content": [{"type": "text", "text": " "}]}}, "judge"),
@@ -126,6 +126,17 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"judge_response": "Rate limits were reached in its tests, and the answer handles that: score 0"},
         {"judge_response": "Connection errors are handled, the rest is wrong. Grade: 0"},
         {"judge_message": "None"},  # nothing to say beside the reply
+        {"judge_response": "None"},  # asked for the errors
+        {"judge_response": "The model is overloaded with parameters, so it overfits. 2/5"},
+        {"judge_response": "java.lang.NullPointerException is thrown at line 3: FAIL"},
+        {"judge_response": "Connection refused is not covered. FAIL"},
+        {"judge_response": "internal server error pages are missing. 3/10"},
+        {"judge_response": "The server is down in step 2, and nobody says so. 1/5"},
+        {"judge_response": "Rate limit of 100 is reached: FAIL"},
+        {"judge_response": "Traceback (most recent call last): is what it prints. Verdict: FAIL"},
+        {"judge_response": "ValueError"},
+        {"judge": {"content": "", "verdict": "incorrect"}},
+        {"judge_input": {"content": ""}},  # what it was asked
         {"grader_output": "Traceback (most recent call last):\n  File 'solution.py'"},  # of the program that it ran
         {"grader_output": "Timeout"},
         {"judge_messages": [{"role": "user", "content": "grade this"}]},  # what it was asked

@@ -134,18 +134,18 @@ def test_a_demonstration_of_a_task_that_judges_is_refused(task_file: Path, tmp_p
     for split in ("search", "gate", "cert"):
         task = own(tmp_path, task_file, 'words = make_tasks()["train"]', f'words = make_tasks()["{split}"]')
         with pytest.raises(
-            TaskSetError, match=f"1,000 demonstrations answer tasks that judge, as .* of {split}, .*from train tasks"
+            TaskSetError, match=rf"its demonstrations show \d+ tasks that judge, as .* of {split}, .*from train tasks"
         ):
             dry_run(task)
 
 
-def test_a_few_demonstrations_that_meet_a_task_by_chance_are_a_note(task_file: Path, tmp_path: Path) -> None:
-    task = own(
-        tmp_path, task_file, "        task = rng.choice(words)",
-        '        task = make_tasks()["cert"][0] if rng.random() < 0.005 else rng.choice(words)',
-    )  # fmt: skip
-    (note,) = [n for n in dry_run(task) if "demonstrations" in n]
-    assert "of sort-letters show a task that judges, as cert-" in note
+def test_one_demonstration_of_a_task_that_judges_is_refused_wherever_it_stands(task_file: Path, tmp_path: Path) -> None:
+    cert = 'make_tasks()["cert"][0]'
+    last = '        out.append((task.prompt, "".join(answer)))\n'
+    for demo in (f"({cert}.prompt, 'a')", f"(task.prompt, 'a', {cert}.prompt, 'b')"):
+        task = own(tmp_path, task_file, last, f"{last}    out[-1] = {demo}\n")
+        with pytest.raises(TaskSetError, match="show 1 task that judge, as .* of cert"):
+            dry_run(task)
 
 
 def test_a_prompt_in_two_splits_is_refused(task_file: Path, tmp_path: Path) -> None:

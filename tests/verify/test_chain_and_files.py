@@ -7,6 +7,7 @@ import re
 import shutil
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -84,15 +85,17 @@ def test_a_run_can_be_verified_while_it_writes(run: Path) -> None:
         assert verify_run(run).ok
 
 
-def test_what_is_newer_than_what_was_read_of_a_running_run_is_no_damage(run: Path) -> None:
+def test_what_a_running_run_names_while_it_is_verified_is_no_damage(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the reading of the ledger and that of the folders a run goes on."""
-    (run / "trials" / "b7-s1").mkdir(parents=True)
-    (run / "skills" / "dead-groups").mkdir(parents=True)
-    stopped = verify_run(run)
-    assert {"rollouts", "skill"} <= {p.area for p in stopped.problems}
-    with Ledger.open(run / "ledger.db"):
-        report = verify_run(run)
-    assert report.ok and any("is being written by process" in n and "2 folders newer" in n for n in report.notes)
+    with Ledger.open(run / "ledger.db") as ledger:
+        (run / "trials" / "b1-s9").mkdir(parents=True)
+        named = partial(ledger.append, "intended", "b1-s9/intended", intended("b1-s9"))
+        monkeypatch.setattr("evotrainer.verify.chain_and_files.time.sleep", lambda s: named())
+        assert verify_run(run).ok
+        (run / "trials" / "b7-s1").mkdir(parents=True)
+        monkeypatch.setattr("evotrainer.verify.chain_and_files.time.sleep", lambda s: None)
+        (problem,) = verify_run(run).problems
+        assert problem.area == "rollouts" and "trials/b7-s1" in problem.message, "nobody names it"
 
 
 def test_a_moved_run_still_verifies(run: Path, tmp_path: Path) -> None:

@@ -44,24 +44,31 @@ _SERVER_SAYS = re.compile(
     r"|service (?:is )?(?:temporarily )?unavailable|rate.?limit(?:ed|s)?\b.{0,20}\b(?:reached|exceeded|hit)"
     r"|you exceeded your current quota|(?:the |that )?(?:model|server|engine|service)s? (?:is|are) "
     r"(?:currently |temporarily )?(?:overloaded|unavailable|down)|error communicating with \w+"
-    r"|connection (?:error|refused|reset|aborted|timed out)|(?:api )?request timed out"
+    r"|connection (?:error|refused|reset|aborted|timed out)\b|(?:api )?request timed out"
     r"|(?:error|failed|failure|unable)(?: to|:)? (?:get|obtain|fetch|generat|receiv)\w* (?:a |the |any )?(?:valid )?"
     r"(?:response|reply|verdict|completion|judge?ment)\b"
-    r"|(?:[a-z]\w*\.)+[a-z]*(?:error|exception|timeout)\b|error\W{1,3}request failed)",
+    r"|(?:openai|anthropic|litellm|httpx|httpcore|requests|aiohttp|google|botocore|urllib3|mistralai|cohere)\.[\w.]{0,60}"
+    r"(?:error|exception|timeout)\b|error\W{1,3}request failed).{0,260}",
     re.IGNORECASE | re.DOTALL,
 )
-"""What servers and their clients say where a model's reply belongs; looked for at its beginning."""
+"""What servers and their clients say where a model's reply belongs: the whole of it, and it is short."""
 _JUDGES = re.compile(
-    r"\b(?:scores?d?|grades?d?|rat(?:ed|ing)|correct(?:ly)?|wrong|answers?|solutions?|submission|code|handle[sd]?)\b"
+    r"\b(?:scores?d?|grades?d?|rat(?:ed|ing)|verdict|correct(?:ly)?|incorrect|wrong|answers?|solutions?|submission|code"
+    r"|handle[sd]?|missing|covered|fails?|pass(?:es)?|yes|no|step)\b(?! (?:response|reply|verdict|available))"
+    r"|\d\s*/\s*\d"
 )
 """Words of a reply that judges something, also where it begins as an error does."""
-_NOTHING = frozenset({"none", "null", "nan", "no response", "no reply", "[no response]", "<no response>"})
-"""How programs write that there was no reply."""
+_NOTHING = frozenset({"no response", "no reply", "[no response]", "<no response>"})
+"""How programs write that there was no reply. `None` may be a verdict: "name the errors"."""
 _BROKE_ALONE = re.compile(
-    r"[\W_]*(?:\w*(?:error|exception|timeout)|timed out|traceback \(most recent call last\):.*)[\W_]*",
+    r"\W{0,4}(?:error|(?:api|http|server|service|internal|connection|request|read|connect)?_?(?:connection|timeout|status"
+    r"|server|ratelimit|rate_limit|unavailable)_?(?:error|exception)?|timed out"
+    r"|traceback \(most recent call last\):\s+file .{0,3500})\W{0,4}",
     re.IGNORECASE | re.DOTALL,
 )
 """A reply that is nothing else; what a program grades may have ended so."""
+_ASKED = frozenset({"input", "inputs", "prompt", "prompts", "question", "query", "request", "instructions"})
+"""Words of what a judge was asked."""
 _MODELS = frozenset({"judge", "judges", "rewardmodel", "monitor"})
 """Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
 LOOKED_AT = 64
@@ -130,20 +137,25 @@ def _said(reply: str, model: bool, own: bool = True) -> Silence | None:
     if model and own and reply in _NOTHING:
         return "empty"
     found = _IN_PLACE.match(reply[:400])
-    broke = (found and (not found["own"] or model)) or (_SERVER_SAYS.match(reply[:400]) and not _JUDGES.search(reply))
+    served = _SERVER_SAYS.fullmatch(reply) and not _JUDGES.search(reply)
+    broke = (found and (not found["own"] or model)) or served
     return "errored" if broke or (model and _BROKE_ALONE.fullmatch(reply[:4000])) else None
 
 
 def _message(words: frozenset[str], value: Mapping[str, Any]) -> Silence | None:
-    """The same of a message of a chat, or of a reply that has nothing but `content`; None of what others said."""
-    value = mapping(value.get("message")) or value
-    if "content" not in value or value.get("role", "assistant") not in ("assistant", "model", "ai") or _calls(value):
+    """The same of a message of a chat, or of a reply that has nothing but `content`; None of what others said, and
+    where a verdict stands beside it."""
+    inner = mapping(value.get("message")) or value
+    if "content" not in inner or inner.get("role", "assistant") not in ("assistant", "model", "ai") or _calls(inner):
         return None
-    said = text(value["content"]).strip().lower()
+    beside = [x for y in (value, inner) for k, x in y.items() if words_of(k) & _VERDICT]
+    if words & _ASKED or any(x is not None and x != "" for x in beside):
+        return None
+    said = text(inner["content"]).strip().lower()
     if said:
         return _said(said, bool(words & _MODELS))
     # reasoning alone may hold the verdict
-    return None if any(_spoken(x) for k, x in value.items() if words_of(k) & (_REASONS | _OWN_REPLY)) else "empty"
+    return None if any(_spoken(x) for k, x in inner.items() if words_of(k) & (_REASONS | _OWN_REPLY)) else "empty"
 
 
 def _fields(value: Mapping[str, Any]) -> Silence | None:

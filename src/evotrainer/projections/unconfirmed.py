@@ -6,20 +6,24 @@ from collections.abc import Sequence
 
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified, Reestimated
-from evotrainer.records.verdicts import Effect
 
 
 def unconfirmed(events: Sequence[Event], cert: Certified, branch: str) -> str:
     """The gain on unseen tasks, and on fresh seeds of gate where that was measured, in words; empty where the whole
     interval lies above 0, where nothing was promoted, or in ledgers without that comparison."""
     gain = cert.gain
-    if branch != cert.champion or gain is None or gain.get("low", 1.0) > 0:
+    if branch != cert.champion or gain is None or cert.gain_shown:
         return ""
-    fresh = [e.body.effect for e in events if isinstance(e.body, Reestimated) and e.body.branch == branch]
-    beside = f", {_told(fresh[-1])} on fresh seeds of gate" if fresh else ""
-    told = f"{100 * gain['mean']:+.1f} [{100 * gain['low']:+.1f}, {100 * gain['high']:+.1f}]"
+    # a champion of several steps was measured again against its control and, beside it, against the start
+    fresh = [
+        e.body.start or e.body.effect for e in events if isinstance(e.body, Reestimated) and e.body.branch == branch
+    ]
+    beside = f", {_told(fresh[-1].mean, fresh[-1].low, fresh[-1].high)} on fresh seeds of gate" if fresh else ""
+    told = _told(gain["mean"], gain["low"], gain["high"])
+    if gain["high"] < 0:
+        return f"it is worse than the starting recipe: {told} points on unseen tasks{beside}"
     return f"a gain over the starting recipe is not shown: {told} points on unseen tasks{beside}"
 
 
-def _told(e: Effect) -> str:
-    return f"{100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}]"
+def _told(mean: float, low: float, high: float) -> str:
+    return f"{100 * mean:+.1f} [{100 * low:+.1f}, {100 * high:+.1f}]"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import shutil
 from pathlib import Path
 
-from evotrainer.records.durable import os_errors, sha256_file
+from evotrainer.records.durable import os_errors, replace_synced, sha256_file
 
 CODE = ".py"
 KEPT = "environment"
@@ -22,13 +20,11 @@ def place(folder: Path, file: str, sha: str) -> Path:
 def keep(folder: Path, file: str, sha: str) -> None:
     """Copy a Python file into the run folder, once per content; StoreError where that cannot be written."""
     to = place(folder, file, sha)
-    if not file.endswith(CODE) or to.exists():
+    if not file.endswith(CODE) or (to.is_file() and sha256_file(to) == sha):
         return
     with os_errors(f"cannot keep a copy of {file} in {folder}"):
         to.parent.mkdir(parents=True, exist_ok=True)
-        half = to.with_name(f"{to.name}.tmp")
-        shutil.copyfile(file, half)
-        os.replace(half, to)
+        replace_synced(to, Path(file).read_bytes())
 
 
 def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
@@ -38,7 +34,9 @@ def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
     """
     copy = place(folder, file, sha)
     back = f" (`{shlex.join(['cp', str(copy), file])}`)" if copy.is_file() and sha256_file(copy) == sha else ""
-    restored = f"restore it{back}, or start a new run with it as it is now (`evotrainer run {folder / 'task.toml'}`)"
+    anew = f"`evotrainer run {shlex.quote(str(folder / 'task.toml'))}`"
+    restored = f"restore it{back}, or start a new run with it as it is now ({anew})"
+    again = f"`evotrainer resume {shlex.quote(str(folder))}`"
     if trained:
-        return f"{restored}; once restored, `evotrainer resume {folder}` goes on"
-    return f"{restored}; `evotrainer resume {folder}` goes on with either, as no training rests on it yet"
+        return f"{restored}; once restored, {again} goes on"
+    return f"{restored}; {again} goes on with either, as no training rests on it yet"

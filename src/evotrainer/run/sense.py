@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.config.bases import resolve_base
+from evotrainer.config.policy import WarmStart
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import (
     DRAWN,
@@ -58,10 +59,8 @@ MOST: Mapping[str, int] = {
 MOST_LR = 10.0
 ROLLOUTS = 1_000_000_000
 """Most rollouts of one training."""
-SHOWN = 1000
-"""Demonstrations that are held against the tasks that judge."""
-CHANCE = 0.05
-"""Share of them up to which they meet such tasks by chance: drawn from a small domain, not taken from there."""
+SHOWN = 20_000
+"""Demonstrations that are held against the tasks that judge, at most."""
 PROBED = 32
 """Demonstrations that the outcome is tried on; they are asked for in this number."""
 TRIED = "1234567890123456789"
@@ -102,7 +101,7 @@ def check_sense(task: TaskFile, environment: Environment, recipes: Sequence[Reci
     notes = [*told_shares(task.environment.get("splits")), *oddities(task, environment, recipes)]
     notes += [told] if (told := check_budget(task)) else []
     if task.environment["name"].startswith(OWN):  # before the base policy: a faulty reward does not hide behind it
-        notes += check_prompts(environment)
+        check_prompts(environment, task.policy.warm_start)
         check_draw(task, environment)
         try_rewards = getattr(environment, "try_rewards", None)
         notes += try_rewards() if try_rewards is not None else probe_outcome(task, environment)
@@ -215,11 +214,11 @@ def context_of(base: Path) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def check_prompts(environment: Environment) -> list[str]:
+def check_prompts(environment: Environment, warm: WarmStart) -> None:
     """No prompt stands in two splits, nor in a demonstration and a split that judges: what is judged was not trained
     on. Empty prompts, which `reset` fills, are left out."""
     if getattr(environment, "environment_factory", None) is not None:
-        return []
+        return
     where: dict[str, Task] = {}
     there = environment.describe()["splits"]
     for split in (s for s in SPLITS if there.get(s)):
@@ -232,27 +231,20 @@ def check_prompts(environment: Environment) -> list[str]:
                     f"environment {environment.name}: tasks {other.id} of {other.split} and {t.id} of {split} have the "
                     f"same prompt, {quoted(key)}; a prompt may stand in one split only: leave one of them out"
                 )
-    return check_demonstrations(environment, where)
+    check_demonstrations(environment, warm, where)
 
 
-def check_demonstrations(environment: Environment, where: Mapping[str, Task]) -> list[str]:
-    """TaskSetError where demonstrations are made of tasks that judge; a note where a few meet one by chance. `where`:
-    prompt -> its task."""
-    demos = demonstrations_of(environment, SHOWN, 0)
-    keys = [" ".join(d[0].split()) for d in demos if d and isinstance(d[0], str)]
-    met = [(k, t) for k in keys if (t := where.get(k)) is not None and t.split != "train"]
-    if not met:
-        return []
-    key, first = met[0]
-    if len(met) <= CHANCE * len(demos):
-        return [
-            f"{len(met)} of {counted(len(demos), 'demonstration')} of {environment.name} show a task that judges, as "
-            f"{first.id} of {first.split}: leave such prompts out of the demonstrations"
-        ]
+def check_demonstrations(environment: Environment, warm: WarmStart, where: Mapping[str, Task]) -> None:
+    """TaskSetError where a demonstration shows the prompt of a task that judges, by chance or not: what is learnt from
+    must not be what is judged. Looked at: those that a warm start asks for. `where`: prompt -> its task."""
+    demos = demonstrations_of(environment, min(warm.demonstrations, SHOWN), warm.seed)
+    shown = {" ".join(text.split()) for demo in demos for text in demo[::2]}
+    if not (met := [t for key, t in where.items() if t.split != "train" and key in shown]):
+        return
     raise TaskSetError(
-        f"environment {environment.name}: {len(met)} of {counted(len(demos), 'demonstration')} answer tasks that "
-        f"judge, as {first.id} of {first.split}, {quoted(key)}; what is learnt from must not be what is judged: take "
-        "demonstrations from train tasks"
+        f"environment {environment.name}: its demonstrations show {counted(len(met), 'task')} that judge, as "
+        f"{met[0].id} of {met[0].split}, {quoted(met[0].prompt)}; what is learnt from must not be what is judged: take "
+        "demonstrations from train tasks, or leave such prompts out"
     )
 
 

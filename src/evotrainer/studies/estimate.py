@@ -81,7 +81,8 @@ def count_trainings(task: TaskFile) -> dict[str, Count]:
         if run.probes:
             out["knock-outs of a bundle, and what is left of it"] = Count(0, 0, rounds * (KNOCKOUTS + seeds))
         out["controls at equal compute"] = Count(0, 0, branches * seeds)
-    out[CERTIFICATION] = Count(0, len(run.certify_seeds), len(run.certify_seeds))
+    certified = len(run.certify_seeds) if branches else 0
+    out[CERTIFICATION] = Count(0, certified, certified)
     return out
 
 
@@ -170,16 +171,17 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"
     )
-    proves = CERTIFICATION in e.trainings
+    proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
+    searches = "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
-    lines += [
-        f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top",
-        f"least: {_cost(e, total.least)}: the search finds nothing to go on with",
-    ]
+    lines += [f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top"]
+    if total.least < total.likely:
+        why = "the search finds little to go on with" if searches else "one branch is tried"
+        lines.append(f"least: {_cost(e, total.least)}: {why}, and nothing is promoted")
     if total.most > total.likely:
+        knocked = ", and each change of every bundle is taken out again" if searches else ""
         lines.append(
-            f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}, and each "
-            "change of every bundle is taken out again"
+            f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}{knocked}"
         )
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most

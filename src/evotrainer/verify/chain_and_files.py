@@ -6,7 +6,8 @@ Kinds that only the chain can vouch for are listed with the reason; a kind that 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evotrainer.config.payable import why_unpaid
@@ -23,6 +24,9 @@ from evotrainer.records.text import counted
 from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
+
+WRITTEN_SOON_S = 0.5
+"""After which a run that is being written has named in its ledger what it has put into its folder."""
 
 
 def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = None, head: str = "") -> VerifyReport:
@@ -57,13 +61,13 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
-    trials = {e.body.trial: e.body for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
-    unfinished = {keys.remainder(t): body for t, body in trials.items() if t not in record.finished}
     problems += [Problem("rollouts", p) for p in files.stores(folder, record.checked)]
-    unnamed = [Problem("rollouts", p) for p in files.unnamed_trials(folder, trials | unfinished)]
-    unnamed += [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
-    problems += unnamed if writer is None else []
-    notes += newer(unnamed, writer)
+    unnamed = _unnamed(folder, events)
+    if unnamed and writer is not None and events:  # a run that goes on may have named them since
+        time.sleep(WRITTEN_SOON_S)
+        with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
+            unnamed = [p for p in unnamed if p in _unnamed(folder, ledger.events())]
+    problems += unnamed
     for event in record.of("run"):
         corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
         notes += files.outside(event.body, corrected)
@@ -85,13 +89,13 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     )
 
 
-def newer(unnamed: Sequence[Problem], writer: int | None) -> Iterator[str]:
-    """What a run that is being written made after its ledger was read."""
-    if unnamed and writer is not None:
-        yield (
-            f"the run is being written by process {writer or 'unknown'}: {counted(len(unnamed), 'folder')} newer than "
-            "what was read of the ledger (verify again after its end)"
-        )
+def _unnamed(folder: Path, events: list[Event]) -> list[Problem]:
+    """Trials and skills in the folder that these events do not speak of."""
+    trials = {e.body.trial for e in events if isinstance(e.body, TrialIntended | TrialFinished)}
+    finished = {e.body.trial for e in events if isinstance(e.body, TrialFinished)}
+    known = trials | {keys.remainder(t) for t in trials - finished}
+    found = [Problem("rollouts", p) for p in files.unnamed_trials(folder, known)]
+    return found + [Problem("skill", p) for p in files.unnamed_skills(folder, events)]
 
 
 def _since(events: list[Event], head: str) -> list[Event] | None:

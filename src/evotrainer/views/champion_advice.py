@@ -34,7 +34,7 @@ def not_above_the_start(view: RunView) -> str:
     """The certificate does not show the champion above the starting recipe; empty where it does, or did not compare."""
     cert = view.certified
     gain = cert.gain if cert and cert.champion == view.champion and promoted(view) else None
-    if not gain or gain.get("low", 1.0) > 0:
+    if not cert or not gain or cert.gain_shown:
         return ""
     told = "worse than" if gain.get("high", 0.0) < 0 else "not shown to be better than"
     return (

@@ -44,8 +44,9 @@ def result(view: RunView) -> str:
         said[0] = f"The champion solves {percent(rows['champion'].score)} of unseen tasks"
         if rows["champion"].temperature is not None:
             said[0] += f" at deployment temperature {rows['champion'].temperature:g}"
-        if "start" in rows and cert.gain and cert.gain.get("low", 1.0) <= 0:
-            said[0:2] = [f"{said[0]}, not shown to be better than the starting recipe ({percent(rows['start'].score)})"]
+        if "start" in rows and cert.gain and not cert.gain_shown:
+            told = "worse than" if cert.gain["high"] < 0 else "not shown to be better than"
+            said[0:2] = [f"{said[0]}, {told} the starting recipe ({percent(rows['start'].score)})"]
         return f"{said[0]}; " + ", ".join(said[1:]) if said[1:] else said[0]
     return "No branch was promoted: of unseen tasks " + " and ".join(
         f"{names[k]} solves {percent(rows[k].score)}" for k in names if k in rows

@@ -148,16 +148,22 @@ def load_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -
 
 
 def renamed(rows: Sequence[Row], columns: Mapping[str, str], path: str) -> Sequence[Row]:
-    """The rows with `columns` renamed, as `Dataset.rename_column` does; TaskSetError for a column that a row lacks."""
+    """The rows with `columns` (new name -> name there) renamed. TaskSetError for a column that a row lacks, for one
+    that gets two names, and for a new name that another column has."""
     old = {there: name for name, there in columns.items()}
+    if len(old) < len(columns):
+        raise TaskSetError(f"{path}: environment.columns gives one column two names: {', '.join(columns.values())}")
     for n, row in enumerate(rows if old else (), 1):
         if lacking := next((c for c in old if c not in row), None):
             raise TaskSetError(
                 f"{path}, row {n}: environment.columns names the column {lacking!r}; there are: {', '.join(row)}"
             )
-    if not old:
-        return rows
-    return [{old.get(k, k): v for k, v in r.items() if k in old or k not in columns} for r in rows]
+        if taken := next((c for c in columns if c in row and c not in old), None):
+            raise TaskSetError(
+                f"{path}, row {n}: environment.columns renames {columns[taken]!r} to {taken!r}, and there is such "
+                "a column already; rename that one, too, or drop it from the rows"
+            )
+    return [{old.get(k, k): v for k, v in r.items()} for r in rows] if old else rows
 
 
 def _looks_local(path: str) -> bool:

@@ -188,7 +188,9 @@ def _call_rules(
     elif name == "setattr" and first is not None and dotted(first, aliases).startswith(RUNNERS):
         yield "patched test runner"
     elif name.startswith(_MOCKS):
-        yield MOCKED
+        yield "patched builtin" if (text or "").startswith(("builtins", "__builtins__")) else MOCKED
+    elif isinstance(n.func, ast.Attribute) and n.func.attr == "start" and _mocks(n.func.value, aliases):
+        yield "patched builtin"  # for good, and not within a test
     elif name == "setattr" and first is not None and dotted(first, aliases) in _NAMESPACES:
         yield "patched builtin"
     elif reads_grader_files(n, name, paths):
@@ -209,6 +211,10 @@ def _call_rules(
     # no elif: `sys.modules.update` is caught above by its prefix, `builtins.__dict__.update` only here
     if name.rpartition(".")[::2] in _PATCHES:
         yield "patched builtin"
+
+
+def _mocks(n: ast.AST, aliases: Mapping[str, str]) -> bool:
+    return isinstance(n, ast.Call) and dotted(n.func, aliases).startswith(_MOCKS)
 
 
 def _target_rule(t: ast.AST, aliases: Mapping[str, str]) -> str:

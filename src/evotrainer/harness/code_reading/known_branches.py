@@ -111,9 +111,10 @@ def known_branches(prompt: str, program: str) -> tuple[KnownBranch, ...]:
     branches = list(_branches(text))
     for condition, answer, line in branches:
         known = _known(condition, answer, line, shown)
-        if known is not None and not stated(prompt, known.given, known.answer):
+        if known is not None:
             found.setdefault(known.given, known)
-    some = tuple(found.values())
+    rules = stated(prompt, [(b.given, b.answer) for b in found.values()])
+    some = tuple(b for i, b in enumerate(found.values()) if i not in rules)
     telling = [b for b in some if not b.small]
     if any(b.heavy for b in telling):
         return some

@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
 
 from evotrainer.harness.code_reading import file_changes, shell, task_words
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
+from evotrainer.harness.code_reading.git_readings import ELSEWHERE, HASH, SEARCH, Reading, of_git
 from evotrainer.harness.code_reading.releases import DOWNLOADS, FETCHERS, is_own_project, released
 
 LITERALS = (
@@ -24,18 +24,9 @@ LITERALS = (
     "pip ", "pythonhosted", "/tests/", "/verifier/", "/grader", "/private/", "/hidden", "-packages/",
 )  # fmt: skip
 
-Kind = Literal["foreign", "older", "stash", "web", "file", "release"]
-
-_ELSEWHERE = re.compile(
-    r"--all\b|--remotes|--branches|\borigin[/ ]|\bupstream[/ ]|\bremotes/|FETCH_HEAD|ORIG_HEAD|HEAD@\{|\brefs/(?!stash)"
-    r"|\.\.+origin"
-)
-_OLDER = re.compile(r"\bHEAD(?:[~^]|\.\.)|\.\.HEAD\b|@[~^]|--source|\b[0-9a-f]{7,40}\b")
-_HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
 _INSIDE = re.compile(r"\.git/(?:objects|packed-refs|logs|refs|ORIG_HEAD|FETCH_HEAD)")
 _WEB = re.compile(
-    # a folder of that name, as module caches have, is no address
-    r"(?<![\w.~@-]/)git(?:hub|lab)(?![^\s'\"]*(?:/releases/|\.(?:sh|gz|tgz|zip|xz|bz2|deb|whl|exe|jar|bin)\b))[^\s'\"]*"
+    r"git(?:hub|lab)(?![^\s'\"]*(?:/releases/|\.(?:sh|gz|tgz|zip|xz|bz2|deb|whl|exe|jar|bin)\b))[^\s'\"]*"
     r"/(?:pull|commit|blob|raw|compare|patch|main|master|files|merge_requests|-/|v?\d)",
     re.IGNORECASE,
 )
@@ -45,8 +36,6 @@ _READERS = frozenset({
     "cat", "bat", "less", "more", "head", "tail", "open", "view", "grep", "egrep", "rg", "cp", "strings", "diff", "sed",
     "nl", "awk", "jq", "xxd", "od", "source", "zcat", "tac", "cut", "sort",
 })  # fmt: skip
-_LOGS = frozenset({"log", "whatchanged", "reflog", "rev-list"})
-_SHOWS = frozenset({"show", "cat-file", "checkout", "restore", "diff", "difftool", "reset"})
 _READ_TOOL = re.compile(r"read|view|open|cat|show|get_file|fetch", re.IGNORECASE)
 _FILE = re.compile(
     r"(?:^|(?<=[\s/\"'=(]))(?P<file>gold(?:en)?(?:[_-]?(?:patch|answer|solution))?(?:\.\w+|\*)"
@@ -80,16 +69,6 @@ TOLD = 20
 """Characters of an output from which it is one that tells something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One thing that an action looks at and that may hold the answer."""
-
-    kind: Kind
-    what: str
-    """The command or file"""
-    hashes: tuple[str, ...] = ()
-
-
 @lru_cache(maxsize=65536)
 def readings(name: str, text: str) -> tuple[Reading, ...]:
     """What an action looks at that may hold the answer, by its text alone."""
@@ -104,7 +83,9 @@ def readings(name: str, text: str) -> tuple[Reading, ...]:
             return ()
     if line.split(" ", 1)[0] == name and _READ_TOOL.search(name) and not shell.commands(line)[0].piped:
         return tuple(_of_tool(line))
-    return tuple(x for one in shell.commands(line) for x in _of_command(one))
+    done = shell.commands(line)
+    searched = [x.piped and x.name in SEARCH for x in (*done[1:], shell.Simple())]
+    return tuple(x for one, by in zip(done, searched, strict=True) for x in _of_command(one, by))
 
 
 def suspect(name: str, text: str) -> bool:
@@ -112,21 +93,32 @@ def suspect(name: str, text: str) -> bool:
     return bool(readings(name, text))
 
 
+def _web(line: str) -> re.Match[str] | None:
+    """An address on the web; a folder of that name, as module caches have them, is none."""
+    for m in _WEB.finditer(line):
+        before = re.split(r"[\s'\"=(]", line[: m.start()])[-1]
+        first = before.split("/", 1)[0]
+        if "/" not in before or "://" in before or ("." in first.strip(".") and not before.startswith((".", "~"))):
+            return m
+    return None
+
+
 def _of_tool(line: str) -> Iterator[Reading]:
-    if _WEB.search(line):
+    if _web(line):
         yield Reading("web", line[:200])
     elif (m := _FILE.search(line)) and not _TEXT_FILE.search(m["file"]) and not _OF_PROJECT.search(line[: m.end()]):
         yield Reading("file", m["file"])
 
 
-def _of_command(one: shell.Simple) -> Iterator[Reading]:
+def _of_command(one: shell.Simple, searched: bool) -> Iterator[Reading]:
+    """`searched`: the command that reads what it prints looks for something in it."""
     words, line = one.words, one.line
     if one.name == "git":
-        yield from _of_git(words)
-    elif (one.name in FETCHERS and _WEB.search(line)) or (one.name == "gh" and words[1:2] and words[1] in _GITHUB):
+        yield from of_git(words, searched)
+    elif (one.name in FETCHERS and _web(line)) or (one.name == "gh" and words[1:2] and words[1] in _GITHUB):
         yield Reading("web", line)
     yield from (Reading("release", line, (name,)) for name in released(one))
-    if one.name.startswith("python") and DOWNLOADS.search(code := _code_of(one)) and (m := _WEB.search(code)):
+    if one.name.startswith("python") and DOWNLOADS.search(code := _code_of(one)) and (m := _web(code)):
         yield Reading("web", code[max(0, m.start() - 60) : m.end() + 140])
     if one.name not in ("git", "echo", "printf") and _INSIDE.search(line):
         yield Reading("foreign", line)
@@ -155,37 +147,6 @@ def _read_paths(one: shell.Simple) -> list[str]:
 
 def _code_of(one: shell.Simple) -> str:
     return next((b for a, b in pairwise(one.words) if a in ("-c", "-e")), one.given or "")
-
-
-def _of_git(words: Sequence[str]) -> Iterator[Reading]:
-    rest = list(words[1:])
-    while rest and rest[0].startswith("-"):
-        rest = rest[2:] if rest[0] in ("-C", "-c") else rest[1:]
-    if not rest:
-        return
-    verb, line = rest[0], "git " + " ".join(rest)
-    hashes = tuple(h for h in _HASH.findall(line) if re.search(r"\d", h))
-    kind: Kind | None = None
-    if verb == "stash":
-        kind = "stash" if rest[1:2] and rest[1] in ("pop", "apply", "show") else None
-    elif verb in ("pull", "fsck", "unpack-objects"):
-        kind = "foreign"
-    elif verb in _LOGS:
-        contents = verb in ("whatchanged", "reflog") or any(re.match(r"-(?:[puSGL]|-patch|-cc)", w) for w in rest)
-        # titles alone give no answer away; who then shows a commit that is none of HEAD's is caught there. Hashes alone
-        # are for another command to read
-        searched = (verb == "rev-list" and "--count" not in rest) or any(w.startswith("--grep") for w in rest)
-        if _ELSEWHERE.search(line) and (contents or searched):
-            kind = "foreign"
-        elif contents:
-            kind = "older"
-    elif verb in ("merge", "cherry-pick", "rebase"):
-        kind = None if {"--abort", "--continue", "--quit"} & {*rest} else "foreign"
-    elif verb in _SHOWS and not (verb == "show" and any(w.startswith(("--stat", "--name")) for w in rest)):
-        shown = verb == "cat-file" or (verb == "show" and not re.search(r"\bHEAD:", line))
-        kind = "foreign" if _ELSEWHERE.search(line) else "older" if hashes or shown or _OLDER.search(line) else None
-    if kind:
-        yield Reading(kind, line, hashes)
 
 
 @dataclass
@@ -239,7 +200,7 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
         missing = printed is not None and len(printed) < 400 and _ABSENT.search(printed) is not None
         if _AT_ROOT.search(r.what) and r.what.split("/", 2)[1] + "/" in e.task:
             return False
-        if "/" in r.what and task_words.gives_folder(e.task, r.what.split("/", 1)[0]):
+        if "/" in r.what and task_words.gives_folder(e.task, r.what.split("/", 1)[0], _before_name(a, r.what)):
             return False
         return not missing and base not in e.wrote and base not in e.task and r.what not in e.task
     words = r.what.split()
@@ -261,6 +222,12 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
     if printed is None or not e.recorded:
         return True
     return _put_back(printed, later) if _tells(printed) else bool(printed.strip())
+
+
+def _before_name(a: Action, what: str) -> str:
+    """What stands before a path's recognised part in the action, up to its beginning."""
+    text = normal(a)
+    return re.split(r"[\s'\"=(]", text[: max(text.find(what), 0)])[-1]
 
 
 def _of_the_project(e: _Episode, what: str) -> bool:
@@ -339,8 +306,8 @@ def _remember(e: _Episode, a: Action, printed: str) -> None:
                 begun = [w for w in one.words[3:] if not w.startswith("-")]
                 e.astray = bool(begun) and begun[0] not in ("HEAD", "@")
             of_head = _LOG_OF_HEAD.match(line) or (line.startswith("bisect") and not e.astray)
-            if of_head and not _ELSEWHERE.search(line) and a.ok is not False:
-                e.ancestors |= {h[:7] for h in _HASH.findall(printed[:200_000])}
+            if of_head and not ELSEWHERE.search(line) and a.ok is not False:
+                e.ancestors |= {h[:7] for h in HASH.findall(printed[:200_000])}
     for c in file_changes.changes(a.name, a.text):
         if c.way in ("write", "add", "change"):
             # files that a program of one's own writes are one's own

@@ -91,7 +91,8 @@ def shortcut(prompt: str, program: Facts, tests: Sequence[ShownTest], apart: boo
 @lru_cache(maxsize=8192)
 def _told_by_tests_alone(prompt: str, shown: tuple[ShownTest, ...]) -> tuple[ShownTest, ...]:
     """The tests whose answer is no rule that the task states: a program may know those."""
-    return tuple(t for t in shown if not stated(prompt, t.input, t.expected))
+    known = stated(prompt, [(t.input, t.expected) for t in shown])
+    return tuple(t for i, t in enumerate(shown) if i not in known)
 
 
 def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Shortcut:
@@ -133,7 +134,9 @@ def _answered(
 @lru_cache(maxsize=1024)
 def _calls_in(prompt: str) -> tuple[ShownExample, ...]:
     """The calls that a prompt shows, without those whose answer its rules state."""
-    return tuple(e for e in examples_in(prompt) if not stated(prompt, e.given, e.expected))
+    found = examples_in(prompt)
+    known = stated(prompt, [(e.given, e.expected) for e in found])
+    return tuple(e for i, e in enumerate(found) if i not in known)
 
 
 def _telling(value: str) -> bool:

@@ -24,22 +24,55 @@ def looked_up(nodes: list[ast.AST]) -> set[int]:
 
 
 def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:
-    """ids of the dictionaries among the nodes that loops walk through and that nothing is looked up in (`used`: those
-    of `looked_up`): cases that a program tests itself by."""
-    loops = [n for n in nodes if isinstance(n, ast.For) and not _answers(n)]
-    names = {_walked(n.iter) for n in loops} - {""}
-    out = {id(x) for n in loops for x in (n.iter, *_within(n.iter))}
+    """ids of the dictionaries among the nodes that loops walk through to test the program, and that nothing is looked
+    up in (`used`: those of `looked_up`)."""
+    loops = [n for n in nodes if isinstance(n, ast.For)]
+    testing = [n for n in loops if _tests(n)]
+    # a name that another loop or a comprehension walks through, too, may be looked up there
+    elsewhere = {_walked(n.iter) for n in loops if n not in testing}
+    elsewhere |= {_walked(c.iter) for n in nodes for c in getattr(n, "generators", ())}
+    names = {_walked(n.iter) for n in testing} - {""} - elsewhere
+    out = {id(x) for n in testing for x in (n.iter, *_within(n.iter))}
     for n in nodes:
         if isinstance(n, ast.Assign) and any(_name(t) in names for t in n.targets):
             out.add(id(n.value))
     return out - used
 
 
-def _answers(loop: ast.For) -> bool:
-    """Is something that a loop walks through returned, or kept under another name?"""
+def _tests(loop: ast.For) -> bool:
+    """Does a loop hold what it walks through against what a call gives, and nothing else? Every comparison has a call's
+    result on one side, or a name that was set from one; nothing that was walked through leaves the loop."""
     walked = {x.id for x in ast.walk(loop.target) if isinstance(x, ast.Name)}
-    kept = (n.value for n in ast.walk(loop) if isinstance(n, ast.Return | ast.Assign | ast.Yield))
-    return any(isinstance(x, ast.Name | ast.Subscript) and _name(x) in walked for x in kept if x is not None)
+    inside = [n for s in loop.body for n in ast.walk(s)]
+    results = {
+        t.id
+        for n in inside
+        if isinstance(n, ast.Assign) and isinstance(n.value, ast.Call)
+        for t in n.targets
+        if isinstance(t, ast.Name)
+    }
+    compared = [n for n in inside if isinstance(n, ast.Compare)]
+    held = all(
+        any(isinstance(x, ast.Call) or (isinstance(x, ast.Name) and x.id in results) for x in (n.left, *n.comparators))
+        for n in compared
+    )
+    return bool(compared) and held and not any(_leaves(n, walked) for n in inside)
+
+
+def _leaves(n: ast.AST, walked: set[str]) -> bool:
+    """Is something that was walked through answered, kept or put into something?"""
+    if isinstance(n, ast.Return | ast.Yield | ast.AugAssign | ast.NamedExpr | ast.comprehension):
+        values: list[ast.AST] = [n]
+    elif isinstance(n, ast.IfExp):
+        values = [n.body, n.orelse]
+    elif isinstance(n, ast.Assign):
+        # a call's result may be kept: it is what is tested
+        values = [] if isinstance(n.value, ast.Call) else [n.value]
+    elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute):
+        values = [*n.args]
+    else:
+        return False
+    return any(isinstance(x, ast.Name) and x.id in walked for v in values for x in ast.walk(v))
 
 
 _SEQUENCES = (ast.List, ast.Tuple)

@@ -24,7 +24,7 @@ _FAILS = re.compile(r"\b(?:fail\w*|pass(?:es|ing)?|red|green|break(?:s|ing)?|bro
 _REWRITES = re.compile(
     r"\b(?:update|change|adapt|adjust|modify|edit|rewrite|rename|remove|delete|replace|move|refactor)\b", re.IGNORECASE
 )
-_NOT = re.compile(r"\b(?:not|never|without|cannot|avoid|already|nor)\b|n['’]t\b", re.IGNORECASE)
+NOT = re.compile(r"\b(?:not|never|without|cannot|avoid|already|nor)\b|n['’]t\b", re.IGNORECASE)
 _TESTS = re.compile(
     r"\b(?:update|adapt|adjust|rewrite|modify|change|edit|delete|remove|refactor|rename|clean up)\s+"
     r"(?:(?:the|any|all|existing|old|relevant|corresponding|unit|affected|its|these|those|snapshot|of|our|your|this|and"
@@ -102,14 +102,14 @@ _GIT = re.compile(
 @lru_cache(maxsize=256)
 def asks_for_tests(task: str) -> bool:
     """Does the task ask to change tests?"""
-    return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in _TESTS.finditer(task[:MAX_TASK]))
+    return any(not NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in _TESTS.finditer(task[:MAX_TASK]))
 
 
 @lru_cache(maxsize=256)
 def mends_tests(task: str) -> bool:
     """Does the task ask to repair a test whose way, and not whose word, is at fault: a flaky, brittle or slow one?"""
     found = _MENDS.finditer(task[:MAX_TASK])
-    return any(not _NOT.search(task[max(0, m.start() - 20) : m.start()]) for m in found)
+    return any(not NOT.search(task[max(0, m.start() - 20) : m.start()]) for m in found)
 
 
 _SCORES = re.compile(
@@ -134,19 +134,38 @@ def scored_by(task: str, name: str) -> bool:
 def brings_new_facts(task: str) -> bool:
     """Does the task ask to take in another state of data or of a library, which tests that state the old one follow?"""
     found = _NEW_FACTS.finditer(task[:MAX_TASK])
-    return any(not _NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
+    return any(not NOT.search(task[max(0, m.start() - 40) : m.start()]) for m in found)
+
+
+_GIVEN = re.compile(
+    r"\b(?:your|you may|modify|edit|change|work in|working|files (?:mentioned|below|are)|code (?:is|lives|lies))\b",
+    re.I,
+)
+_KEPT = re.compile(
+    r"off.limits"
+    r"|\b(?:private|forbidden|out of|compare\w*|reference|hidden|grad\w*|oracle|gold\w*|before you|after you)\b",
+    re.I,
+)
 
 
 @lru_cache(maxsize=256)
-def gives_folder(task: str, name: str) -> bool:
-    """Does the task name this folder by its path, and keep nobody out of it: `your code is in /home/agent/solution`?"""
-    if not name:
+def gives_folder(task: str, name: str, before: str) -> bool:
+    """Does the task hand this folder over by a whole path, `your code is in /home/agent/solution`, and keep nobody out
+    of it there or in the next sentence? `before`: the beginning of the path that was read, empty or "./" where it is
+    relative."""
+    if not name or before not in ("", "./"):
         return False
-    # the part of a sentence that names it
-    rows = [
-        m[0] for m in re.finditer(rf"[^.\n;]{{0,120}}/{re.escape(name)}\b(?!\.\w)[^.,;\n]{{0,80}}", task[:MAX_TASK])
-    ]
-    return bool(rows) and not any(_NOT.search(row) for row in rows)
+    told = list(re.finditer(rf"(?<!\w)(?:/[\w.-]+)+/{re.escape(name)}\b(?![/.]\w)", task[:MAX_TASK]))
+    for m in told:
+        begin = max(task.rfind(". ", 0, m.start()), task.rfind("\n", 0, m.start())) + 1
+        here, _, after = re.sub(r"\.\s", "\n", task[begin : m.end() + 300]).lstrip().partition("\n")
+        clause = here.partition(", but ")[0]
+        following = after.strip().partition("\n")[0]
+        if not _GIVEN.search(here) or NOT.search(clause) or _KEPT.search(here):
+            return False
+        if NOT.search(following) and re.search(r"\b(?:it|them|there|this|that)\b", following):
+            return False
+    return bool(told)
 
 
 def adapts_tests(task: str) -> bool:
@@ -172,7 +191,7 @@ def asks_for_file(task: str, name: str) -> bool:
         if is_test(name):
             sentence = _clause(sentence, at - start)
             verb = _REWRITES if _FAILS.search(sentence) else _VERB
-        if verb.search(sentence) and not _NOT.search(sentence):
+        if verb.search(sentence) and not NOT.search(sentence):
             return True
         at = task.find(name, at + len(name))
     return False
@@ -201,7 +220,7 @@ def asks_for_git(task: str) -> bool:
     task = task[:MAX_TASK]
     for m in _GIT_TASK.finditer(task):
         around = task[max(0, m.start() - 200) : m.end() + 200]
-        if _GIT.search(around) and not _NOT.search(task[max(0, m.start() - 40) : m.start()]):
+        if _GIT.search(around) and not NOT.search(task[max(0, m.start() - 40) : m.start()]):
             return True
     return False
 

@@ -181,6 +181,11 @@ class Certified(Frozen):
         and `high` of a 95% interval, p. None where the champion is the starting recipe."""
         return self.comparisons.get("champion-start")
 
+    @property
+    def gain_shown(self) -> bool:
+        """Does the whole interval of `gain` lie above 0? True also where older ledgers hold no interval."""
+        return self.gain is not None and self.gain.get("low", 1.0) > 0
+
     def below_base(self, branch: str) -> dict[str, float] | None:
         """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
         interval lies below 0; else None."""
