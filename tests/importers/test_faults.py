@@ -135,7 +135,10 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"judge_response": "Rate limit of 100 is reached: FAIL"},
         {"judge_response": "Traceback (most recent call last): is what it prints. Verdict: FAIL"},
         {"judge_response": "ValueError"},
+        {"judge_response": "requests.Timeout is unhandled: 0"},
         {"judge": {"content": "", "verdict": "incorrect"}},
+        {"judge": {"content": None, "parsed": {"score": 0}}},
+        {"judge": {"content": "", "message": "a good answer"}},
         {"judge_input": {"content": ""}},  # what it was asked
         {"grader_output": "Traceback (most recent call last):\n  File 'solution.py'"},  # of the program that it ran
         {"grader_output": "Timeout"},

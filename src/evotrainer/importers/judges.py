@@ -54,7 +54,7 @@ _SERVER_SAYS = re.compile(
 """What servers and their clients say where a model's reply belongs: the whole of it, and it is short."""
 _JUDGES = re.compile(
     r"\b(?:scores?d?|grades?d?|rat(?:ed|ing)|verdict|correct(?:ly)?|incorrect|wrong|answers?|solutions?|submission|code"
-    r"|handle[sd]?|missing|covered|fails?|pass(?:es)?|yes|no|step)\b(?! (?:response|reply|verdict|available))"
+    r"|(?:un)?handle[sd]?|missing|covered|fails?|pass(?:es)?|yes|no|step)\b(?! (?:response|reply|verdict|available))"
     r"|\d\s*/\s*\d"
 )
 """Words of a reply that judges something, also where it begins as an error does."""
@@ -148,14 +148,15 @@ def _message(words: frozenset[str], value: Mapping[str, Any]) -> Silence | None:
     inner = mapping(value.get("message")) or value
     if "content" not in inner or inner.get("role", "assistant") not in ("assistant", "model", "ai") or _calls(inner):
         return None
-    beside = [x for y in (value, inner) for k, x in y.items() if words_of(k) & _VERDICT]
+    beside = [x for y in (value, inner) for k, x in y.items() if words_of(k) & (_VERDICT | _PARSED)]
     if words & _ASKED or any(x is not None and x != "" for x in beside):
         return None
     said = text(inner["content"]).strip().lower()
     if said:
         return _said(said, bool(words & _MODELS))
     # reasoning alone may hold the verdict
-    return None if any(_spoken(x) for k, x in inner.items() if words_of(k) & (_REASONS | _OWN_REPLY)) else "empty"
+    others = [x for k, x in inner.items() if words_of(k) & (_REASONS | _OWN_REPLY | {"message", "text"})]
+    return None if any(map(_spoken, others)) else "empty"
 
 
 def _fields(value: Mapping[str, Any]) -> Silence | None:
