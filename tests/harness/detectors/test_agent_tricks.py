@@ -170,3 +170,8 @@ def test_a_patch_is_the_same_in_both_forms() -> None:
     unified = list(patched("--- a/t.py\n+++ b/t.py\n@@ -1 +1 @@\n-a\n+b\n", ""))
     other = list(patched("*** Begin Patch\n*** Update File: t.py\n@@\n-a\n+b\n*** End Patch\n", ""))
     assert [(c.path, c.way, c.old, c.new) for c in unified] == [(c.path, c.way, c.old, c.new) for c in other]
+
+
+@pytest.mark.parametrize("text", ["", "#git log", "&& git", "( git", "git", "\n# solution.py\n", "'git"])
+def test_an_action_without_a_whole_command_is_read_too(text: str) -> None:
+    assert leaked([TASK, ""], [Action("bash", text, True)]) is None

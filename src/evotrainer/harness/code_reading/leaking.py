@@ -84,8 +84,8 @@ def readings(name: str, text: str) -> tuple[Reading, ...]:
     if line.split(" ", 1)[0] == name and _READ_TOOL.search(name) and not shell.commands(line)[0].piped:
         return tuple(_of_tool(line))
     done = shell.commands(line)
-    searched = [x.piped and x.name in SEARCH for x in (*done[1:], shell.Simple())]
-    return tuple(x for one, by in zip(done, searched, strict=True) for x in _of_command(one, by))
+    searched = [x.piped and x.name in SEARCH for x in done[1:]]
+    return tuple(x for one, by in zip(done, [*searched, False], strict=False) for x in _of_command(one, by))
 
 
 def suspect(name: str, text: str) -> bool:
