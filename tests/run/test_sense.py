@@ -49,6 +49,10 @@ def test_a_sound_task_is_let_through_without_a_word_of_doubt(task_file: Path) ->
         ("run.certify_seeds=[101,-7]", "-7 is below 0"),
         ("run.workers=5000", "run.workers=5000 is more than 1,000"),
         ("evaluation.gate_tasks=100000", r"gate_tasks=100000, but environment sort-letters has 150 gate tasks"),
+        (
+            "recipe.max_tokens=30",
+            r"a train prompt has \d+ tokens .* context of 32 leaves 2 beside recipe.max_tokens=30",
+        ),
         ("recipe.max_tokens=1000", r"max_tokens=1000 leaves no room for a prompt in .*shape.context=32"),
         ("policy.warm_start.steps=99999999", "policy.warm_start.steps=99999999 is more than"),
         (

@@ -3,13 +3,10 @@ two splits, an outcome that is never true."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from evotrainer.config.bases import resolve_base
 from evotrainer.config.policy import WarmStart
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import (
@@ -17,7 +14,6 @@ from evotrainer.envs.base import (
     SPLITS,
     Environment,
     EnvironmentWithDraws,
-    EnvironmentWithDrills,
     Score,
     Task,
 )
@@ -27,8 +23,8 @@ from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted, quoted
 from evotrainer.run.oddities import check_budget, oddities
+from evotrainer.run.policy_context import check_context
 from evotrainer.run.task_sets import mode_of
-from evotrainer.trainers import trainer_spec
 
 MOST: Mapping[str, int] = {
     "recipe.steps": 1_000_000,
@@ -152,66 +148,6 @@ def check_draw(task: TaskFile, environment: Environment) -> None:
                 f"draw of environment {environment.name} gives {len(tasks)} {split} tasks, and "
                 + (f"evaluation.{split}_tasks={asked} are asked for" if asked else "there must be some")
             )
-
-
-def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> None:
-    """The policy's context holds an answer, and the demonstrations of a warm start, which must be there."""
-    base = resolve_base(task.policy.base)
-    warm = task.policy.warm_start
-    context = context_of(base) if base else warm.shape.context
-    where = f"the context of {task.policy.base}" if base else "policy.warm_start.shape.context"
-    for r in (x for recipe in recipes for x in recipe.chain):
-        if context is not None and r.max_tokens >= context:
-            raise ConfigError(
-                f"recipe.max_tokens={r.max_tokens} leaves no room for a prompt in {where}={context}; lower it"
-                + ("" if base else ", or raise the context")
-            )
-    if base is not None:
-        check_template(task, environment, base)
-        return
-    demos = demonstrations_of(environment, min(PROBED, warm.demonstrations), warm.seed)
-    if not demos:
-        own = "give it some (demos of a TextEnv), or set policy.base to a policy folder"
-        remedy = getattr(environment, "without_demonstrations", own)
-        raise ConfigError(
-            f"policy.base=warm-start, but environment {environment.name} offers no demonstrations to learn from; "
-            f"{remedy}"
-        )
-    if warm.drill_steps and not isinstance(environment, EnvironmentWithDrills):
-        raise ConfigError(
-            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps=0, or give it drills"
-        )
-    measure = trainer_spec(task.trainer.name).tokens
-    if measure is not None and (longest := measure(environment.vocabulary(), demos)) > warm.shape.context:
-        raise ConfigError(
-            f"{where}={warm.shape.context} is shorter than a demonstration of {longest} tokens; raise it, or shorten "
-            "the demonstrations"
-        )
-
-
-def check_template(task: TaskFile, environment: Environment, base: Path) -> None:
-    """Prompts that are messages need a chat template."""
-    has = trainer_spec(task.trainer.name).has_template
-    if has is not None and getattr(environment, "conversational", False) and not has(base):
-        what = (
-            f"environment {environment.name} is played by tool calls"
-            if getattr(environment, "environment_factory", None)
-            else f"the prompts of {environment.name} are messages"
-        )
-        raise ConfigError(
-            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja "
-            "in its folder), or write the prompts as plain text"
-        )
-
-
-def context_of(base: Path) -> int | None:
-    """Tokens that a policy folder says it holds; None where it does not say."""
-    try:
-        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    found = config.get("max_position_embeddings") if isinstance(config, dict) else None
-    return found if isinstance(found, int) else None
 
 
 def check_prompts(environment: Environment, warm: WarmStart) -> None:

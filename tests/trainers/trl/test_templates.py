@@ -114,6 +114,23 @@ def test_a_run_of_several_turns_is_noted_or_refused_before_it_begins(tmp_path: P
         notes(REFUSED)
 
 
+def test_train_prompts_that_the_template_makes_too_long_are_refused_before_a_run(
+    tmp_path: Path, task_file: Path
+) -> None:
+    folder = policy(tmp_path / "p", bundled("qwen3"))
+
+    def check(context: int) -> list[str]:
+        config = {"model_type": "qwen3", "eos_token_id": 1, "max_position_embeddings": context}
+        (folder / "config.json").write_text(json.dumps(config))
+        more = ["trainer.name=trl", f"policy.base={folder}", "run.probes=16"]
+        return preflight(load_task(task_file, more), new=True)
+
+    check(200)
+    # a prompt has ten characters and max_tokens is 10: only what the template writes around it is too much
+    with pytest.raises(ConfigError, match=r"a train prompt has (29|30) tokens .* context of 35 leaves 25 beside"):
+        check(35)
+
+
 def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_own(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

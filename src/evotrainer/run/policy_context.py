@@ -1,0 +1,115 @@
+"""Does the policy's context hold what a run gives it: prompts, answers and demonstrations? Asked before anything is
+spent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from evotrainer.config.bases import resolve_base
+from evotrainer.config.task import TaskFile
+from evotrainer.envs.base import Environment, EnvironmentWithDrills
+from evotrainer.envs.given import demonstrations_of
+from evotrainer.errors import ConfigError
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Turn
+from evotrainer.trainers import trainer_spec
+
+PROBED = 32
+"""Demonstrations and prompts that are tried."""
+
+
+def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]) -> None:
+    """The policy's context holds an answer, and the demonstrations of a warm start, which must be there."""
+    base = resolve_base(task.policy.base)
+    warm = task.policy.warm_start
+    context = context_of(base) if base else warm.shape.context
+    where = f"the context of {task.policy.base}" if base else "policy.warm_start.shape.context"
+    for r in (x for recipe in recipes for x in recipe.chain):
+        if context is not None and r.max_tokens >= context:
+            raise ConfigError(
+                f"recipe.max_tokens={r.max_tokens} leaves no room for a prompt in {where}={context}; lower it"
+                + ("" if base else ", or raise the context")
+            )
+    if base is not None:
+        check_template(task, environment, base)
+        check_room(task, environment, recipes, base)
+        return
+    demos = demonstrations_of(environment, min(PROBED, warm.demonstrations), warm.seed)
+    if not demos:
+        own = "give it some (demos of a TextEnv), or set policy.base to a policy folder"
+        remedy = getattr(environment, "without_demonstrations", own)
+        raise ConfigError(
+            f"policy.base=warm-start, but environment {environment.name} offers no demonstrations to learn from; "
+            f"{remedy}"
+        )
+    if warm.drill_steps and not isinstance(environment, EnvironmentWithDrills):
+        raise ConfigError(
+            f"environment {environment.name} offers no drills; set policy.warm_start.drill_steps=0, or give it drills"
+        )
+    measure = trainer_spec(task.trainer.name).tokens
+    if measure is not None and (longest := measure(environment.vocabulary(), demos)) > warm.shape.context:
+        raise ConfigError(
+            f"{where}={warm.shape.context} is shorter than a demonstration of {longest} tokens; raise it, or shorten "
+            "the demonstrations"
+        )
+    if measure is not None:
+        for max_tokens, begun in _begun(environment, recipes):
+            texts = [("\n".join(t.text for t in turns),) for turns in begun]
+            _check_room(measure(environment.vocabulary(), texts), warm.shape.context, max_tokens)
+
+
+def check_template(task: TaskFile, environment: Environment, base: Path) -> None:
+    """Prompts that are messages need a chat template."""
+    has = trainer_spec(task.trainer.name).has_template
+    if has is not None and getattr(environment, "conversational", False) and not has(base):
+        what = (
+            f"environment {environment.name} is played by tool calls"
+            if getattr(environment, "environment_factory", None)
+            else f"the prompts of {environment.name} are messages"
+        )
+        raise ConfigError(
+            f"{what}, which the policy {task.policy.base} has no chat template for; give it one (chat_template.jinja "
+            "in its folder), or write the prompts as plain text"
+        )
+
+
+def check_room(task: TaskFile, environment: Environment, recipes: Sequence[Recipe], base: Path) -> None:
+    """ConfigError where a train prompt, as the trainer's template writes it, leaves no room for an answer: a training
+    would stop there. Prompts that judge lose their front instead."""
+    spec = trainer_spec(task.trainer.name)
+    if spec.room is None or any(find_spec(name) is None for name in spec.libraries):
+        return
+    for max_tokens, begun in _begun(environment, recipes):
+        _check_room(*spec.room(base, task.trainer.options, begun), max_tokens)
+
+
+def _check_room(longest: int, context: int, max_tokens: int) -> None:
+    if longest > context - max_tokens:
+        raise ConfigError(
+            f"a train prompt has {longest} tokens as the policy reads it, and the policy's context of {context} leaves "
+            f"{context - max_tokens} beside recipe.max_tokens={max_tokens}; lower max_tokens, shorten or leave out "
+            "such prompts, or take a policy with a longer context"
+        )
+
+
+def _begun(environment: Environment, recipes: Sequence[Recipe]) -> Iterator[tuple[int, list[list[Turn]]]]:
+    """(max_tokens, what stands before the first answer to each of the longest train prompts) of every recipe."""
+    if getattr(environment, "environment_factory", None) is not None:  # TRL's own loop writes them
+        return
+    longest = sorted(environment.tasks("train"), key=lambda t: -len(t.prompt))[:PROBED]
+    opening = getattr(environment, "opening", lambda t, knobs: [Turn("user", t.prompt)])
+    for r in {(r.max_tokens, str(r.knobs)): r for x in recipes for r in x.chain}.values():
+        yield r.max_tokens, [opening(t, r.knobs) for t in longest]
+
+
+def context_of(base: Path) -> int | None:
+    """Tokens that a policy folder says it holds; None where it does not say."""
+    try:
+        config = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    found = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    return found if isinstance(found, int) else None
