@@ -108,6 +108,23 @@ def test_many_sources_are_told_kind_by_kind_on_one_screen(tmp_path: Path) -> Non
     assert render_audit(done, full=True).count("# Health of") == 120
 
 
+def test_many_policies_of_one_source_are_a_table_with_a_row_for_each(tmp_path: Path) -> None:
+    rows = [
+        {"task": f"t{i}", "text": f"{i}", "reward": float(i % 2), "model": f"model-{m}"}
+        for m in "abcdefgh"
+        for i in range(6)
+    ]
+    text = render_audit(done := audit([write(tmp_path / "r.jsonl", rows)]))
+    assert len(done.sources) == 1 and len(done.sources[0].readings) == 8
+    assert "# 1 source (1 jsonl): 48 rollouts in 8 readings" in text and len(text.splitlines()) < 40
+    (head,) = [x for x in text.splitlines() if x.startswith("reading ")]
+    assert head.split()[1:3] == ["rollouts", "accuracy"]
+    assert [x.split()[:3] for x in text.splitlines() if x.startswith("model-")] == [
+        [f"model-{m}", "6", "0.500"] for m in "abcdefgh"
+    ]
+    assert render_audit(done, full=True).count("# Health of") == 8
+
+
 def test_hundreds_of_other_files_take_three_lines(tmp_path: Path) -> None:
     """A repository of results: what is no rollout is counted by kind, and the advice is given once."""
     write(tmp_path / "r.jsonl", [{"task": "t", "text": "x", "reward": 1.0}])

@@ -1,4 +1,4 @@
-"""Many sources on one screen: what was found, kind by kind, and where."""
+"""Many readings on one screen: what was found, kind by kind, and where."""
 
 from __future__ import annotations
 
@@ -20,9 +20,15 @@ MANY = 6
 """Readings from which they are told kind by kind instead of one by one."""
 KINDS = 16
 """Kinds of findings that are told; the worst first."""
+PLACE = 60
+"""Characters of a reading's name in the table."""
 NAMED = 3
 """Places named for each kind."""
 ORDER = {"critical": 0, "warn": 1, "info": 2}
+ROWS = 24
+"""Readings that a table has room for; of more, medians are told."""
+COLUMNS = {"accuracy": "accuracy", "reward": "reward", "proxy_gap": "gap", "frac_reward_zero_std": "dead groups"}
+"""Of that table: metric -> heading."""
 MEDIANS = ("accuracy", "reward", "frac_reward_zero_std", "completions/mean_length", "turns", "tool_failure_rate")
 
 
@@ -34,8 +40,9 @@ class KindOfFinding:
 
 
 def overview(sources: Sequence[SourceReport]) -> list[str]:
-    """Lines, at most some 60 whatever the number of sources."""
-    named = list(zip(short_names([s.source for s in sources]), sources, strict=True))
+    """Lines, at most some 80 whatever the number of sources."""
+    labels = short_names([s.source for s in sources]) if len(sources) > 1 else [""]
+    named = list(zip(labels, sources, strict=True))
     readings = [(_place(label, s, r), r) for label, s in named for r in s.readings]
     formats = Counter(s.format for s in sources)
     rollouts = sum(s.rollouts for s in sources)
@@ -51,18 +58,20 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     if faults:
         out += [f"Infrastructure faults: {', '.join(f'{n:,}x {line(k)}' for k, n in faults.most_common())}.", ""]
     out += _findings(readings)
-    out += _medians([r for _, r in readings])
+    out += _table(readings) if len(readings) <= ROWS else _medians([r for _, r in readings])
     blind: Counter[str] = Counter()
     for _, r in readings:
         lacks = {x for fields in r.not_looked_at.values() for x in fields} - OVER_TIME
         blind.update(lacks | {x for f in r.health.findings for x in f.missing})
     if blind:
-        out.append(f"- not recorded, so not looked at: {line(', '.join(k for k, _ in blind.most_common(12)))}")
+        n = len(readings)
+        told = [x if k == n else f"{x} (in {k:,} of {n:,})" for x, k in blind.most_common(12)]
+        out.append(f"- not recorded, so not looked at: {line(', '.join(told))}")
     skipped = [(label, x) for label, s in named for x in s.skipped]
     if skipped:
         out += ["", f"Skipped: {len(skipped):,}"]
         out += [line(cut(f"- {x.where}: {x.reason}", 300)) for _, x in skipped[:NAMED]]
-    return [*out, "", "Source by source: --all; everything: --json.", ""]
+    return [*out, "", "Every reading with its quotes: --all, or --html FILE; everything: --json.", ""]
 
 
 def _place(label: str, s: SourceReport, r: SubjectReading) -> str:
@@ -100,6 +109,25 @@ def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
 
 def _validity(kind: KindOfFinding) -> bool:
     return any(f.validity for _, f in kind.where)
+
+
+def _table(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
+    """A row per reading: rollouts, headline metrics, findings by severity."""
+    rows = [["reading", "rollouts", *COLUMNS.values(), *ORDER]]
+    for place, r in readings:
+        values = [r.health.metric(name) for name in COLUMNS]
+        told = Counter(f.severity for f in r.health.findings if not f.missing)
+        rows.append(
+            [
+                line(clean(place, PLACE)),
+                f"{r.health.rollouts:,}",
+                *("-" if v is None else f"{v:.3f}" for v in values),
+                *(str(told[s] or "-") for s in ORDER),
+            ]
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    first, *rest = widths
+    return ["  ".join([row[0].ljust(first), *(x.rjust(w) for x, w in zip(row[1:], rest, strict=True))]) for row in rows]
 
 
 def _medians(readings: Sequence[SubjectReading]) -> list[str]:

@@ -25,12 +25,12 @@ KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completi
 
 
 def render_audit(audit: RolloutAudit, full: bool = False) -> str:
-    """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read; of many sources
+    """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read; of many readings
     kind by kind, and then where.
 
     `full`: every metric of every subject; otherwise the headline ones and those outside their healthy range.
     """
-    many = not full and sum(len(s.readings) for s in audit.sources) >= MANY and len(audit.sources) > 1
+    many = not full and sum(len(s.readings) for s in audit.sources) >= MANY
     blocks = ["\n".join(overview(audit.sources))] if many else [_source(s, full) for s in audit.sources]
     if audit.unknown:
         blocks.append(_strangers(audit.unknown))
