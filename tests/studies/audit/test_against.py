@@ -119,8 +119,8 @@ def test_many_policies_of_one_source_are_a_table_with_a_row_for_each(tmp_path: P
     assert "# 1 source (1 jsonl): 48 rollouts in 8 readings" in text and len(text.splitlines()) < 40
     (head,) = [x for x in text.splitlines() if x.startswith("reading ")]
     assert head.split()[1:3] == ["rollouts", "accuracy"]
-    assert [x.split()[:3] for x in text.splitlines() if x.startswith("model-")] == [
-        [f"model-{m}", "6", "0.500"] for m in "abcdefgh"
+    assert [x.split()[:4] for x in text.splitlines() if x.startswith("model-")] == [
+        [f"model-{m}", "6", "-", "0.500"] for m in "abcdefgh"
     ]
     assert render_audit(done, full=True).count("# Health of") == 8
 

@@ -25,8 +25,8 @@ KEY_METRICS = ("accuracy", "reward", "pass@8", "frac_reward_zero_std", "completi
 
 
 def render_audit(audit: RolloutAudit, full: bool = False) -> str:
-    """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read; of many readings
-    kind by kind, and then where.
+    """Source by source: what was read, what is wrong (worst first) with quotes, what could not be read; of many
+    readings kind by kind, and then where.
 
     `full`: every metric of every subject; otherwise the headline ones and those outside their healthy range.
     """
