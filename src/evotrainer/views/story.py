@@ -195,13 +195,20 @@ def _gain(e: Effect) -> str:
 
 
 def doubts(view: RunView) -> Iterator[str]:
-    """The caveats of the champion's certificate, or that there is none."""
+    """The caveats of the champion's certificate, what audits said of it, and what nothing explains."""
     found = view.caveats.get(view.champion, ())
     yield from (f"{c.text[:1].upper()}{c.text[1:]}." for c in found)
     if view.certified is None and view.branches:
         yield "Nothing is certified: every score is from tasks that were used to choose."
     elif view.certified is not None and not found and view.champion:
         yield "The certificate carries no caveat."
+    b = view.branches.get(view.champion)
+    for a in b.audits if b else ():
+        yield (
+            f"With `{one_line(a.capability, 60)}` closed, {b.name} loses {points(a.excess)} points "
+            f"{point_range(a.low, a.high)} beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
+        )
+    yield from (f"In {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
