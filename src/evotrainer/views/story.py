@@ -88,13 +88,10 @@ def told(view: RunView, component: str) -> str:
     env = view.opened.environment if view.opened else {}
     offered = env.get("components")
     about = offered.get(component) if isinstance(offered, Mapping) else ""
-    source = next((b.recipe.written[component] for b in view.branches.values() if _writes(b, component)), "")
+    written = [b.recipe.written for b in view.branches.values() if b.recipe]
+    source = next((w[component] for w in written if component in w), "")
     said = one_line(about or _docstring(source), 160).rstrip(".")
     return f"`{one_line(component, 60)}`" + (f" ({said})" if said else "")
-
-
-def _writes(b: BranchView, component: str) -> bool:
-    return b.recipe is not None and component in b.recipe.written
 
 
 def _docstring(source: str) -> str:
@@ -130,8 +127,10 @@ def plain(b: BranchView, view: RunView) -> str:
     )
     said = []
     for factor, (old, new) in pairs.items():
-        rewards = factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping)
-        said.append(_rewards(view, old, new) if rewards else f"`{change(factor, old, new)}`")
+        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
+            said.append(_rewards(view, old, new))
+        else:
+            said.append(f"`{change(factor, old, new)}`")
     return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
 
 
@@ -202,10 +201,10 @@ def doubts(view: RunView) -> Iterator[str]:
         yield "Nothing is certified: every score is from tasks that were used to choose."
     elif view.certified is not None and not found and view.champion:
         yield "The certificate carries no caveat."
-    b = view.branches.get(view.champion)
-    for a in b.audits if b else ():
+    champion = view.branches.get(view.champion)
+    for a in champion.audits if champion else ():
         yield (
-            f"With `{one_line(a.capability, 60)}` closed, {b.name} loses {points(a.excess)} points "
+            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {points(a.excess)} points "
             f"{point_range(a.low, a.high)} beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
         )
     yield from (f"In {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
