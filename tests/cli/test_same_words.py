@@ -199,8 +199,8 @@ def test_a_gain_that_its_change_proved_is_no_gap_any_more() -> None:
     told = answered(rose)
     assert list(told) == ["gap/b2"], "b1 is invalid: nothing explains its rise"
     assert told["gap/b2"] == "explained since by its change, which was promoted: +10.0 points"
-    assert [g.branch for g in Coevolution.of(rose).open_gaps] == []
-    assert [g.branch for g in Coevolution.of(events).open_gaps] == ["b2"], "no move is known of this one"
+    assert [g.branch for g, _ in Coevolution.of(rose).open_gaps] == []
+    assert [g.branch for g, _ in Coevolution.of(events).open_gaps] == ["b2"], "no move is known of this one"
     lines = history_lines(rose, told)
     assert sum("explained since" in line for line in lines) == 1
     paid = [

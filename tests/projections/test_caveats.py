@@ -93,7 +93,9 @@ def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(h
     found = hacked.caveats["b0"]
     assert [c.kind for c in found][:2] == ["unaudited", "goes_with"] and {"gap", "beyond"} <= {c.kind for c in found}
     (gap,) = [c.text for c in found if c.kind == "gap"]
-    assert re.search(r"no finding says why \(harness h0; since then mined_\w+ tells what goes with it\)$", gap), gap
+    assert re.search(
+        r"no finding says why \(2 trainings together, harness h0; since then mined_\w+ tells what goes with it\)", gap
+    ), gap
     assert found[0].text == UNAUDITED
     share, _, rest = found[1].text.partition("%")
     assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100

@@ -223,7 +223,7 @@ def test_learning_curves_are_drawn_for_all_seeds_and_any_metric(browser: Any, pa
         "const s = document.querySelector('#b5 .chart select'); s.value = 'grad_norm'; "
         "s.dispatchEvent(new Event('change'))"
     )
-    assert browser.execute_script(label).startswith("grad_norm")
+    assert browser.execute_script(label).startswith("gradient norm")
     quiet(browser)
 
 

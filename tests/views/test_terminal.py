@@ -296,7 +296,7 @@ def test_the_sandbox_tier_is_said_and_a_weak_one_is_a_warning_that_names_what_is
 def test_status_has_the_sandbox_tier_and_says_what_each_noise_floor_was_measured_on(finished_run: Path) -> None:
     shown = rendered(terminal.render_status(finished_run))
     assert re.search(r"sandbox +tier A", shown)
-    assert re.search(r"noise floor +[\d.]+ points, from the A/A trials", shown)
+    assert re.search(r"noise floor of the run +[\d.]+ points, from the A/A trials", shown)
     assert len(re.findall("noise floor", shown)) == 1, "one number under that name"
     assert summary.noise_line(load_view(finished_run)) in rendered(terminal.render_status(finished_run))
 

@@ -175,8 +175,9 @@ def _unjudged(record: Record, branch: str) -> Explained:
     wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
     for e in told:
         if e.kind == "noise":
-            floor = f"{100 * e.body.noise_floor:.1f} points on gate"
-            print(f"  noise      {floor} between seeds {list(e.body.seeds)} ({e.id})")
+            floor = f"noise floor of the run {100 * e.body.noise_floor:.1f} points on gate"
+            spread = f"standard deviation between seeds {list(e.body.seeds)} {100 * e.body.seed_sd:.1f}"
+            print(f"  noise      {floor}, {spread} ({e.id})")
     wrong += _audits(record, branch)
     _beside(record, branch)
     kinds = {e.kind for e in told}

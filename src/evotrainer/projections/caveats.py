@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from evotrainer.projections.branches import BASE, Branch
+from evotrainer.projections.gap_words import gap_told
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
 from evotrainer.projections.unconfirmed import unconfirmed
@@ -256,7 +257,7 @@ def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Caveat]:
     """Diagnostic gaps of the lineage in which something rose, and which no proved change explains."""
     names, proved = {b.branch for b in path}, answered(events)
     return [
-        Caveat(kind="gap", text=f"{e.body.branch}: {e.body.told}")
+        Caveat(kind="gap", text=f"{e.body.branch}: {gap_told(events, e.body)}")
         for e in events
         if isinstance(e.body, GapSeen) and e.body.branch in names and e.id not in proved and rising(e.body)
     ]

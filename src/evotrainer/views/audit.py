@@ -10,6 +10,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.views import report, text
 from evotrainer.views.audit_model import AuditPage, ReadingView, rank_of, view_of
 from evotrainer.views.glossary import GLOSSARY
+from evotrainer.views.report_data import told_keys
 from evotrainer.views.rollouts import fitted_entry, rounded
 
 ROLLOUTS = 200
@@ -74,7 +75,7 @@ def render(
             drawn[v.id] = curve
         if assumed.get("paid"):
             weights[v.id] = dict(assumed["paid"])
-    data = {"curves": drawn, "rollouts": rollouts, "weights": weights}
+    data = {"curves": drawn, "rollouts": rollouts, "weights": weights, "words": told_keys(drawn, {})}
     return report.fill(
         "audit.html.j2",
         data,

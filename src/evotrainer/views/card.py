@@ -18,6 +18,7 @@ from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.summary import comparison_lines, noise_line, verdict_sentence
 from evotrainer.views.text import base_told, last_part, one_line, percent, point_range, points, value
+from evotrainer.views.words import RUN_FLOOR
 
 
 def model_card(
@@ -250,7 +251,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
     if view.noise:
-        rows.append(("noise floor", noise_line(view)))
+        rows.append((RUN_FLOOR, noise_line(view)))
     for a in b.audits if b else ():
         rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {a.reason}"))
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
+from evotrainer.projections.gap_words import gap_told
 from evotrainer.projections.predictions import subject_branch
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -104,8 +105,8 @@ class Coevolution:
     """Versions, gaps, links and the story of a run."""
 
     versions: tuple[HarnessVersionView, ...] = ()
-    open_gaps: tuple[ev.GapSeen, ...] = ()
-    """Gaps that no version answered, and no promoted change explained."""
+    open_gaps: tuple[tuple[ev.GapSeen, str], ...] = ()
+    """Gaps that no version answered, and no promoted change explained, each with itself in words."""
     links: tuple[Link, ...] = ()
     steps: tuple[StoryStep, ...] = ()
     origin: dict[str, str] = field(default_factory=dict)
@@ -131,7 +132,7 @@ class Coevolution:
         )
         return cls(
             versions,
-            tuple(g for i, g in gaps.items() if i not in answered and i not in explained),
+            tuple((g, gap_told(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
             links,
             tuple(_steps(events, origin)),
             origin,
@@ -305,7 +306,7 @@ def _gap_step(g: ev.GapSeen) -> StoryStep:
     )
     title = "proposal" if g.trigger == "agent" else "gap"
     return StoryStep(
-        "harness", "open", title, "#harness", f"{one_line(g.claim, 160)}; {end}", ((g.branch, f"#{g.branch}"),)
+        "harness", "open", title, "#harness", f"{one_line(g.told, 200)}; {end}", ((g.branch, f"#{g.branch}"),)
     )
 
 

@@ -27,6 +27,7 @@ from evotrainer.views.text import (
     value,
 )
 from evotrainer.views.tree import branch_line
+from evotrainer.views.words import FLOOR_MEANS, LOOK_FLOOR
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -135,7 +136,7 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.fresh:
         out.append(("effect", summary.fresh_line(b.fresh)))
     if b.verdict and (e := b.verdict.effect):
-        own = f"at that confidence repeated trials differ by up to {points(e.noise_floor, sign=False)}"
+        own = f"{LOOK_FLOOR} {points(e.noise_floor, sign=False)} points (at that confidence {FLOOR_MEANS})"
         told = f"interval at {confidence(e.confidence)}; {own}"
         out.append(("measured on", f"{counted(e.seeds, 'seed')}, {counted(e.tasks, 'task')}; {told}"))
     for a in b.audits:

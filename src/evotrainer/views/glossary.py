@@ -1,5 +1,7 @@
 """The words of the report, in the order a reader meets them."""
 
+from evotrainer.views.words import FLOOR_MEANS, LOOK_FLOOR, RUN_FLOOR, SEED_SD
+
 GLOSSARY: tuple[tuple[str, str], ...] = (
     ("policy", "The model weights in training, with their version."),
     ("recipe", "The complete, hashed description of a training run. One field of it is a factor."),
@@ -34,7 +36,12 @@ GLOSSARY: tuple[tuple[str, str], ...] = (
     ("greedy", "The second reading of every evaluation: one attempt per task that always takes the likeliest token."),
     ("sharpening", "A gain as sampled that greedy decoding does not share: the policy draws more narrowly, no more."),
     ("backtest", "Replay of a proposed change over stored rollouts, before compute is spent."),
-    ("noise floor", "The smallest difference that repeated trials of one and the same recipe do not reach."),
+    (
+        f"{RUN_FLOOR}; {LOOK_FLOOR}",
+        f"At a given confidence {FLOOR_MEANS}. Of the run: all trainings so far, 95%. At this look: at the "
+        "confidence of one verdict, for its seeds; the effect must be above it.",
+    ),
+    (SEED_SD, "How far the scores of single trainings of one recipe lie apart. The noise floors follow from it."),
     ("effect", "Branch minus control on the gate split, paired by task, in percentage points, with its interval."),
     ("gate", "One check of the judge."),
     ("promote", "The branch is shown to be better and every gate passed: it becomes a version."),

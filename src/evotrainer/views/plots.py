@@ -93,7 +93,8 @@ def cost_points(view: RunView) -> CostPlot | None:
             found.append(CostPoint(b.name, kind, sum(cost) / len(cost), score, change_of(b)))
     if len(found) < 2:
         return None
-    return CostPlot(tuple(found), Axis.over(p.cpu_s for p in found), Axis.over(p.score for p in found))
+    costs = Axis.over((p.cpu_s for p in found), include=(0.0,))
+    return CostPlot(tuple(found), Axis(0.0, costs.high), Axis.over(p.score for p in found))
 
 
 def probe_score(b: BranchView) -> float | None:

@@ -7,28 +7,24 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
-from evotrainer.records.findings import HealthReport
 from evotrainer.records.text import counted
-from evotrainer.views import plots, search, style, summary, text, trials
+from evotrainer.views import plots, search, style, summary, text, trials, words
 from evotrainer.views.advice import advice
-from evotrainer.views.evidence import HealthReading
+from evotrainer.views.deciding import deciding
 from evotrainer.views.fold import load_view
 from evotrainer.views.glossary import GLOSSARY
-from evotrainer.views.model import TRAININGS, RunView
-from evotrainer.views.rollouts import rollout_entry, rounded
+from evotrainer.views.model import RunView
+from evotrainer.views.report_data import page_data
+from evotrainer.views.story import story, why_of
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-ROLLOUT_BYTES = 1_500_000
-"""Most JSON bytes of rollouts in one report; quoted rollouts come first."""
 
 _SCRIPTS = ("vendor/uPlot.iife.min.js", "vendor/d3-hierarchy.min.js", "report.js")
 _STYLES = ("vendor/uPlot.min.css", "report.css")
@@ -95,14 +91,8 @@ def save(page: str, target: Path, advice: str) -> Path:
 
 def render(view: RunView) -> str:
     """The page as text."""
-    shown = rollout_data(view)
-    data = {
-        "tree": tree_data(view),
-        "curves": curve_data(view),
-        "compare": compare_data(view),
-        "rollouts": shown,
-        "weights": weights(view),
-    }
+    data = page_data(view)
+    shown = data["rollouts"]
     return fill(
         "report.html.j2",
         data,
@@ -113,6 +103,8 @@ def render(view: RunView) -> str:
         score_axis=plots.score_axis(view),
         cost=plots.cost_points(view),
         summary=summary,
+        story=story,
+        deciding=deciding,
         advice=advice,
         search=search,
         trials=trials,
@@ -192,6 +184,11 @@ def _environment() -> Environment:
         "BRIEF": style.BRIEF,
         "PURPOSE": style.PURPOSE,
         "change": text.change,
+        "metric_words": words.metric,
+        "kind_words": words.kind,
+        "undiagnosed": words.undiagnosed,
+        "words": words,
+        "why_of": why_of,
     }
     return env
 
@@ -208,135 +205,3 @@ def _finalize(x: Any) -> Any:
 def clock(time: Any) -> str:
     """`2026-11-21 10:04:31 UTC` from the ledger's ISO time."""
     return str(time or "").replace("T", " ")[:19] + (" UTC" if time else "")
-
-
-# data for the scripts ------------------------------------------------------------------------------------------------
-
-
-def tree_data(view: RunView) -> list[dict[str, Any]]:
-    """Nodes for the lineage tree; the root is the base policy."""
-    base = next((b for b in view.branches.values() if b.recipe is None), None)
-    score = base.mean("search") if base else None
-    sha = view.opened.base_policy.get("sha256", "") if view.opened else ""
-    sub = f"search {text.percent(score)}" if score is not None else f"weights {sha[:8]}" if sha else ""
-    nodes: list[dict[str, Any]] = [
-        {
-            "id": base.name if base else "",
-            "parent": None,
-            "kind": "base",
-            "title": base.name if base else "base",
-            "change": "policy before RL",
-            "sub": sub,
-        }
-    ]
-    path = {b.name for b in view.path(view.champion)}
-    for b in view.branches.values():
-        if b.recipe is None:
-            continue
-        effect = b.effect
-        score = b.mean("search")
-        nodes.append(
-            {
-                "id": b.name,
-                "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
-                "kind": b.status,
-                "title": b.name + (f" · {b.version}" if b.version else ""),
-                "change": text.one_line(summary.change_of(b), 80),
-                "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
-                if effect
-                else f"search {text.percent(score)}"
-                if score is not None
-                else "",
-                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.status}", 300),
-                "on_path": b.name in path,
-                "champion": b.name == view.champion,
-            }
-        )
-    return nodes
-
-
-def curve_data(view: RunView) -> dict[str, Any]:
-    """Branch -> its trials' curves as columns, and the branch it is compared with."""
-    out: dict[str, Any] = {}
-    for b in view.branches.values():
-        trials = []
-        for t in b.trials:
-            if t.purpose not in TRAININGS:
-                continue
-            points = t.finished.curve if t.finished else ()
-            if not points:
-                continue
-            rows = with_readings([with_gap(p, view.proxy) for p in points], t.finished.health if t.finished else ())
-            names = sorted({k for p in rows for k in p if k != "step"})
-            trials.append(
-                {
-                    "seed": t.seed,
-                    "id": t.id,
-                    "x": [p.get("step", i + 1) for i, p in enumerate(rows)],
-                    "y": {n: [rounded(p.get(n)) for p in rows] for n in names},
-                }
-            )
-        if trials:
-            out[b.name] = {"parent": b.parent, "trials": trials}
-    return out
-
-
-def with_readings(rows: list[dict[str, float]], health: Sequence[HealthReport]) -> list[dict[str, float]]:
-    """A trial's points with what the harness read of the training at some of the steps, as `harness: <metric>`."""
-    places = {int(p.get("step", i + 1)): p for i, p in enumerate(rows)}
-    shift = 0 if 0 in places else 1
-    for r in (HealthReading.of(None, h) for h in health):
-        point = places.get(r.step - 1 + shift)
-        if r.split == "train" and point is not None:
-            point |= {f"harness: {m.name}": m.value for m in r.report.metrics if m.value is not None}
-    return rows
-
-
-def with_gap(point: Mapping[str, float], proxy: tuple[str, str] | None) -> dict[str, float]:
-    """A curve's point with `proxy_gap`, where the trainer logged both components (`rewards/<name>/mean`)."""
-    out = dict(point)
-    if proxy:
-        pair = [point.get(f"rewards/{c}/mean", point.get(c)) for c in proxy]
-        if pair[0] is not None and pair[1] is not None:
-            out.setdefault("proxy_gap", pair[0] - pair[1])
-    return out
-
-
-def compare_data(view: RunView) -> dict[str, Any]:
-    """Branch -> what two branches are compared by: scores, recipe, and the means of what the harness read."""
-    out: dict[str, Any] = {}
-    for b in view.branches.values():
-        rows = {
-            "status": style.BRIEF[b.status],
-            "search score": text.percent(b.mean("search")),
-            "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
-            if b.effect
-            else "–",
-            "CPU time": text.duration(b.cpu_s),
-        }
-        recipe = {k: text.value(x) for k, x in b.recipe.factors().items()} if b.recipe else {}
-        read = {m.name: text.number(m.mean) for m in b.metrics if m.flag != "unseen"}
-        out[b.name] = {"facts": rows, "recipe": recipe, "metrics": read}
-    return out
-
-
-def weights(view: RunView) -> dict[str, Mapping[str, float]]:
-    return {b.name: dict(b.recipe.rewards) for b in view.branches.values() if b.recipe}
-
-
-def rollout_data(view: RunView) -> dict[str, Any]:
-    """Rollout id -> what the dialog shows, quoted ones first, up to ROLLOUT_BYTES of JSON."""
-    quoted = [q.rollout for b in view.branches.values() for f in b.findings for q in f.quotes]
-    quoted += [q.rollout for v in view.coevolution.versions for q in v.body.quotes]
-    sampled = [i for b in view.branches.values() for i, _ in b.samples]
-    out: dict[str, Any] = {}
-    room = ROLLOUT_BYTES
-    for rollout in dict.fromkeys(quoted + sampled):
-        if rollout not in view.rollouts:
-            continue
-        entry = rollout_entry(view.rollouts[rollout])
-        room -= len(text.script_json(entry))
-        if room < 0:
-            break
-        out[rollout] = entry
-    return out

@@ -18,6 +18,7 @@ from evotrainer.views.tables import facts_grid, ruled_table
 from evotrainer.views.text import duration, one_line, percent
 from evotrainer.views.tree import branch_line
 from evotrainer.views.trials import labels_told, role_lines
+from evotrainer.views.words import RUN_FLOOR
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -44,7 +45,7 @@ def render_status(run_folder: Path | str) -> RenderableType:
             *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
             *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
-            ("noise floor", summary.noise_line(view)),
+            (RUN_FLOOR, summary.noise_line(view)),
             *summary.task_lines(view),
             ("sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"),
         ]

@@ -10,7 +10,7 @@ from evotrainer.records.events import Reestimated
 from evotrainer.records.findings import input_told
 from evotrainer.records.text import counted
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
-from evotrainer.views import progress
+from evotrainer.views import progress, words
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, confidence, duration, percent, point_range, points
 
@@ -238,7 +238,7 @@ def not_measured(view: RunView) -> list[str]:
 def _run_gaps(view: RunView) -> list[str]:
     out = []
     if not view.noise:
-        out.append("Noise floor: no A/A trials finished, so no difference can be told from seed noise.")
+        out.append("Noise: no A/A trials finished, so no difference can be told from seed noise.")
     if view.certified is None:
         out.append("Certification: the cert split was not read; all scores are from the splits used to choose.")
     elif thin := [r.name for r in view.certified.rows if len(r.seeds) < MIN_SEEDS]:
@@ -276,7 +276,8 @@ def _branch_gaps(view: RunView) -> list[str]:
         if b.status == "open":
             out.append(f"{b.name}: no verdict.")
         if b.outcome and b.outcome.change is None:
-            out.append(f"{b.name}: its prediction about {b.outcome.prediction.metric} was not measured on both sides.")
+            about = words.metric(b.outcome.prediction.metric)
+            out.append(f'{b.name}: its prediction about "{about}" was not measured on both sides.')
         faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
         if faults:
             out.append(f"{b.name}: {counted(faults, 'rollout')} lost to infrastructure faults, in no mean.")
@@ -313,7 +314,8 @@ def _metric_gaps(view: RunView) -> list[str]:
     out = []
     for fields, metrics in unseen.items():
         where = dict.fromkeys(b for names in metrics.values() for b in names)
-        what = f"Metric{'s' if len(metrics) > 1 else ''} {', '.join(metrics)}"
+        named = ", ".join(f'"{words.metric(m)}"' for m in metrics)
+        what = f"Metric{'s' if len(metrics) > 1 else ''} {named}"
         out.append(f"{what} in {_branches(view, where)}: {', '.join(fields) or 'its fields'} missing.")
     return out
 

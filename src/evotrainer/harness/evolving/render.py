@@ -55,7 +55,7 @@ def gap_lines(g: GapSeen) -> list[str]:
     if g.trigger == "agent":
         out = [f"  proposed in round {g.round}: {g.claim}"]
     else:
-        out = [f"  gap in {g.branch} against {g.against}, under {g.harness}: {g.claim}"]
+        out = [f"  gap in {g.branch} against {g.against}: {g.told}"]
     if g.candidates:
         out.append(f"     {g.candidates} predicates compared on {', '.join(g.mined)}")
     out += [f"     {'admitted' if a.admitted else 'refused '} {a.detector.name}: {a.reason}" for a in g.considered]

@@ -36,9 +36,13 @@ class GapSeen(Frozen):
 
     @property
     def told(self) -> str:
-        """The claim with the version that it is of, and detectors made for it: they tell what goes with it, no more."""
+        """The claim with the trainings and the version that it is of, and detectors made for it: they tell what goes
+        with it, no more."""
         made = ", ".join(a.detector.name for a in self.considered if a.admitted)
-        return f"{self.claim} (harness {self.harness}{f'; since then {made} tells what goes with it' if made else ''})"
+        n = int(self.numbers.get("trials", 0))
+        of = "" if n < 1 else "one training alone, " if n == 1 else f"{n} trainings together, "
+        since = f"; since then {made} tells what goes with it" if made else ""
+        return f"{self.claim} ({of}harness {self.harness}{since})"
 
 
 class HarnessEvolved(Frozen):

@@ -79,12 +79,13 @@
 
   // learning curves -------------------------------------------------------------------------------------------------
   const PREFERRED = ["reward", "score", "proxy_gap", "frac_reward_zero_std", "entropy", "completions/mean_length", "kl", "grad_norm"];
-  const TITLES = { reward: "reward", score: "score, share correct", proxy_gap: "proxy gap", frac_reward_zero_std: "zero-variance groups, share", entropy: "entropy, nats", "completions/mean_length": "length, tokens", "completions/clipped_ratio": "cut at the limit, share", cpu_s: "CPU time, s", dead_fail: "all failed, share", dead_pass: "all solved, share", kl: "KL, nats", grad_norm: "gradient norm" };
   const DASHES = [[], [7, 3], [2, 3], [9, 3, 2, 3], [4, 4]];
+  const dash = (i) => DASHES[(i + Math.floor(i / 5)) % 5];
   const charts = [];
   // names come from data: "constructor" must not find what every object has
   const own = (o, k) => o != null && Object.hasOwn(o, k) ? o[k] : undefined;
-  const title = (m) => own(TITLES, m) || m.replace(/^rewards\/(.+)\/mean$/, "$1, mean reward");
+  // a key in words; the key itself stays in a title, for commands
+  const title = (m) => own(data.words, m) ?? m;
   const nameOf = (t) => t.label ?? `seed ${t.seed}`;
   const num = (x) => x == null ? "–" : Math.abs(x) >= 100 ? x.toFixed(0) : String(Number(x.toPrecision(3)));
 
@@ -117,7 +118,7 @@
     const c = data.curves[branch], cols = columns(branch, select.value);
     const axis = { stroke: colour("--muted"), grid: { stroke: colour("--line"), width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif" };
     const sparse = (u, i) => u.data[i].filter((v) => v != null).length < 12;
-    const series = c.trials.map((t, i) => ({ label: nameOf(t), stroke: colour(`--s${i % 5}`), width: 1.75, dash: DASHES[i % 5], spanGaps: true, points: { show: sparse, size: 5, fill: colour("--surface") } }));
+    const series = c.trials.map((t, i) => ({ label: nameOf(t), stroke: colour(`--s${i % 5}`), width: 1.75, dash: dash(i), spanGaps: true, points: { show: sparse, size: 5, fill: colour("--surface") } }));
     if (c.parent && data.curves[c.parent]) series.push({ label: `${c.parent} mean`, stroke: colour("--muted"), width: 1.25, dash: [3, 3], spanGaps: true, points: { show: false } });
     const show = (u) => {
       const i = u.cursor.idx;
@@ -128,7 +129,7 @@
       axes: [{ ...axis, size: 30, gap: 4 }, { ...axis, size: 46, gap: 4, values: (u, v) => v.map(num) }], cursor: { y: false, drag: { x: false, y: false } }, hooks: { setCursor: [show] },
     }, cols, box);
     const label = series.map((s, k) => { const v = cols[k + 1].filter((x) => x != null); return `${s.label} from ${num(v[0])} to ${num(v[v.length - 1])}`; }).join("; ");
-    box.setAttribute("aria-label", `${select.value} over training steps: ${label}`);
+    box.setAttribute("aria-label", `${title(select.value)} over training steps: ${label}`);
   }
   function buildCharts(host) {
     if (host.dataset.built) return;
@@ -137,16 +138,17 @@
     if (!c) { host.append(el("p", { class: "muted small" }, "No trial of this branch has a learning curve.")); return; }
     const metrics = metricsOf(c);
     const keys = el("div", { class: "keys" });
-    c.trials.forEach((t, i) => keys.append(key(nameOf(t), `--s${i % 5}`, DASHES[i % 5], 2)));
+    c.trials.forEach((t, i) => keys.append(key(nameOf(t), `--s${i % 5}`, dash(i), 2)));
     if (c.parent && data.curves[c.parent]) keys.append(key(`${c.parent}, mean over seeds`, "--muted", [3, 3], 1.5));
     if (keys.childElementCount > 1 || c.trials[0].label === undefined) host.append(keys);
     for (const m of metrics.slice(0, c.first ? Math.min(c.first.length, 9) : 6)) {
       const select = el("select", { "aria-label": "Metric" }, ...metrics.map((x) => new Option(title(x), x, x === m, x === m)));
+      select.title = m;
       const box = el("div", { role: "img" }), at = el("div", { class: "at", "aria-hidden": "true" });
       host.append(el("div", { class: "chart" }, el("div", { class: "chart-head" }, select), box, at));
       const chart = { branch, box, select, at };
       charts.push(chart);
-      select.addEventListener("change", () => drawChart(chart));
+      select.addEventListener("change", () => { select.title = select.value; drawChart(chart); });
     }
     // a chart is as wide as its column, and columns are there once all boxes are
     charts.filter((x) => host.contains(x.box)).forEach(drawChart);
@@ -180,18 +182,28 @@
   function sides() {
     const a = $("side-a"), b = $("side-b"), all = $("side-all"), names = Object.keys(data.compare || {});
     if (!a || names.length < 2) { $("sides")?.replaceChildren(); return; }
-    for (const select of [a, b]) select.replaceChildren(...names.map((n) => new Option(n, n)));
+    for (const select of [a, b]) select.replaceChildren(...names.map((n) => new Option(data.compare[n].label, n)));
     const champion = data.tree?.find((n) => n.champion)?.id;
     b.value = names.includes(champion) ? champion : names[names.length - 1];
     const parent = data.tree?.find((n) => n.id === b.value)?.parent;
     a.value = names.includes(parent) ? parent : names[0];
     const show = () => {
       const left = own(data.compare, a.value), right = own(data.compare, b.value), rows = [];
-      for (const [part, title] of [["facts", "Result"], ["recipe", "Recipe"], ["metrics", "What the harness read"]]) {
+      for (const [part, head] of [["facts", "Result"], ["recipe", "Recipe"], ["metrics", "What the harness read"]]) {
         const keys = [...new Set([...Object.keys(left[part]), ...Object.keys(right[part])])];
         const kept = keys.filter((k) => all.checked || part === "facts" || own(left[part], k) !== own(right[part], k));
-        if (kept.length) rows.push(el("tr", { class: "layer" }, el("th", { colspan: "3", scope: "rowgroup" }, title)));
-        for (const k of kept) rows.push(el("tr", {}, el("th", { scope: "row" }, k), el("td", {}, own(left[part], k) ?? "–"), el("td", {}, own(right[part], k) ?? "–")));
+        if (kept.length) rows.push(el("tr", { class: "layer" }, el("th", { colspan: "3", scope: "rowgroup" }, head)));
+        const name = (k) => part === "metrics" ? el("th", { scope: "row", title: k }, title(k)) : part === "recipe" ? el("th", { scope: "row", class: "mono" }, k) : el("th", { scope: "row" }, k);
+        const row = (k) => el("tr", {}, name(k), el("td", {}, own(left[part], k) ?? "–"), el("td", {}, own(right[part], k) ?? "–"));
+        // of the metrics those first that a decision rested on; the rest is folded
+        const first = [...new Set([...left.key, ...right.key])].filter((k) => kept.includes(k));
+        const rest = part === "metrics" && first.length ? kept.filter((k) => !first.includes(k)) : [];
+        rows.push(...(part === "metrics" && first.length ? first : kept).map(row));
+        if (!rest.length) continue;
+        const folded = rest.map(row), fold = el("button", { type: "button", class: "linklike more", "aria-expanded": "false" }, `${rest.length} more metrics${all.checked ? "" : " that differ"}`);
+        for (const r of folded) r.hidden = true;
+        fold.addEventListener("click", () => { for (const r of folded) r.hidden = !r.hidden; fold.setAttribute("aria-expanded", String(!folded[0].hidden)); });
+        rows.push(el("tr", {}, el("td", { colspan: "3" }, fold)), ...folded);
       }
       const shared = pairs(a.value, b.value);
       const table = el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, ""), el("th", { scope: "col" }, a.value), el("th", { scope: "col" }, b.value))), el("tbody", {}, ...rows));

@@ -1,0 +1,248 @@
+"""The run in a few sentences: what was wrong, what was changed, what it brought, what stays in doubt, what was not
+taken. Every sentence is built from the record; what the record does not hold is left out."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from evotrainer.records.interventions import Intervention
+from evotrainer.records.recipe import BUNDLE
+from evotrainer.records.text import counted, cut
+from evotrainer.records.verdicts import Effect
+from evotrainer.views import summary, words
+from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.style import BRIEF
+from evotrainer.views.text import change, confidence, one_line, percent, point_range, points
+
+MOST = 6
+"""So many lines of what was not taken; the others are counted."""
+NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted")
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the story."""
+
+    title: str
+    lines: tuple[str, ...]
+    more: str = ""
+    """What is counted and not told."""
+
+
+def story(view: RunView) -> list[Part]:
+    """The parts that the record has something to say of, in order."""
+    taken, more = _not_taken(view)
+    parts = (
+        Part("What was wrong", tuple(_wrong(view))),
+        Part("What was changed", tuple(_changed(view))),
+        Part("What it brought", tuple(_brought(view))),
+        Part("What stays in doubt", tuple(doubts(view))),
+        Part("What was not taken", taken, more),
+        Part("What it cost", tuple(_cost(view))),
+    )
+    return [p for p in parts if p.lines or p.more]
+
+
+# -- what was wrong ----------------------------------------------------------------------------------------------------
+
+
+def _wrong(view: RunView) -> Iterator[str]:
+    start = view.start
+    if start is None:
+        return
+    if view.proxy and start.recipe:
+        paid, meant = view.proxy
+        got, true = start.mean("search", paid), start.mean("search", meant)
+        if got is not None and true is not None and got > true:
+            pays = "pays" if start.recipe.rewards.get(paid) else "does not pay, but watches,"
+            yield (
+                f"The starting recipe {pays} {told(view, paid)}. After training, {percent(got)} of its attempts at "
+                f"search tasks earn that, but only {percent(true)} earn {told(view, meant)}, which is what counts: a "
+                f"gap of {points(got - true, sign=False)} points."
+            )
+    if text := _diagnosis(view):
+        yield text
+    if start.invalid:
+        yield f"The starting recipe {start.name} is invalid: {start.invalid}."
+
+
+def _diagnosis(view: RunView) -> str:
+    """What the first diagnosis of the starting recipe named first."""
+    first = next((r.diagnosed for r in view.rounds.values() if r.diagnosed), None)
+    if first is None or not first.health.bottlenecks:
+        return ""
+    worst = first.health.bottlenecks[0]
+    claims = [f.claim for f in first.health.findings if f.detector in worst.findings and not f.missing][:2]
+    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
+    offered = (view.opened.environment if view.opened else {}).get("components") or ()
+    marked = re.sub(r"\b\w+\b", lambda m: f"`{m[0]}`" if m[0] in offered else m[0], one_line(said, 300).rstrip("."))
+    return f"The diagnosis ranks the {words.kind(worst.name)} first: {marked}."
+
+
+def told(view: RunView, component: str) -> str:
+    """A reward component by name and by what it measures, as its environment or its own source says."""
+    env = view.opened.environment if view.opened else {}
+    offered = env.get("components")
+    about = offered.get(component) if isinstance(offered, Mapping) else ""
+    written = [b.recipe.written for b in view.branches.values() if b.recipe]
+    source = next((w[component] for w in written if component in w), "")
+    said = one_line(about or _docstring(source), 160).rstrip(".")
+    return f"`{one_line(component, 60)}`" + (f" ({said})" if said else "")
+
+
+def _docstring(source: str) -> str:
+    """The first line of the docstring of the first function of a source; empty where there is none."""
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ""
+    first = next((x for x in tree.body if isinstance(x, ast.FunctionDef)), None)
+    return ((ast.get_docstring(first) if first else "") or "").partition("\n")[0]
+
+
+# -- what was changed --------------------------------------------------------------------------------------------------
+
+
+def _changed(view: RunView) -> Iterator[str]:
+    taken = [b for b in view.path(view.champion) if b.intervention]
+    for b in taken:
+        e = b.effect
+        gain = f" {_gain(e)} on the gate split." if e and len(taken) > 1 else ""
+        yield f"{b.name}: {plain(b, view)}.{gain}"
+    if not taken and any(b.intervention for b in view.branches.values()):
+        yield "Nothing: no change was promoted." if view.closed else "Nothing so far: no change is promoted yet."
+
+
+def plain(b: BranchView, view: RunView) -> str:
+    """A branch's change in words; of changed rewards what they measure, of other factors why."""
+    i = b.intervention
+    if i is None:
+        return summary.change_of(b)
+    pairs = (
+        {k: ((i.old or {}).get(k), x) for k, x in i.new.items()} if i.factor == BUNDLE else {i.factor: (i.old, i.new)}
+    )
+    said = []
+    for factor, (old, new) in pairs.items():
+        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
+            said.append(_rewards(view, old, new))
+        else:
+            said.append(f"`{change(factor, old, new)}`")
+    return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
+
+
+def why_of(i: Intervention) -> str:
+    """The reason that a hypothesis gives; what it changes and predicts stands beside it."""
+    return i.hypothesis.partition(", because ")[2] or i.hypothesis
+
+
+def _rewards(view: RunView, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    before, now = ({k: w for k, w in x.items() if w} for x in (old, new))
+    kept = [k for k in now if k in before]
+    also = "also " if kept else ""
+    said = [f"it {also}pays {told(view, k)}, with weight {w:g}" for k, w in now.items() if k not in before]
+    said += [f"it no longer pays {told(view, k)}" for k in before if k not in now]
+    return "; ".join(
+        [*said, *(f"`{k}` weighs {now[k]:g} instead of {before[k]:g}" for k in kept if now[k] != before[k])]
+    )
+
+
+# -- what it brought ---------------------------------------------------------------------------------------------------
+
+
+def _brought(view: RunView) -> Iterator[str]:
+    cert = view.certified
+    rows = {r.name: r for r in cert.rows} if cert else {}
+    own = rows.get("champion")
+    if cert is None or not rows:
+        yield from _uncertified(view)
+        return
+    than = {"start": "the starting recipe", "base": "the base policy"}
+    policy = "champion" if own else "start"
+    for other in [k for k in ("start", "base") if k in rows and k != policy][:1]:
+        c = cert.comparisons.get(f"{policy}-{other}")
+        if not c:
+            continue
+        who = f"The champion {own.branch}" if own else "The starting recipe"
+        line = (
+            f"{who} minus {than[other]}, on unseen tasks ({counted(len(rows[policy].seeds), 'seed')}): "
+            f"{points(c['mean'])} points {point_range(c.get('low'), c.get('high'))}"
+        )
+        if g := cert.greedy.get(f"{policy}-{other}"):
+            line += f"; with greedy decoding {points(g['mean'])} {point_range(g['low'], g['high'])}"
+        if view.proxy and (gaps := [rows[k].proxy_gap for k in (other, policy)]) and None not in gaps:
+            line += f"; proxy gap {points(gaps[0], sign=False)} → {points(gaps[1], sign=False)} points"
+        yield line + "."
+
+
+def _uncertified(view: RunView) -> Iterator[str]:
+    b = view.branches.get(view.champion)
+    e = b.effect if b else None
+    if b and b.intervention and e:
+        seeds = " on fresh seeds" if b.fresh else ""
+        yield f"{b.name} against its control, on the gate split: {_gain(e)}{seeds}, at {confidence(e.confidence)}."
+
+
+def _gain(e: Effect) -> str:
+    return f"{points(e.mean)} points {point_range(e.low, e.high)}"
+
+
+# -- what stays in doubt, what was not taken, what it cost -------------------------------------------------------------
+
+
+def doubts(view: RunView) -> Iterator[str]:
+    """The caveats of the champion's certificate, what audits said of it, and what nothing explains."""
+    found = view.caveats.get(view.champion, ())
+    yield from (f"{c.text[:1].upper()}{c.text[1:]}." for c in found)
+    if view.certified is None and view.branches:
+        yield "Nothing is certified: every score is from tasks that were used to choose."
+    elif view.certified is not None and not found and view.champion:
+        yield "The certificate carries no caveat."
+    champion = view.branches.get(view.champion)
+    for a in champion.audits if champion else ():
+        yield (
+            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {points(a.excess)} points "
+            f"{point_range(a.low, a.high)} beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
+        )
+    yield from (f"In {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
+
+
+def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
+    lines = [f"{b.name}, `{summary.change_of(b)}`: {BRIEF[b.status]}; {_why(b)}." for b in _lost(view)]
+    proposals = [p for r in view.rounds.values() for p in r.lines]
+    lines += [
+        f"`{change(p.intervention.factor, p.intervention.old, p.intervention.new)}`: vetoed before training; "
+        f"{one_line(p.reason, 160)}."
+        for p in proposals
+        if p.fate == "vetoed"
+    ]
+    left = sum(p.fate in ("refused", "dropped") for p in proposals)
+    more = [f"{len(lines) - MOST} more below"] if len(lines) > MOST else []
+    more += [f"{counted(left, 'proposal')} got no training (see Rounds)"] if left else []
+    return tuple(lines[:MOST]), "; ".join(more)
+
+
+def _lost(view: RunView) -> list[BranchView]:
+    return [b for b in view.branches.values() if b.intervention and b.status in NOT_TAKEN]
+
+
+def _why(b: BranchView) -> str:
+    """Why a branch was not taken, in one line."""
+    if b.status == "withheld" and b.withheld:
+        return f"a human sent it back: {one_line(b.withheld.feedback, 160)}"
+    reason = b.invalid or (b.held_back if b.status == "parted" else "")
+    if not reason and b.verdict:
+        reason = summary.verdict_sentence(b.verdict)
+    return cut(one_line(reason, 400), 200).rstrip(".")
+
+
+def _cost(view: RunView) -> Iterator[str]:
+    told_ = [
+        f"{name[:1].lower() if name[1:2].islower() else name[:1]}{name[1:]} {used}" + (f" of {limit}" if limit else "")
+        for name, used, limit, _ in summary.cost_lines(view)
+    ]
+    if told_ and view.trials:
+        yield "; ".join(told_) + "."

@@ -1,0 +1,71 @@
+"""The story of a run at the top of its report: built from the record alone, at any moment of any run."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from evotrainer.records.events import RunOpened
+from evotrainer.views.fold import load_view
+from evotrainer.views.report import write_report
+from evotrainer.views.story import _docstring, story
+from tests.whole_run import build_run
+
+
+def parts(run: Path) -> dict[str, str]:
+    return {p.title: " ".join((*p.lines, p.more)) for p in story(load_view(run))}
+
+
+def test_it_tells_what_was_wrong_changed_brought_doubted_and_not_taken(finished_run: Path) -> None:
+    told = parts(finished_run)
+    wrong = told["What was wrong"]
+    assert "pays `visible` (passes every visible test)" in wrong and "a gap of 14.9 points" in wrong
+    assert "The diagnosis ranks the proxy gap first: 15 of 100 programs" in wrong
+    changed = told["What was changed"]
+    assert "it pays `hidden` (passes every hidden test), with weight 1" in changed, "a reward in words, not by its id"
+    assert "+12.1 points [+8.4, +15.8] on the gate split" in changed and "because 59% of the groups" in changed
+    assert "+15.6 points [+12.1, +19.1]" in told["What it brought"]
+    assert "Nothing could be audited" in told["What stays in doubt"]
+    lost = told["What was not taken"]
+    assert "b4, `length" in lost and "vetoed before training; 97% of the rollouts" in lost
+    assert "1 proposal got no training" in lost
+
+
+def test_it_stands_before_the_figures_and_names_no_champion_where_there_is_none(tmp_path: Path) -> None:
+    run = build_run(tmp_path, until="b2/judged")
+    page = write_report(run).read_text()
+    assert page.index("What was wrong") < page.index('id="lineage"')
+    told = parts(build_run(tmp_path / "early", until="r1/proposed"))
+    assert "What it brought" not in told and "What was changed" not in told
+    assert told["What stays in doubt"].startswith("Nothing is certified")
+    assert "What was wrong" in told
+
+
+def test_before_anything_is_known_nothing_is_claimed(tmp_path: Path) -> None:
+    assert set(parts(build_run(tmp_path, until="run"))) <= {"What stays in doubt"}
+
+
+def test_a_run_whose_environment_describes_no_component_falls_back_to_ids(tmp_path: Path) -> None:
+    def bare(body: object) -> object:
+        if type(body) is not RunOpened:
+            return body
+        kept = {k: v for k, v in body.environment.items() if k != "components"}
+        return body.model_copy(update={"environment": kept})
+
+    told = parts(build_run(tmp_path, body=bare))
+    assert "pays `visible`. After training" in told["What was wrong"]
+    assert "it pays `hidden`, with weight 1" in told["What was changed"]
+
+
+def test_a_written_reward_is_told_by_its_docstring() -> None:
+    assert _docstring('def f(a):\n    """1 when it halts.\n\n    More."""\n    return 1\n') == "1 when it halts."
+    assert _docstring("def f(:") == _docstring("x = 1") == _docstring("def f(a): return 1") == ""
+
+
+def test_the_metrics_of_a_decision_stand_open_and_the_rest_is_folded(finished_run: Path) -> None:
+    page = write_report(finished_run).read_text()
+    branch = page.partition('id="b5"')[2].partition("</details>\n</details>")[0].partition("<h4>Evidence</h4>")[2]
+    first, _, rest = branch.partition("metrics in three layers")
+    rows = [len(re.findall(r'<th scope="row" title="', part.partition("</details>")[0])) for part in (first, rest)]
+    assert 0 < rows[0] <= 8 and rows[1] > rows[0]
+    assert "proxy gap (paid minus meant)" in first
