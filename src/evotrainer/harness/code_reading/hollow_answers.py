@@ -139,7 +139,7 @@ def _made(x: ast.AST, places: set[str], name: str) -> bool:
     """Is it such an object, or a container or a comprehension of them?"""
     if isinstance(x, ast.Call):
         called = dotted(x.func)
-        viewed = called.endswith(".view") and any(dotted(a) == name for a in x.args)
+        viewed = getattr(x.func, "attr", "") == "view" and any(dotted(a) == name for a in x.args)
         # `self._answer.set(a, b)` gives itself
         method = isinstance(x.func, ast.Attribute) and dotted(x.func.value) in places - {name}
         held = called in ("list", "tuple", "map") and any(_made(a, places, name) or dotted(a) == name for a in x.args)
@@ -181,7 +181,12 @@ def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
             if any(isinstance(r, ast.Return) and r.value is not None and _names(r.value, walked) for r in chosen):
                 yield n.lineno
         elif isinstance(n, ast.Return) and n.value is not None:
-            for g in (g for x in ast.walk(n.value) for g in getattr(x, "generators", ())):
+            # one of them is chosen; all of them are a record
+            some = [
+                x.args[0] for x in ast.walk(n.value) if isinstance(x, ast.Call) and dotted(x.func) == "next" and x.args
+            ]
+            some += [x.value for x in ast.walk(n.value) if isinstance(x, ast.Subscript)]
+            for g in (g for x in some for g in getattr(x, "generators", ())):
                 if g.ifs and _insides(g.iter, given, bags):
                     yield n.lineno
 

@@ -42,7 +42,8 @@ _DUNDERS = frozenset(
     f"__{x}__"
     for x in (
         "sub", "rsub", "add", "radd", "mul", "rmul", "truediv", "rtruediv", "matmul", "rmatmul", "pow", "neg", "abs",
-        "bool", "float", "int", "complex", "eq", "ne", "lt", "le", "gt", "ge", "len", "getitem", "call", "array", "array_ufunc",
+        "bool", "float", "int", "complex",
+        "eq", "ne", "lt", "le", "gt", "ge", "len", "getitem", "call", "array", "array_ufunc",
         "array_function", "torch_function", "contains", "iter", "nonzero", "mod", "floordiv", "isub", "iadd",
     )
 )  # fmt: skip
@@ -117,8 +118,8 @@ def _sets(n: ast.AST, names: Mapping[str, str]) -> Iterator[tuple[ast.stmt | ast
         called = dotted(n.func, names)
         if called == "setattr" and len(n.args) == 3 and _imported(n.args[0], names):
             owner, name = dotted(n.args[0], names), folded(n.args[1])
-            if owner and name:
-                yield n, f"{owner}.{name}", n.args[2]
+            if owner and (name or isinstance(n.args[2], ast.Name | ast.Lambda)):
+                yield n, f"{owner}.{name or '*'}", n.args[2]
         elif called.endswith(".__dict__.update") or (called == "" and _updates(n)):
             f = n.func.value if isinstance(n.func, ast.Attribute) else n.func
             inner = f.args[0] if isinstance(f, ast.Call) else getattr(f, "value", f)
@@ -159,6 +160,8 @@ def _own(whole: list[ast.AST]) -> dict[str, list[ast.AST]]:
     for n in whole:
         if isinstance(n, _FUNCTIONS):
             out.setdefault(n.name, []).append(n)
+        elif isinstance(n, ast.ClassDef):
+            out.setdefault(n.name, []).extend(f for f in n.body if getattr(f, "name", "") == "__call__")
         elif isinstance(n, ast.Assign) and isinstance(n.value, ast.Lambda):
             for t in n.targets:
                 if isinstance(t, ast.Name):
@@ -180,9 +183,7 @@ def _mine(value: ast.expr, own: Mapping[str, list[ast.AST]]) -> list[ast.AST]:
         return own.get(value.id, [])
     if isinstance(value, ast.Attribute):
         # a method of an object or a class of the program's own
-        known = isinstance(value.value, ast.Name) and (
-            value.value.id in ("self", "cls") or value.value.id[:1].isupper()
-        )
+        known = isinstance(value.value, ast.Name)
         return own.get(value.attr, []) if known else []
     if isinstance(value, ast.Call):
         return [f for x in (*value.args, value.func) for f in _mine(x, own)]

@@ -30,13 +30,18 @@ from evotrainer.harness.code_reading.object_keys import (
 SAME = "hands out what it kept for the same object"
 GATE = (
     r"\bid\(\w|\bmap\(id\b|data_ptr|__array_interface__|\.ctypes\.data\b"
-    r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen))|[cC](?:ache|ACHE)\w*(?:\[|\.get\()"
+    r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen)|(?:Solver|Solution|Model(?:New)?)\.)|shares?_memory"
+    r"|\bis (?:not )?(?:[ABXx]|arr|data|problem|inp|image|matrix|points)\b|[cC](?:ache|ACHE)\w*(?:\[|\.get\()"
+    r"|\bhasattr\(\w+, ?[\"']_|[\"']_\w+[\"'] (?:not )?in \w"
 )
 """Texts without a match keep nothing so."""
 LITERALS = (
     " id(", "(id(", "=id(", "[id(", "{id(", ",id(", "map(id", "data_ptr", "__array_interface__", ".ctypes.data",
     *(f" is {n}{x}" for n in ("", "not ") for x in (
-        "self.", "_", "last", "LAST", "prev", "PREV", "cache", "CACHE", "seen", "SEEN")),
+        "self.", "_", "last", "LAST", "prev", "PREV", "cache", "CACHE", "seen", "SEEN", "Sol", "Model", "A", "B",
+        "X", "x", "arr", "data", "problem", "inp", "image", "matrix", "points")),
+    "hasattr(", *(f"{q} {n}in {x}" for q in "'\"" for n in ("", "not ") for x in ("problem", "x", "data", "inp")),
+    "_memory(",
     "ache[", "ACHE[", "ache.get(", "ACHE.get(",
 )  # fmt: skip
 """Texts of which each match of GATE holds one."""
@@ -50,6 +55,7 @@ _COPIES = frozenset(
 """Calls that hand on what they are given."""
 _HELD = frozenset({"array_equal", "array_equiv", "allclose", "isclose", "equal", "all", "any", "tobytes"})
 """Calls that look at what an input holds."""
+_SHARES = frozenset({"shares_memory", "may_share_memory"})
 _DEEP = 3
 
 
@@ -88,7 +94,7 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
     nodes = [n for s in f.body for n in ast.walk(s)]
     returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
-    calls = {dotted(n.func).rpartition(".")[2] for n in nodes if isinstance(n, ast.Call)}
+    calls = {dotted(n.func) for n in nodes if isinstance(n, ast.Call)}
     results = {t.id: n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     handed_on = []
     for r in returns:
@@ -98,8 +104,10 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
                 handed_on.append(name)
     read = read_names(f, nodes, program)
     # a walk over a structure meets its nodes again, and marks them by their identity
-    if f.name in calls or not (read.keys or read.few or _compares(nodes)):
-        return (0, handed_on) if f.name not in calls else (0, [])
+    if not calls.isdisjoint({f.name, f"self.{f.name}", f"cls.{f.name}"}):
+        return 0, []
+    if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
+        return 0, handed_on
     told = _Told(f, read, program)
     return next((n.lineno for n in returns if told.hands_out(n)), 0), handed_on
 
@@ -152,7 +160,11 @@ class _Told:
         """ids of what stands where an identity was found to be the same."""
         self.kept_for: set[str] = set()
         """Places that are filled where an identity was found to be another."""
+        self.there: dict[str, set[int]] = {}
+        """Text -> ids of what stands where a question with it is answered with yes."""
         self.names = set(read.found)
+        self.written = set(_written(f))
+        """(argument, name) of what it puts into its arguments."""
         for n in (n for s in f.body for n in ast.walk(s)):
             if isinstance(n, ast.If):
                 self._branch(n)
@@ -161,6 +173,8 @@ class _Told:
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
+        for text in (x.value for x in ast.walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)):
+            self.there.setdefault(text, set()).update(id(x) for s in n.body for x in ast.walk(s))
         same, other = self._asks(n.test)
         if same:
             self.under |= {id(x) for s in n.body for x in ast.walk(s)}
@@ -170,6 +184,11 @@ class _Told:
     def _computed(self, value: ast.expr) -> bool:
         plain = isinstance(value, ast.Name | ast.Subscript) and is_key(value, self.read, self.program)
         return not constant(value) and not plain and isinstance(value, ast.Call | ast.Name | ast.BinOp | ast.Dict)
+
+    def _in_input(self, x: ast.expr, r: ast.Return) -> bool:
+        """Is it what the function itself put into its input, where it is found there?"""
+        named = _element(x)
+        return named is not None and named in self.written and id(r) in self.there.get(named[1], ())
 
     def _asks(self, test: ast.expr) -> tuple[bool, bool]:
         """Does a condition hold where an identity is the same; where it is another?"""
@@ -181,6 +200,8 @@ class _Told:
         if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
             same, other = self._asks(test.operand)
             return other, same
+        if isinstance(test, ast.Call) and dotted(test.func).rpartition(".")[2] in _SHARES and len(test.args) == 2:
+            return self._object(*test.args) or self._object(*reversed(test.args)), False
         if not isinstance(test, ast.Compare) or len(test.ops) != 1:
             return False, False
         left, right, op = test.left, test.comparators[0], test.ops[0]
@@ -225,6 +246,8 @@ class _Told:
             entry = isinstance(x, ast.Name) and x.id in self.read.entries
             if id(r) in self.under and (entry or (place in self.program.stored and not _is_given(x, self.read))):
                 return True
+            if self._in_input(x, r):
+                return True
             if place and place in self.kept_for and place in self.program.stored:
                 return True
         return False
@@ -232,6 +255,27 @@ class _Told:
     def _lasts(self, x: ast.expr) -> bool:
         """Is what was looked up in a place that outlives the call?"""
         return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in ast.walk(x))
+
+
+def _element(x: ast.expr) -> tuple[str, str] | None:
+    """(name, key) of `name["key"]`, `name.get("key")` and `name.key`."""
+    key: ast.AST | None = None
+    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "get" and x.args:
+        key, x = x.args[0], x.func.value
+    elif isinstance(x, ast.Subscript):
+        key, x = x.slice, x.value
+    elif isinstance(x, ast.Attribute):
+        return (x.value.id, x.attr) if isinstance(x.value, ast.Name) else None
+    text = key.value if isinstance(key, ast.Constant) else None
+    return (x.id, text) if isinstance(x, ast.Name) and isinstance(text, str) else None
+
+
+def _written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
+    for n in ast.walk(f):
+        for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
+            if (named := _element(t)) is not None and named[0] in given and named[1].startswith("_"):
+                yield named
 
 
 def _is_given(x: ast.expr, r: Reading) -> bool:
