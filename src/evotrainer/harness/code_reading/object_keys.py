@@ -86,8 +86,10 @@ def _targets(n: ast.AST) -> list[ast.expr]:
 
 def puts(n: ast.AST) -> Iterator[tuple[str, ast.expr]]:
     """(place, what is put there) of a statement or call."""
-    value = getattr(n, "value", None)
-    for t in _targets(n) if value is not None else ():
+    value: ast.expr | None = getattr(n, "value", None)
+    for t in _targets(n):
+        if value is None:
+            continue
         pairs = [(t, value)]
         if isinstance(t, ast.Tuple | ast.List):
             values = (
@@ -222,7 +224,9 @@ def _few(x: ast.AST, r: Reading) -> bool:
     if not isinstance(x, ast.Tuple):
         return bool(r.few) and names_any(x, r.few)
     nodes = list(ast.walk(x))
-    known = {n.value.id: [] for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)}
+    known: dict[str, list[int]] = {
+        n.value.id: [] for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
+    }
     for n in nodes:
         if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name) and n.value.id in r.given:
             index = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
