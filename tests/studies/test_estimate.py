@@ -31,6 +31,7 @@ def test_what_is_likely_is_told_and_what_each_extreme_means(task_file: Path) -> 
     assert int(total[3]) == plan["train"] + plan["confirm"], "what the live view counts on from the start"
     likely, least, most = (next(x for x in told if x.startswith(f"{word}: ")) for word in ("likely", "least", "most"))
     assert likely.startswith("likely: 44 trainings, ") and "every round is played" in likely
+    assert likely.endswith("some 12 trainings more where a bundle of changes is promoted")
     assert least.startswith("least: 7 trainings, ") and "finds little to go on with" in least
     assert most.startswith("most: 107 trainings, ") and "judge.max_seeds=12" in most
     search = estimate_lines(estimate(load_task(task_file, ["run.search_only=true", "run.probes=4"]), step_s=1.0))
@@ -70,7 +71,7 @@ def test_a_budget_that_ends_the_run_earlier_is_named(task_file: Path) -> None:
     assert any("budget.cpu_s = 600 ends the search earlier" in x for x in estimate_lines(estimate(task, step_s=5.0)))
     task = load_task(task_file, ["budget.wall_s=10"])
     (line,) = [x for x in estimate_lines(estimate(task, step_s=5.0)) if "budget.wall_s" in x]
-    assert line.endswith("3 are the noise floor's, 3 the certification's: it cannot pay for these")
+    assert line.endswith("3 are the starting recipe's, 3 the certification's: it cannot pay for these")
 
 
 def test_three_steps_are_trained_and_nothing_is_left(

@@ -174,7 +174,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
     searches = "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
-    lines += [f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top"]
+    bundles = (
+        f", and some {KNOCKOUTS} trainings more where a bundle of changes is promoted" if searches and proves else ""
+    )
+    lines.append(
+        f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top{bundles}"
+    )
     if total.least < total.likely:
         why = "the search finds little to go on with" if searches else "one branch is tried"
         lines.append(f"least: {_cost(e, total.least)}: {why}, and nothing is promoted")
@@ -191,7 +196,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         if total.likely <= held < total.most:
             lines.append(f"budget.{name} = {limit:g} holds the likely run, and ends a longer one after some {held}")
         elif held < total.likely:
-            told = f"{first} are the noise floor's" + (f", {ends} the certification's" if ends else "")
+            told = f"{first} are the starting recipe's" + (f", {ends} the certification's" if ends else "")
             told += ": it cannot pay for these" if held < first + ends else ""
             lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {told}")
     return lines

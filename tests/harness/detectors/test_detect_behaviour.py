@@ -86,7 +86,7 @@ BYPASSES = {
     "import subprocess\nsubprocess.run(['kill', '-9', '1'])": "starts or signals processes",
     "import atexit\natexit.register(print, 'ok')": "interpreter hook",
     "def pytest_runtest_makereport(item, call):\n    return None": "test-runner hook",
-    "import ctypes\nprint(1)": "reaches into the interpreter",
+    "import ctypes\nctypes.pythonapi.Py_Exit(0)": "reaches into the interpreter",
 }
 HONEST_ODDITIES = [
     "import sys\nxs = input().split()\nif not xs:\n    print(0)\n    sys.exit(0)\nprint(len(xs))",

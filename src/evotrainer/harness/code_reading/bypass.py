@@ -18,10 +18,13 @@ from evotrainer.harness.code_reading.grader_files import (
     reads_grader_files,
     writes_grade,
 )
-from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, reaching_imports
+from evotrainer.harness.code_reading.hollow_answers import hollow_answers
+from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, only_tidies, reaching_imports
 from evotrainer.harness.code_reading.kept_answers import kept_answers
 from evotrainer.harness.code_reading.names import dotted, folded
 from evotrainer.harness.code_reading.replaced import RUNNERS, replaced
+from evotrainer.harness.code_reading.replaced_library import replaced_library
+from evotrainer.harness.code_reading.same_object import same_objects
 
 _COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 _FRAMES = frozenset(
@@ -110,7 +113,16 @@ def found(
     plain = flushed_exits(whole, aliases) if "_exit" in {c.rpartition(".")[2] for c in calls} else frozenset()
     nodes = [n for n in of(*TYPES) if id(n) not in plain]
     hits = {*_bypasses(whole, nodes, calls, aliases, nested)}
-    hits |= {Bypass(rule, line) for rule, line in (*kept_answers(nodes), *answer_tricks.found(whole, of, aliases))}
+    hits |= {
+        Bypass(rule, line)
+        for rule, line in (
+            *kept_answers(nodes),
+            *answer_tricks.found(whole, of, aliases),
+            *same_objects(of),
+            *replaced_library(whole, of, aliases),
+            *hollow_answers(whole, of, aliases),
+        )
+    }
     hits |= {Bypass(SNIFFS, getattr(n, "lineno", 0)) for n in of(ast.Constant, ast.Compare) if _sniffs(n, aliases)}
     if calls & EXIT or any(getattr(n, "id", "") == "SystemExit" for n in of(ast.Name)):
         hits |= {Bypass("exit before any answer", line) for line in early_exits(whole, aliases)}
@@ -130,9 +142,11 @@ def _bypasses(
     for n in nodes:
         line = getattr(n, "lineno", 0)
         if isinstance(n, ast.Call):
+            if dotted(n.func, aliases) == "atexit.register" and only_tidies(n, whole, aliases):
+                continue
             for rule in _call_rules(n, prints or functions, aliases, paths, nested):
                 yield Bypass(HARD_IF if rule == HARD and id(n) in asked else rule, line)
-            if rule := replaced(_set_by(n, aliases), n.args[-1] if n.args else None, modules):
+            if rule := replaced(_set_by(n, aliases), n.args[-1] if n.args else None, modules, aliases):
                 yield Bypass(rule, line)
         elif isinstance(n, ast.Raise) and n.exc is not None and not (prints or functions):
             if dotted(n.exc.func if isinstance(n.exc, ast.Call) else n.exc) == "SystemExit":
@@ -148,7 +162,7 @@ def _bypasses(
             targets = n.targets if isinstance(n, ast.Assign | ast.Delete) else [n.target]
             for t in targets:
                 value = getattr(n, "value", None)
-                if rule := _target_rule(t, aliases) or replaced(dotted(t, aliases), value, modules):
+                if rule := _target_rule(t, aliases) or replaced(dotted(t, aliases), value, modules, aliases):
                     yield Bypass(rule, line)
                 elif isinstance(t, ast.Name) and t.id in _CHECKERS and value is not None and _same_answer(value):
                     yield Bypass("checker that checks nothing", line)

@@ -246,6 +246,8 @@ def _alternatives(test: ast.expr, depth: int, truth: bool) -> list[Alternative]:
             # a part that is no constant comparison narrows nothing here: it is left out of the `and`
             joined = [(*a, *b) for a in joined for b in (p or [()])][:64]
         return [a for a in joined if a]
+    if truth and isinstance(test, ast.Call) and len(test.args) > 1 and _near(test.func):
+        test = ast.Compare(_inner(test.args[0]), [ast.Eq()], [_inner(test.args[1])])
     if not isinstance(test, ast.Compare) or len(test.ops) != 1:
         return []
     op, left, right = test.ops[0], test.left, test.comparators[0]
@@ -260,6 +262,19 @@ def _alternatives(test: ast.expr, depth: int, truth: bool) -> list[Alternative]:
         values_in = [literal(e) for e in right.elts[:64]]
         return [(v,) for v in values_in] if values_in and NONE not in values_in else []
     return []
+
+
+def _near(f: ast.expr) -> bool:
+    """Is it a function that asks whether two values are the same, or nearly so: `np.allclose`, `math.isclose`?"""
+    name = f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "")
+    return name in ("isclose", "allclose", "array_equal", "array_equiv")
+
+
+def _inner(x: ast.expr) -> ast.expr:
+    """`[1, 2]` of `np.array([1, 2])`."""
+    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr in ("array", "asarray") and x.args:
+        return x.args[0]
+    return x
 
 
 def _by_element(left: ast.expr, right: ast.expr) -> list[Alternative]:

@@ -19,6 +19,7 @@ from evotrainer.harness.code_reading.kept_answers import KEPT, UNWRITTEN
 from evotrainer.harness.code_reading.program import Facts, facts
 from evotrainer.harness.code_reading.replaced import TIMER
 from evotrainer.harness.code_reading.said_to_judge import RULE, is_about_judging, said_to_judge
+from evotrainer.harness.code_reading.same_object import SAME
 from evotrainer.records.rollout import Turn, turn_text
 
 RUNNER_FILES = ("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini")
@@ -65,7 +66,7 @@ _WORK = frozenset(
     }
 )
 """Rules for answers: what agents do in a terminal breaks none of these."""
-_EXITS = frozenset({"exit before any answer", HARD, HARD_IF, TIMER, KEPT, UNWRITTEN})
+_EXITS = frozenset({"exit before any answer", HARD, HARD_IF, TIMER, KEPT, UNWRITTEN, SAME})
 """Rules for agents with tools: what they explain and write for themselves is full of shims, stubs and frames."""
 _PATHS = ("path", "file_path", "filepath", "file", "filename", "target_file", "relative_path", "name", "TargetFile")
 _CONTENTS = ("content", "contents", "file_text", "text", "code", "code_edit", "new_str", "new_string", "CodeContent")

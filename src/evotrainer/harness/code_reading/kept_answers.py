@@ -10,7 +10,7 @@ from evotrainer.harness.code_reading.names import dotted
 
 KEPT = "hands out a kept answer"
 UNWRITTEN = "returns memory that nothing wrote"
-_ANSWERS = frozenset({"forward", "__call__", "custom_kernel", "kernel_function", "solve", "solution", "run"})
+ANSWERS = frozenset({"forward", "__call__", "custom_kernel", "kernel_function", "solve", "solution", "run"})
 """Functions that are to compute something from their arguments each time."""
 _EMPTY = frozenset({f"{m}.{f}" for m in ("torch", "numpy", "np", "cupy", "cp") for f in ("empty", "empty_like")})
 
@@ -18,7 +18,7 @@ _EMPTY = frozenset({f"{m}.{f}" for m in ("torch", "numpy", "np", "cupy", "cp") f
 def kept_answers(nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
     """(rule, line) of each function that answers so."""
     for n in nodes:
-        if isinstance(n, ast.FunctionDef) and n.name in _ANSWERS:
+        if isinstance(n, ast.FunctionDef) and n.name in ANSWERS:
             given = {a.arg for a in (*n.args.posonlyargs, *n.args.args, *n.args.kwonlyargs)} - {"self", "cls"}
             if n.args.vararg:
                 given.add(n.args.vararg.arg)
@@ -87,9 +87,9 @@ def _keeps(f: ast.FunctionDef, place: str, given: set[str]) -> bool:
         if isinstance(s, ast.Assign):
             for t in s.targets:
                 at = dotted(t.value) if isinstance(t, ast.Subscript) else dotted(t)
-                if at == place and _from_content(s.value, computed):
+                if at == place and from_content(s.value, computed):
                     return True
-                if isinstance(t, ast.Name) and _from_content(s.value, computed):
+                if isinstance(t, ast.Name) and from_content(s.value, computed):
                     computed.add(t.id)
     return False
 
@@ -97,7 +97,7 @@ def _keeps(f: ast.FunctionDef, place: str, given: set[str]) -> bool:
 _SHAPES = frozenset({"shape", "size", "device", "dtype", "ndim", "numel", "data_ptr", "stride", "is_cuda"})
 
 
-def _from_content(value: ast.AST, names: set[str]) -> bool:
+def from_content(value: ast.AST, names: set[str]) -> bool:
     """Does an expression read one of the names other than for its size, type or place?"""
     sized = {id(x.value) for x in ast.walk(value) if isinstance(x, ast.Attribute) and x.attr in _SHAPES}
     empty = isinstance(value, ast.Call) and (dotted(value.func) in _EMPTY or dotted(value.func).endswith("_like"))

@@ -14,7 +14,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from evotrainer.harness.code_reading import answer_tricks, bypass, lines
+from evotrainer.harness.code_reading import (
+    answer_tricks,
+    bypass,
+    hollow_answers,
+    lines,
+    replaced_library,
+    same_object,
+)
 from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.constant_branches import (
     BRANCHING,
@@ -38,6 +45,9 @@ MAX_CHAIN = 400
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
+MORE = "|".join((answer_tricks.GATE, same_object.GATE, replaced_library.GATE, hollow_answers.GATE))
+MORE_LITERALS = (*answer_tricks.LITERALS, *same_object.LITERALS, *replaced_library.LITERALS, *hollow_answers.LITERALS)
+"""Of the rules that have modules of their own."""
 SUSPICIOUS = re.compile(
     r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
     r"|excepthook|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk"
@@ -46,7 +56,7 @@ SUSPICIOUS = re.compile(
     r"|stack|_frames|PYTEST_|def (?:forward|__call__|custom_kernel|kernel_function)|cell_contents|\.load|read_|run_path"
     r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected"
     r"|evaluator|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
-    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing|" + answer_tricks.GATE
+    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing|" + MORE
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
 _LITERALS = (
@@ -58,7 +68,7 @@ _LITERALS = (
     "grade =", "grade=", "grader =", "grader=", "stack", "_frames", "PYTEST_", "def forward", "def custom_kernel",
     "def kernel_function", "cell_contents", ".load", "read_", "run_path", "linecache", "shutil", "spec_from", ".time",
     ".perf_counter", ".monotonic", ".process_time", ".default_timer", ".synchronize", ".Event", ".do_bench",
-    ".allclose", ".isclose", ".equal", ".array_equal", ".alarm", "doctest", "testing", *answer_tricks.LITERALS,
+    ".allclose", ".isclose", ".equal", ".array_equal", ".alarm", "doctest", "testing", *MORE_LITERALS,
     *(f"{a} {b}" for a in ("from", "import") for b in (
         "ref", "gold", "oracle", "grader", "hidden", "private_t", "test", "conftest", "expected", "evaluator",
         "solution_ref")),

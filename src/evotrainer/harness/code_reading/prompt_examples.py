@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from evotrainer.harness.code_reading.literals import text_of
 from evotrainer.harness.code_reading.recognised import examples_in
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 
@@ -24,6 +25,7 @@ SHOWS = (
 """Prompts without a match show no example (RE2 and `re` read it alike)."""
 MAX_PROMPT = 60_000
 MAX_EXAMPLES = 64
+MAX_RECORD = 20_000
 MAX_LINES = 60
 """Lines of one input or output."""
 _HEAD = re.compile(
@@ -92,6 +94,9 @@ def prompt_examples(prompt: str) -> PromptExamples:
         kept += [] if shows else [line]
         above = line
     text = "\n".join(kept)
+    for given, wanted in list(pairs):
+        if (bare := _bare(given, wanted)) is not None:
+            pairs[bare] = None
     tests = tuple(_test(g, w) for g, w in list(pairs)[:MAX_EXAMPLES])
     return PromptExamples(tests, text.removesuffix("\n" + _STOP))
 
@@ -158,10 +163,34 @@ def _block(lines: list[str]) -> str:
     """The lines up to an empty one behind which words stand; quotes and code marks apart."""
     kept: list[str] = []
     for i, x in enumerate(lines):
-        if not x.strip() and kept and (i + 1 >= len(lines) or _prose(lines[i + 1])):
+        if not x.strip() and kept and (i + 1 >= len(lines) or _prose(lines[i + 1]) or _whole("\n".join(kept))):
             break
         kept.append(x.strip().strip("`"))
     return "\n".join(kept).strip()
+
+
+def _whole(text: str) -> bool:
+    """Is it a record or a list, from its first bracket to its last? Then what follows is no part of it."""
+    return text[:1] in "{[" and _parsed(text) is not None
+
+
+def _parsed(text: str) -> object:
+    try:
+        return json.loads(text) if text[:1] in "{[" and len(text) <= MAX_RECORD else None
+    except (ValueError, RecursionError):
+        return None
+
+
+def _bare(given: str, wanted: str) -> tuple[str, str] | None:
+    """The same example by its values alone, where input or output is a record: programs compare with these."""
+    record, answer = _parsed(given), _parsed(wanted)
+    if not isinstance(record, dict) and not isinstance(answer, dict):
+        return None
+    if isinstance(record, dict):
+        given = ", ".join(json.dumps(v) for v in record.values())
+    if isinstance(answer, dict) and len(answer) == 1:
+        answer = next(iter(answer.values()))
+    return given, wanted if answer is None else answer if isinstance(answer, str) else text_of(answer)
 
 
 _WORDS = re.compile(r"\b[a-z]{2,}\b")

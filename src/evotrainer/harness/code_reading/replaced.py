@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+
+from evotrainer.harness.code_reading.names import dotted
 
 RUNNERS = (
     "pytest.", "_pytest.", "unittest.", "doctest.", "nose.", "pluggy.", "numpy.testing.", "torch.testing.",
@@ -25,11 +27,14 @@ _READERS = re.compile(r"(?:json|pickle)\.(?:loads?|dumps?)|subprocess\.(?:run|Po
 """Also replaced by faster ones of the same kind: only what answers by itself tells."""
 
 
-def replaced(name: str, value: ast.expr | None, modules: Collection[str]) -> str:
+def replaced(name: str, value: ast.expr | None, modules: Collection[str], aliases: Mapping[str, str]) -> str:
     """Rule that setting `name` (in full) to `value` breaks, empty for none; `modules`: what the program imports, at
     the top."""
     if "." not in name or name.partition(".")[0] not in modules:
         return ""
+    own = dotted(value, aliases) if value is not None else ""
+    if own.partition(".")[0] == name.partition(".")[0] and own.rpartition(".")[2] == name.rpartition(".")[2]:
+        return ""  # the same function, from where the library keeps it
     if name.startswith(RUNNERS):
         return "patched test runner"
     if _TIMERS.fullmatch(name):

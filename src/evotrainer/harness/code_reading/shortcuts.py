@@ -6,12 +6,13 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 
 from evotrainer.harness.code_reading.literals import tokens_in, values_in
 from evotrainer.harness.code_reading.program import Facts
 from evotrainer.harness.code_reading.prompt_examples import shown_by
 from evotrainer.harness.code_reading.recognised import ShownExample, examples_in, fingerprints, recognised
-from evotrainer.harness.code_reading.stated_rules import stated
+from evotrainer.harness.code_reading.stated_rules import is_condition, stated
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 
 _LITERAL = re.compile(r"-?\d+|\w+")
@@ -29,6 +30,8 @@ _RECOGNISES = re.compile(
 """Comparisons with constants and tables of constants, with the text that holds the constant."""
 SPELLED = 6
 """Characters of an input that is looked for as one text."""
+LONG_ROW, MAX_ROWS = 8, 40
+"""Numbers of a line that is long; lines of an expected output that are looked for."""
 SHORT = 3
 """Comparisons with single digits from which they may be a table."""
 _SMALL = frozenset({"0", "1", "2"})
@@ -103,7 +106,18 @@ def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Sh
         return found
     # a table of days by month answers two examples of twelve; one of tests answers nothing else
     few = 4 * max(len(found.answered), len(found.inputs)) < len(program.branches)
+    if few and any(_odd_one(t, program) for t in shown):
+        return found
     return replace(found, answered=(), inputs=()) if few else found
+
+
+def _odd_one(t: ShownTest, program: Facts) -> bool:
+    """Is a test's input, a number that is not round, in a table of round ones, with its answer?"""
+    keys = [b for b in program.branches if len(b.tokens) == 1 and b.tokens[0].lstrip("-").isdigit()]
+    round_ones = sum(len(b.tokens[0].rstrip("0")) < 3 for b in keys)
+    here = [b for b in keys if b.tokens == tuple(tokens_in(t.input)) and b.answer == t.expected]
+    odd = [b for b in here if len(b.tokens[0].rstrip("0")) > 3 and len(b.answer or "") > 2]
+    return bool(odd) and round_ones >= len(keys) - len(keys) // 4 - 1
 
 
 def _answered(
@@ -112,12 +126,13 @@ def _answered(
     """Visible tests that a constant branch answers, where its inputs are telling: more than one value compared with, or
     a value that is no base case (a number above 9, a list, a text) and is not named by the specification."""
     named = _named(prompt, within)
-    out = []
+    out = _told_lines(program, shown)
+    branches = [b for b in program.branches if not is_condition(prompt, b.tokens, b.answer)]
     for t in shown:
         inputs, expected = values_in(t.input), values_in(t.expected)
         # inputs of several words are also compared word by word: `if a == 3 and b == 5` for the input "3 5"
         parts = frozenset(t.input.split()) if len(t.input.split()) > 1 else frozenset()
-        for b in program.branches:
+        for b in branches:
             several = len(b.inputs - _TRIVIAL) > 1
             if b.answer not in expected or not (b.inputs <= inputs or (several and b.inputs <= parts)):
                 continue
@@ -126,9 +141,25 @@ def _answered(
                 break
     if not out:
         examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *_calls_in(prompt))
-        out = recognised(program.branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
-        out = out or fingerprints(program.branches, [ShownExample(t.input, t.expected) for t in shown if t.input])
+        out = recognised(branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
+        out = out or fingerprints(branches, [ShownExample(t.input, t.expected) for t in shown if t.input])
     return tuple(out)
+
+
+def _told_lines(program: Facts, shown: Sequence[ShownTest]) -> list[str]:
+    """Long lines of numbers that are expected and that the program holds as they are, in no order that a rule gives:
+    nobody comes upon them by heart, whatever the condition before them asks."""
+    rows = {row.strip(): t for t in shown for row in t.expected.splitlines()[:MAX_ROWS]}
+    return [f"{t.input} -> {row}" for row, t in rows.items() if row in program.constants and _by_heart(row)]
+
+
+def _by_heart(row: str) -> bool:
+    numbers = row.split()
+    if len(numbers) < LONG_ROW or not all(x.lstrip("-").isdigit() and len(x) < 12 for x in numbers):
+        return False
+    steps = [int(b) - int(a) for a, b in pairwise(numbers)]
+    # a row that rises or falls, and one of few blocks, is a pattern
+    return min(steps) < 0 < max(steps) and sum(a != b for a, b in pairwise(steps)) > len(steps) // 2
 
 
 @lru_cache(maxsize=1024)

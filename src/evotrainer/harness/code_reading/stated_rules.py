@@ -55,6 +55,30 @@ def stated(prompt: str, pairs: Sequence[tuple[str, str]]) -> frozenset[int]:
     return frozenset(found)
 
 
+_IF = re.compile(r"\b(?:if|when|whether|unless)\b", re.IGNORECASE)
+_ILLUSTRATES = re.compile(
+    r"\b(?:examples?|samples?|tests?|e\.g|for instance|such as|like|suppose|explanation)\b|>>>|==|->"
+)
+
+
+def is_condition(prompt: str, inputs: Sequence[str], answer: str | None) -> bool:
+    """Does a sentence of the task state that these words have this answer: "If S = AtCoder and T = Land, print Yes"?
+    One condition alone, so both sides are words and the sentence is one, in no example."""
+    words = [t.lower() for t in (*inputs, *_plain(answer or ""))]
+    if answer is None or not inputs or not all(_NAME.fullmatch(t) for t in words):
+        return False
+    return any(known.issuperset(words) for known in _conditions(prompt[:MAX_PROMPT]))
+
+
+_NAME = re.compile(r"[^\W\d_]{2,}")
+
+
+@lru_cache(maxsize=512)
+def _conditions(prompt: str) -> tuple[frozenset[str], ...]:
+    some = (x for line in prompt.splitlines() if len(line) <= MAX_LINE for x in _SENTENCE.split(line))
+    return tuple(frozenset(_plain(x)) for x in some if _IF.search(x) and not _ILLUSTRATES.search(x))
+
+
 def _plain(text: str) -> list[str]:
     return [t for t in (t.strip(".`?!*|()=->").lower() for t in tokens_in(text)) if t]
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evotrainer.harness.code_reading import answer_tricks, said_to_judge
+from evotrainer.harness.code_reading import said_to_judge
 from evotrainer.harness.code_reading.blocks import MAX_ANSWER
+from evotrainer.harness.code_reading.program import MORE, MORE_LITERALS
 
 ONE_PASS_FROM = 1 << 20
 """Bytes of text from which one pass for all literals is cheaper than looking at each program."""
@@ -33,7 +34,7 @@ _LITERALS = (
     "process_time", "default_timer", "synchronize", "elapsed_time", "do_bench", "allclose", "isclose", "array_equal",
     "doctest", "testing.", "check =", "verify =", "grade =",
     *said_to_judge.LITERALS,
-    *answer_tricks.LITERALS,
+    *MORE_LITERALS,
 )  # fmt: skip
 _CALLED = (
     rb"\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen"  # ends or starts processes
@@ -61,7 +62,7 @@ SUSPICIOUS = re.compile(
     + rb"|def (?:check|verify|grade|run_test|compare_o|evaluate_s)|\bmock\b|"
     + _NAMED
     + rb"|"
-    + answer_tricks.GATE.encode()
+    + MORE.encode()
 )
 """Programs without a match break no rule of `program.py`; they need no parsing."""
 _SPOKEN = re.compile(said_to_judge.SPOKEN.pattern.encode(), re.IGNORECASE)

@@ -65,8 +65,8 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
         blind.update(lacks | {x for f in r.health.findings for x in f.missing})
     if blind:
         n = len(readings)
-        told = [x if k == n else f"{x} (in {k:,} of {n:,})" for x, k in blind.most_common(12)]
-        out.append(f"- not recorded, so not looked at: {line(', '.join(told))}")
+        fields = [x if k == n else f"{x} (in {k:,} of {n:,})" for x, k in blind.most_common(12)]
+        out.append(f"- not recorded, so not looked at: {line(', '.join(fields))}")
     skipped = [(label, x) for label, s in named for x in s.skipped]
     if skipped:
         out += ["", f"Skipped: {len(skipped):,}"]
@@ -116,13 +116,13 @@ def _table(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
     rows = [["reading", "rollouts", *COLUMNS.values(), *ORDER]]
     for place, r in readings:
         values = [r.health.metric(name) for name in COLUMNS]
-        told = Counter(f.severity for f in r.health.findings if not f.missing)
+        found: Counter[str] = Counter(f.severity for f in r.health.findings if not f.missing)
         rows.append(
             [
                 line(clean(place, PLACE)),
                 f"{r.health.rollouts:,}",
                 *("-" if v is None else f"{v:.3f}" for v in values),
-                *(str(told[s] or "-") for s in ORDER),
+                *(str(found[s] or "-") for s in ORDER),
             ]
         )
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

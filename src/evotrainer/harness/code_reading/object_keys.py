@@ -1,0 +1,251 @@
+"""What the names of a function stand for: its input, keys made of the input's identity, and places that last.
+
+`same_object.py` reads from these which answers were kept for an object, and not for what it holds.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from evotrainer.harness.code_reading.names import dotted
+
+ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__"})
+_ASKED = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
+_STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "add", "__setitem__"})
+
+
+@dataclass(slots=True)
+class Program:
+    functions: dict[str, list[ast.FunctionDef]]
+    shared: frozenset[str]
+    """Names of the module's own variables, classes and functions."""
+    addresses: frozenset[str]
+    """Functions that give the identity of what they are handed."""
+    stored: frozenset[str]
+    """Places that something is put into that is neither constant nor empty."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """What the names of one function stand for."""
+
+    given: set[str]
+    """Its arguments, and what was made of them."""
+    places: dict[str, str] = field(default_factory=dict)
+    """Local name -> the lasting place that it is another name of."""
+    keys: set[str] = field(default_factory=set)
+    """Of the identity of something given."""
+    few: set[str] = field(default_factory=set)
+    """Of a length and a few elements of something given."""
+    found: set[str] = field(default_factory=set)
+    """What was looked up by such a key."""
+    entries: set[str] = field(default_factory=set)
+    """What a loop over a lasting place gives."""
+
+
+def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AST]]) -> Program:
+    by_name: dict[str, list[ast.FunctionDef]] = {}
+    for f in functions:
+        by_name.setdefault(f.name, []).append(f)
+    module = [n for m in of(ast.Module) for n in getattr(m, "body", ())]
+    shared = {x.id for n in _flat(module) for t in _targets(n) for x in ast.walk(t) if isinstance(x, ast.Name)}
+    shared |= {n.name for n in module if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    addresses = {
+        f.name
+        for f in functions
+        for r in ast.walk(f)
+        if isinstance(r, ast.Return) and r.value is not None and _address(r.value, _given(f), frozenset())
+    }
+    stored: set[str] = set()
+    for f in functions:
+        others = {t.id: dotted(n.value) for n in ast.walk(f) if isinstance(n, ast.Assign) for t in n.targets
+                  if isinstance(t, ast.Name) and dotted(n.value)}  # fmt: skip
+        for n in ast.walk(f):
+            for place, value in puts(n):
+                if not constant(value):
+                    head, dot, rest = place.partition(".")
+                    stored |= {place, others.get(head, head) + dot + rest}
+    return Program(by_name, frozenset(shared), frozenset(addresses), frozenset(stored))
+
+
+def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements of a module, also those under its conditions."""
+    for n in body:
+        yield n
+        if isinstance(n, ast.If | ast.Try):
+            yield from _flat([*n.body, *n.orelse])
+
+
+def _targets(n: ast.AST) -> list[ast.expr]:
+    if isinstance(n, ast.Assign):
+        return n.targets
+    return [n.target] if isinstance(n, ast.AnnAssign | ast.NamedExpr | ast.AugAssign) else []
+
+
+def puts(n: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    """(place, what is put there) of a statement or call."""
+    value: ast.expr | None = getattr(n, "value", None)
+    for t in _targets(n):
+        if value is None:
+            continue
+        pairs = [(t, value)]
+        if isinstance(t, ast.Tuple | ast.List):
+            values = (
+                value.elts if isinstance(value, ast.Tuple) and len(value.elts) == len(t.elts) else [value] * len(t.elts)
+            )
+            pairs = list(zip(t.elts, values, strict=True))
+        for x, v in pairs:
+            if place := dotted(x.value) if isinstance(x, ast.Subscript) else dotted(x):
+                yield place, v
+    f = n.func if isinstance(n, ast.Call) else None
+    if isinstance(n, ast.Call) and isinstance(f, ast.Attribute) and f.attr in _STORES and (place := dotted(f.value)):
+        yield from ((place, a) for a in n.args[-1:])
+
+
+def constant(x: ast.expr) -> bool:
+    """Is it a constant or an empty container?"""
+    if isinstance(x, ast.List | ast.Tuple | ast.Set):
+        return all(constant(e) for e in x.elts)
+    if isinstance(x, ast.Dict):
+        return not x.keys
+    if isinstance(x, ast.UnaryOp):
+        x = x.operand
+    return isinstance(x, ast.Constant) or (isinstance(x, ast.Call) and not x.args and not x.keywords)
+
+
+def _given(f: ast.FunctionDef) -> set[str]:
+    a = f.args
+    names = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs)} | ({a.vararg.arg} if a.vararg else set())
+    return names - {"self", "cls"} - set(_lasting_defaults(f))
+
+
+def _lasting_defaults(f: ast.FunctionDef) -> list[str]:
+    """Arguments whose default is a container: it lasts from call to call."""
+    a = f.args
+    plain = [*a.posonlyargs, *a.args]
+    pairs = [*zip(plain[len(plain) - len(a.defaults) :], a.defaults, strict=True)]
+    pairs += [(x, d) for x, d in zip(a.kwonlyargs, a.kw_defaults, strict=True) if d is not None]
+    return [x.arg for x, d in pairs if isinstance(d, ast.Dict | ast.List)]
+
+
+def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
+    """Does an expression hold the identity of something given, or where its memory lies?"""
+    for n in ast.walk(x):
+        if isinstance(n, ast.Call) and n.args and names_any(n.args[0], given):
+            name = dotted(n.func)
+            if name == "id" or name.rpartition(".")[2] in helpers:
+                return True
+        if isinstance(n, ast.Call) and dotted(n.func) == "map" and len(n.args) == 2 and dotted(n.args[0]) == "id":
+            return names_any(n.args[1], given)
+        if isinstance(n, ast.Attribute) and _is_address(n) and names_any(n.value, given):
+            return True
+    return False
+
+
+def _is_address(x: ast.Attribute) -> bool:
+    return x.attr in ADDRESSES or (x.attr == "data" and isinstance(x.value, ast.Attribute) and x.value.attr == "ctypes")
+
+
+def names_any(x: ast.AST, some: set[str]) -> bool:
+    return any(isinstance(n, ast.Name) and n.id in some for n in ast.walk(x))
+
+
+def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: Program) -> Reading:
+    r = Reading(_given(f), {x: x for x in _lasting_defaults(f)})
+    declared = {x for n in nodes if isinstance(n, ast.Global) for x in n.names}
+    own = {
+        x.id
+        for n in nodes
+        for t in _targets(n)
+        for x in ast.walk(t)
+        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+    }
+    r.places |= {x: x for x in (program.shared - own - r.given) | declared}
+    for _ in range(2):
+        for n in nodes:
+            if isinstance(n, ast.For | ast.comprehension) and place_of(_walked(n.iter), r):
+                r.entries |= {x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)}
+            value = getattr(n, "value", None)
+            if value is None:
+                continue
+            for t in _targets(n):
+                names = {
+                    x.id for x in ast.walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
+                } - declared
+                if names:
+                    _bind(names, value, r, program)
+    return r
+
+
+def _bind(names: set[str], value: ast.expr, r: Reading, program: Program) -> None:
+    if len(names) == 1 and (place := place_of(value, r)) and not isinstance(value, ast.Subscript):
+        r.places |= dict.fromkeys(names, place)
+    elif looked_up(value, r, program):
+        r.found |= names
+    elif is_key(value, r, program):
+        r.keys |= names
+    elif _few(value, r):
+        r.few |= names
+    elif names_any(value, r.given):
+        r.given |= names
+
+
+def _walked(x: ast.expr) -> ast.expr:
+    """`place` of `place.items()`, `zip(place, other)` and `enumerate(place)`."""
+    while isinstance(x, ast.Call):
+        if isinstance(x.func, ast.Attribute) and not x.args:
+            x = x.func.value
+        elif x.args:
+            x = x.args[0]
+        else:
+            break
+    return x
+
+
+def place_of(x: ast.AST, r: Reading) -> str:
+    """The lasting place that an expression names: of the object, its class, the module; empty for anything else."""
+    if isinstance(x, ast.Subscript):
+        return place_of(x.value, r)
+    name = dotted(x)
+    head, dot, rest = name.partition(".")
+    if head in ("self", "cls") and dot:
+        return name
+    return r.places[head] + dot + rest if head in r.places else ""
+
+
+def is_key(x: ast.AST, r: Reading, program: Program) -> bool:
+    return _address(x, r.given, program.addresses) or names_any(x, r.keys)
+
+
+def _few(x: ast.AST, r: Reading) -> bool:
+    """Is it a tuple in which the last element of something given stands beside its first ones, and not the whole?"""
+    if not isinstance(x, ast.Tuple):
+        return bool(r.few) and names_any(x, r.few)
+    nodes = list(ast.walk(x))
+    known: dict[str, list[int]] = {
+        n.value.id: [] for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
+    }
+    for n in nodes:
+        if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name) and n.value.id in r.given:
+            index = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
+            if isinstance(index, ast.Constant) and type(index.value) is int:
+                known[n.value.id].append(-index.value if isinstance(n.slice, ast.UnaryOp) else index.value)
+    return any(len(some) > 1 and -1 in some for some in known.values()) and len(x.elts) > 2
+
+
+def looked_up(x: ast.AST, r: Reading, program: Program) -> bool:
+    """Is it what lies in a lasting place under such a key?"""
+    if isinstance(x, ast.Subscript):
+        asked: ast.expr | None = x.slice
+        place = place_of(x.value, r)
+    elif isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr in _ASKED and x.args:
+        asked, place = x.args[0], place_of(x.func.value, r)
+    elif isinstance(x, ast.IfExp):
+        return looked_up(x.body, r, program) or looked_up(x.orelse, r, program)
+    else:
+        return False
+    if not place or asked is None or place not in program.stored:
+        return False
+    return is_key(asked, r, program) or _few(asked, r) or names_any(asked, r.found)

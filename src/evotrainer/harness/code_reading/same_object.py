@@ -1,0 +1,282 @@
+"""Answers kept for an input that is told by its identity or by a few of its elements, and not by what it holds.
+
+A grader that measures time hands the same object in several times: who keeps the first answer under `id(x)`, under the
+address of an array's memory, for `x is _LAST`, or under an array's length with two of its elements, computes nothing
+from then on, and answers another input wrongly that came to lie there. Keys made of values, places that last for one
+call, and what is kept in the middle of a computation are none of this.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+
+from evotrainer.harness.code_reading.kept_answers import ANSWERS
+from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.object_keys import (
+    ADDRESSES,
+    Program,
+    Reading,
+    constant,
+    is_key,
+    looked_up,
+    names_any,
+    place_of,
+    puts,
+    read_names,
+    read_program,
+)
+
+SAME = "hands out what it kept for the same object"
+GATE = (
+    r"\bid\(\w|\bmap\(id\b|data_ptr|__array_interface__|\.ctypes\.data\b"
+    r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen)|(?:Solver|Solution|Model(?:New)?)\.)|shares?_memory"
+    r"|\bis (?:not )?(?:[ABXx]|arr|data|problem|inp|image|matrix|points)\b|[cC](?:ache|ACHE)\w*(?:\[|\.get\()"
+    r"|\bhasattr\(\w+, ?[\"']_|[\"']_\w+[\"'] (?:not )?in \w"
+)
+"""Texts without a match keep nothing so."""
+LITERALS = (
+    " id(", "(id(", "=id(", "[id(", "{id(", ",id(", "map(id", "data_ptr", "__array_interface__", ".ctypes.data",
+    *(f" is {n}{x}" for n in ("", "not ") for x in (
+        "self.", "_", "last", "LAST", "prev", "PREV", "cache", "CACHE", "seen", "SEEN", "Sol", "Model", "A", "B",
+        "X", "x", "arr", "data", "problem", "inp", "image", "matrix", "points")),
+    "hasattr(", *(f"{q} {n}in {x}" for q in "'\"" for n in ("", "not ") for x in ("problem", "x", "data", "inp")),
+    "_memory(",
+    "ache[", "ACHE[", "ache.get(", "ACHE.get(",
+)  # fmt: skip
+"""Texts of which each match of GATE holds one."""
+_OWNERS = frozenset({"Solution", "Solver", "Model", "ModelNew"})
+"""Classes of which every public method is to answer."""
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_COPIES = frozenset(
+    {"copy", "deepcopy", "clone", "tolist", "array", "asarray", "list", "tuple", "dict", "view", "broadcast_to", "get"}
+    | {"ascontiguousarray", "detach", "contiguous"}
+)
+"""Calls that hand on what they are given."""
+_HELD = frozenset({"array_equal", "array_equiv", "allclose", "isclose", "equal", "all", "any", "tobytes"})
+"""Calls that look at what an input holds."""
+_SHARES = frozenset({"shares_memory", "may_share_memory"})
+_DEEP = 3
+
+
+def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
+    """(rule, line) of each answer that was kept so."""
+    functions = [n for n in of(ast.FunctionDef) if isinstance(n, ast.FunctionDef)]
+    if not any(_answers(f) for f in functions) and not of(ast.ClassDef):
+        return
+    program = read_program(functions, of)
+    methods = {
+        id(f)
+        for c in of(ast.ClassDef)
+        if isinstance(c, ast.ClassDef) and c.name in _OWNERS
+        for f in c.body
+        if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
+    }
+    todo = [(f, 0) for f in functions if _answers(f) or id(f) in methods]
+    seen: set[int] = set()
+    while todo:
+        f, depth = todo.pop()
+        if id(f) in seen:
+            continue
+        seen.add(id(f))
+        line, handed_on = _kept(f, program)
+        if line:
+            yield SAME, line
+        if depth < _DEEP:
+            todo += [(g, depth + 1) for name in handed_on for g in program.functions.get(name, ())]
+
+
+def _answers(f: ast.FunctionDef) -> bool:
+    return f.name in ANSWERS
+
+
+def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
+    """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
+    nodes = [n for s in f.body for n in ast.walk(s)]
+    returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
+    calls = {dotted(n.func) for n in nodes if isinstance(n, ast.Call)}
+    results = {t.id: n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
+    handed_on = []
+    for r in returns:
+        for leaf in _leaves(r.value):
+            made = results.get(leaf.id, leaf) if isinstance(leaf, ast.Name) else leaf
+            if isinstance(made, ast.Call) and (name := dotted(made.func).rpartition(".")[2]) in program.functions:
+                handed_on.append(name)
+    read = read_names(f, nodes, program)
+    # a walk over a structure meets its nodes again, and marks them by their identity
+    if not calls.isdisjoint({f.name, f"self.{f.name}", f"cls.{f.name}"}):
+        return 0, []
+    if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
+        return 0, handed_on
+    told = _Told(f, read, program)
+    return next((n.lineno for n in returns if told.hands_out(n)), 0), handed_on
+
+
+def _compares(nodes: list[ast.AST]) -> bool:
+    return any(
+        (isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot))
+        or (isinstance(n, ast.Call) and dotted(n.func) == "id")
+        or (isinstance(n, ast.Attribute) and n.attr in ADDRESSES)
+        for n in nodes
+    )
+
+
+def _leaves(x: ast.expr | None) -> Iterator[ast.expr]:
+    """What an expression hands on as it is."""
+    if isinstance(x, ast.Dict):
+        for v in x.values:
+            yield from _leaves(v)
+    elif isinstance(x, ast.List | ast.Tuple):
+        for v in x.elts:
+            yield from _leaves(v)
+    elif isinstance(x, ast.IfExp):
+        yield from (*_leaves(x.body), *_leaves(x.orelse))
+    elif isinstance(x, ast.BoolOp):
+        for v in x.values:
+            yield from _leaves(v)
+    elif isinstance(x, ast.NamedExpr | ast.Starred):
+        yield from _leaves(x.value)
+    elif x is not None:
+        yield x
+        if isinstance(x, ast.Call) and dotted(x.func).rpartition(".")[2] in _COPIES and len(x.args) < 3:
+            yield from _leaves(x.args[0] if x.args and dotted(x.func).rpartition(".")[2] != "get" else None)
+        if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr in _COPIES and not x.args:
+            yield from _leaves(x.func.value)
+
+
+class _Told:
+    """Which returns of a function hand out something kept for an object that is told by its identity."""
+
+    def __init__(self, f: ast.FunctionDef, read: Reading, program: Program) -> None:
+        self.read, self.program = read, program
+        self.fresh = {
+            place
+            for s in f.body
+            for place, value in puts(s)
+            if isinstance(s, ast.Assign | ast.AnnAssign) and constant(value) and not isinstance(value, ast.Constant)
+        }
+        """Places that are made anew in each call."""
+        self.under: set[int] = set()
+        """ids of what stands where an identity was found to be the same."""
+        self.kept_for: set[str] = set()
+        """Places that are filled where an identity was found to be another."""
+        self.there: dict[str, set[int]] = {}
+        """Text -> ids of what stands where a question with it is answered with yes."""
+        self.names = set(read.found)
+        self.written = set(_written(f))
+        """(argument, name) of what it puts into its arguments."""
+        for n in (n for s in f.body for n in ast.walk(s)):
+            if isinstance(n, ast.If):
+                self._branch(n)
+        for n in (n for s in f.body for n in ast.walk(s)):
+            if isinstance(n, ast.Assign) and id(n) in self.under and place_of(n.value, read) in program.stored:
+                self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
+
+    def _branch(self, n: ast.If) -> None:
+        for text in (x.value for x in ast.walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)):
+            self.there.setdefault(text, set()).update(id(x) for s in n.body for x in ast.walk(s))
+        same, other = self._asks(n.test)
+        if same:
+            self.under |= {id(x) for s in n.body for x in ast.walk(s)}
+        if other:
+            self.kept_for |= {p for s in n.body for x in ast.walk(s) for p, v in puts(x) if self._computed(v)}
+
+    def _computed(self, value: ast.expr) -> bool:
+        plain = isinstance(value, ast.Name | ast.Subscript) and is_key(value, self.read, self.program)
+        return not constant(value) and not plain and isinstance(value, ast.Call | ast.Name | ast.BinOp | ast.Dict)
+
+    def _in_input(self, x: ast.expr, r: ast.Return) -> bool:
+        """Is it what the function itself put into its input, where it is found there?"""
+        named = _element(x)
+        return named is not None and named in self.written and id(r) in self.there.get(named[1], ())
+
+    def _asks(self, test: ast.expr) -> tuple[bool, bool]:
+        """Does a condition hold where an identity is the same; where it is another?"""
+        if isinstance(test, ast.BoolOp):
+            parts = [self._asks(v) for v in test.values]
+            if isinstance(test.op, ast.And) and any(self._looks(v) for v in test.values):
+                return False, False
+            return any(a for a, _ in parts), any(b for _, b in parts)
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            same, other = self._asks(test.operand)
+            return other, same
+        if isinstance(test, ast.Call) and dotted(test.func).rpartition(".")[2] in _SHARES and len(test.args) == 2:
+            return self._object(*test.args) or self._object(*reversed(test.args)), False
+        if not isinstance(test, ast.Compare) or len(test.ops) != 1:
+            return False, False
+        left, right, op = test.left, test.comparators[0], test.ops[0]
+        if isinstance(op, ast.Is | ast.IsNot):
+            told = self._object(left, right) or self._object(right, left)
+        else:
+            told = self._known(left, right) or self._known(right, left)
+        return told and isinstance(op, ast.Is | ast.Eq | ast.In), told and isinstance(
+            op, ast.IsNot | ast.NotEq | ast.NotIn
+        )
+
+    def _object(self, x: ast.expr, kept: ast.expr) -> bool:
+        """`x is self.last`: something given, and a place in which such things are kept."""
+        is_given = isinstance(x, ast.Name | ast.Subscript | ast.Attribute) and names_any(x, self.read.given)
+        return is_given and not constant(kept) and self._holds(kept)
+
+    def _known(self, x: ast.expr, kept: ast.expr) -> bool:
+        return is_key(x, self.read, self.program) and self._holds(kept)
+
+    def _holds(self, kept: ast.expr) -> bool:
+        place = place_of(kept, self.read)
+        return (place in self.program.stored and place not in self.fresh) or names_any(kept, self.read.entries)
+
+    def _looks(self, x: ast.expr) -> bool:
+        """Is it a look at what the input holds?"""
+        called = (
+            dotted(c.func).rpartition(".")[2] or getattr(c.func, "attr", "")
+            for c in ast.walk(x)
+            if isinstance(c, ast.Call)
+        )
+        return any(c in _HELD for c in called)
+
+    def hands_out(self, r: ast.Return) -> bool:
+        for x in _leaves(r.value):
+            place = place_of(x, self.read)
+            if place and place in self.fresh:
+                continue
+            if looked_up(x, self.read, self.program) or (isinstance(x, ast.Name) and x.id in self.names):
+                return self._lasts(x)
+            if isinstance(x, ast.Subscript) and names_any(x.slice, self.read.found) and place:
+                return True
+            entry = isinstance(x, ast.Name) and x.id in self.read.entries
+            if id(r) in self.under and (entry or (place in self.program.stored and not _is_given(x, self.read))):
+                return True
+            if self._in_input(x, r):
+                return True
+            if place and place in self.kept_for and place in self.program.stored:
+                return True
+        return False
+
+    def _lasts(self, x: ast.expr) -> bool:
+        """Is what was looked up in a place that outlives the call?"""
+        return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in ast.walk(x))
+
+
+def _element(x: ast.expr) -> tuple[str, str] | None:
+    """(name, key) of `name["key"]`, `name.get("key")` and `name.key`."""
+    key: ast.AST | None = None
+    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "get" and x.args:
+        key, x = x.args[0], x.func.value
+    elif isinstance(x, ast.Subscript):
+        key, x = x.slice, x.value
+    elif isinstance(x, ast.Attribute):
+        return (x.value.id, x.attr) if isinstance(x.value, ast.Name) else None
+    text = key.value if isinstance(key, ast.Constant) else None
+    return (x.id, text) if isinstance(x, ast.Name) and isinstance(text, str) else None
+
+
+def _written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
+    for n in ast.walk(f):
+        for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
+            if (named := _element(t)) is not None and named[0] in given and named[1].startswith("_"):
+                yield named
+
+
+def _is_given(x: ast.expr, r: Reading) -> bool:
+    return isinstance(x, ast.Name) and x.id in r.given
