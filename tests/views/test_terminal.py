@@ -347,3 +347,19 @@ def test_a_pooled_noise_floor_stands_beside_the_first_one(finished_run: Path) ->
     assert summary.noise_line(view) == "3.1 points, from the A/A trials and 2 branches so far"
     view.branches["b2"].matches = "b1"
     assert summary.noise_line(view) == "3.1 points, from the A/A trials, 1 branch and 1 control so far"
+
+
+def test_lines_into_a_file_are_not_broken_and_not_filled_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+
+    from evotrainer.records.console import Console
+    from evotrainer.views.tables import facts_grid
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    rows = [("next", "word " * 60 + "end"), ("run", "runs/x")]
+    file = io.StringIO()
+    Console(file=file, highlight=False).print(facts_grid(rows))
+    assert file.getvalue().splitlines() == ["next  " + "word " * 60 + "end", "run   runs/x"]
+    monkeypatch.setenv("COLUMNS", "60")
+    Console(file=(narrow := io.StringIO()), highlight=False).print(facts_grid(rows))
+    assert max(map(len, narrow.getvalue().splitlines())) <= 60, "who sets COLUMNS is obeyed"

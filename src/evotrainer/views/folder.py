@@ -259,7 +259,8 @@ def render_rollout(run_folder: Path | str, rollout: str) -> RenderableType:
 
     r = find_rollout(run_folder, rollout)
     parts: list[RenderableType] = [
-        Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim") for t in r.turns
+        Panel(Text(clean(t.text)), title=Text(t.role), title_align="left", border_style="dim", expand=False)
+        for t in r.turns
     ]
     tests = r.detail.get("tests")
     if isinstance(tests, list | tuple) and tests:
