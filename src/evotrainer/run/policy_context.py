@@ -5,17 +5,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import Environment, EnvironmentWithDrills
 from evotrainer.envs.given import demonstrations_of
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
-from evotrainer.trainers import trainer_spec
+from evotrainer.trainers import check_installed, trainer_spec
 
 PROBED = 32
 """Demonstrations and prompts that are tried."""
@@ -79,11 +78,16 @@ def check_template(task: TaskFile, environment: Environment, base: Path) -> None
 def check_room(task: TaskFile, environment: Environment, recipes: Sequence[Recipe], base: Path) -> None:
     """ConfigError where a train prompt, as the trainer's template writes it, leaves no room for an answer: a training
     would stop there. Prompts that judge lose their front instead."""
-    spec = trainer_spec(task.trainer.name)
-    if spec.room is None or any(find_spec(name) is None for name in spec.libraries):
+    room = trainer_spec(task.trainer.name).room
+    if room is None:
+        return
+    try:
+        check_installed(task.trainer.name)
+    except MissingDependencyError:  # told elsewhere
         return
     for max_tokens, begun in _begun(environment, recipes):
-        _check_room(*spec.room(base, task.trainer.options, begun), max_tokens)
+        longest, context = room(base, task.trainer.options, begun)
+        _check_room(longest, context, max_tokens)
 
 
 def _check_room(longest: int, context: int, max_tokens: int) -> None:
