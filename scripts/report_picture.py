@@ -11,7 +11,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-WIDTH, HEIGHT = 1200, 760
+WIDTH, HEIGHT = 1200, 1060
 
 
 def picture(run: Path, to: Path) -> None:
