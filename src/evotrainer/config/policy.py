@@ -11,7 +11,9 @@ class PolicyShape(Frozen):
     """Shape of a policy trained from scratch."""
 
     width: int = Field(128, ge=16)
+    """Width of the residual stream; a multiple of `heads`, with an even number of channels per head."""
     layers: int = Field(4, ge=1)
+    """Transformer blocks."""
     heads: int = Field(4, ge=1)
     """Attention heads; they share 2 key/value heads where their number is even, otherwise each has its own."""
     mlp: int = Field(384, ge=16)
@@ -30,16 +32,21 @@ class WarmStart(Frozen):
     """Supervised warm start on the environment's demonstrations, optionally after its drills."""
 
     demonstrations: int = Field(10_000, ge=1)
+    """Demonstrations asked of the environment."""
     steps: int = Field(1_000, ge=1)
+    """Optimizer steps on demonstrations."""
     batch: int = Field(32, ge=1)
+    """Demonstrations per step."""
     lr: float = Field(2e-3, gt=0)
+    """Peak learning rate of AdamW; linear warm-up, then a cosine to a tenth."""
     drills: int = Field(20_000, ge=1)
     """Skill drills generated, where `drill_steps` asks for them."""
     drill_steps: int = Field(0, ge=0)
     """Steps on drills before those on demonstrations, with a warm-up and a cosine of their own; 0: none."""
     drill_lr: float | None = Field(None, gt=0)
-    """None: `lr`."""
+    """Peak learning rate on drills; None: `lr`."""
     seed: int = 0
+    """Seed of the weights and of the order of texts."""
     shape: PolicyShape = PolicyShape()
 
     @property
@@ -49,6 +56,8 @@ class WarmStart(Frozen):
 
 
 class PolicyConfig(Frozen):
+    """The base policy, from which every training starts."""
+
     base: str = "warm-start"
     """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
     `policy/`), or `warm-start`. With trainer.name = trl also any folder of transformers, or a Hugging Face id

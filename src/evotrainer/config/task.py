@@ -47,19 +47,30 @@ LATER_SECTIONS = ("trainer", "executor", "tracking")
 
 
 class TaskInfo(Frozen):
+    """What the task is called."""
+
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_-]*$")
+    """Name in run folders and reports."""
     about: str = ""
+    """What the policy is to do, in a sentence."""
 
 
 class Evaluation(Frozen):
-    """How many attempts an evaluation samples; tasks None: the whole split."""
+    """How large evaluations are. Each trained policy is evaluated on search and gate, certified ones on cert."""
 
     search_tasks: int | None = Field(None, ge=1)
+    """Tasks of the search split that are read, which harness and agent may see; None: all."""
     search_attempts: int = Field(4, ge=1)
+    """Sampled attempts per search task."""
     gate_tasks: int | None = Field(None, ge=1)
+    """Tasks of the gate split that are read, on which the judge compares branches; None: all. More of them: a smaller
+    standard error of every effect, up to the noise between seeds."""
     gate_attempts: int = Field(4, ge=1)
+    """Sampled attempts per gate task."""
     cert_tasks: int | None = Field(None, ge=1)
+    """Tasks of the cert split that are read, once, for the certificate; None: all."""
     cert_attempts: int = Field(4, ge=1)
+    """Sampled attempts per cert task."""
     greedy: bool = True
     """Read every evaluation a second time by greedy decoding, one attempt per task: a gain that only the sampled
     reading shows is named sharpening (docs/judge.md). false: one reading, and nothing can be said of it."""
@@ -82,13 +93,14 @@ class Judgement(Frozen):
     alpha: float = Field(0.05, gt=0, lt=0.5)
     """One-sided probability of any false promotion in the whole run."""
     min_effect: float = Field(0.01, ge=0, lt=1)
-    """Smallest improvement of the gate score that is worth a promotion, in score units."""
+    """Smallest improvement of the gate score that is worth a promotion, in score units (0.01: one point)."""
     worthwhile: float = Field(0.05, gt=0, lt=1)
-    """Effect that the judge should find: while it is not excluded, an undecided branch gets more seeds.
+    """Gain, score units, that the run should not miss: while it is not excluded, an undecided branch gets more seeds.
     `evotrainer calibrate` tells the power at it."""
     min_seeds: int = Field(3, ge=2)
+    """Fewest complete trainings of a branch, and of its control, for a verdict; run.seeds holds at least as many."""
     max_seeds: int = Field(12, ge=2)
-    """An undecided branch, and its control, get further seeds up to this many; with as many as run.seeds: none."""
+    """An undecided branch, and its control, get further seeds up to this many; where run.seeds has as many: none."""
     reestimate: Literal["champion", "promotions"] = "champion"
     """Whose effect is measured again on fresh seeds (run.certify_seeds). champion: at the end, from the trainings that
     certification takes anyway. promotions: every promoted branch and its control, both trained again."""
@@ -105,35 +117,41 @@ class Judgement(Frozen):
 
 
 class RunConfig(Frozen):
+    """How the run searches, and how many trainings it makes."""
+
     seed: int = 0
+    """Seed of the agent's random choices alone; trainings have seeds of their own (`seeds`)."""
     agent: str = "statistical"
+    """Who proposes changes: an agent of docs/agents.md, or `python:FILE:CLASS`."""
     agent_options: dict[str, Any] = {}
+    """The agent's own options (docs/agents.md, docs/seat.md)."""
     agents: tuple[AgentRow, ...] = ()
     """Several agents, each with a role, the part of the recipe that it owns and who answers for it, in place of one
     (agent `specialists`, docs/agents.md); none: of that agent, a statistical specialist for each part."""
     lineage: bool = True
-    """Each of several agents sees and builds upon all trainings; false: upon its own, as a control arm."""
+    """Each of several agents sees all trainings and builds upon them; false: its own only, as a control arm."""
     autonomy: Literal["full", "escalating", "human_gated"] = "full"
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
     rounds: int = Field(3, ge=0)
     """At most this many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
     branches: int = Field(3, ge=1)
-    """Branches trained per round."""
+    """Most branches trained and judged per round; each is trained on every one of `seeds`."""
     probes: int = Field(0, ge=0)
     """Search trainings per round at most (one seed, search split, they promote nobody), for agents that search; 0:
     none."""
     changes: int = Field(3, ge=1, le=100)
     """Most factors that a search training changes at once, against the champion or an earlier search training."""
     bundle: int = Field(12, ge=1, le=100)
-    """Most factors of the branch that comes of a search, where it is more than `changes`: each is knocked out on fresh
-    seeds before the branch is promoted."""
+    """Most factors of the branch that a search proposes, at least `changes`; before a promotion each is knocked out on
+    fresh seeds."""
     search_seed: int = Field(1001, ge=0)
     """Seeds of search trainings count from here; those of branches and of certification are left out."""
     seeds: tuple[int, ...] = (1, 2, 3)
-    """RL seeds of every branch; the first round's A/A trials use them too."""
+    """RL seeds on which every branch is trained; the starting recipe too, whose trainings (A/A trials) give the noise
+    floor. At least judge.min_seeds, all distinct."""
     certify_seeds: tuple[int, ...] = (101, 102, 103)
-    """Fresh seeds on which the champion is trained again before certification."""
+    """Fresh seeds on which the champion is trained again before certification; none of them in `seeds`."""
     workers: int = Field(0, ge=0)
     """Trials side by side, one thread each; 0: one per core, and one for the trl trainer where a GPU is visible."""
     checkpoint_every: int = Field(5, ge=1)
@@ -142,12 +160,13 @@ class RunConfig(Frozen):
     """Steps between two readings of a training by the harness (each of its last two steps); every search evaluation is
     read as well. 0: only the branch as a whole is read, once it is trained."""
     harness: Literal["default", "minimal"] = "default"
-    """h0, what interprets training from the start. default: all built-in detectors. minimal: the score layer only."""
+    """Metrics and detectors that a run begins with. default: all built-in ones. minimal: the score layer only."""
     evolve_harness: bool = True
     """New detectors are mined where something moves and no finding says why, and admitted, confirmed or retired by
-    rule; false: h0 stays as it is."""
+    rule; false: those of the beginning stay."""
     restarts: int = Field(2, ge=0)
-    """How often a trial process that was killed is started again; it continues from its checkpoint."""
+    """Times that a trial process that was killed is started again (executor local); it continues from its
+    checkpoint."""
     sampler_dtype: Literal["fp32", "bf16", "auto"] = "fp32"
     """Numbers that sampling computes in; the update always recomputes in fp32. `auto`: bf16 where the processor
     multiplies it natively, decided once, when the run begins. Only fp32 gives the same run on processors that
@@ -164,8 +183,8 @@ class RunConfig(Frozen):
     """Only search: each round's search trainings and what they teach of each change. Nothing is read on gate or cert,
     nothing is promoted or certified; trainings stay in the cache for a run that proves."""
     cache: str = ""
-    """Folder in which trainings and evaluations are kept and found again, by all runs that name it; `off`: none. Empty:
-    $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
+    """Folder (absolute, or from `~` on) in which trainings and evaluations are kept and found again, by all runs that
+    name it; `off`: none. Empty: $EVOTRAINER_CACHE, else `evotrainer/trials` in the user's cache folder."""
     cache_gb: float = Field(10.0, gt=0)
     """GB that the cache may take; the least recently used entries go first."""
     looks: str = ""
@@ -226,10 +245,14 @@ class BudgetConfig(Frozen):
     """What the whole run may spend; None: no limit."""
 
     cpu_s: float | None = Field(None, gt=0)
+    """CPU-seconds of all trials together."""
     wall_s: float | None = Field(None, gt=0)
+    """Seconds of the clock in which at least one trial ran; between a stop and its resume it stands still."""
     trials: int | None = Field(None, ge=1)
+    """Trainings, search trainings included; evaluations alone do not count."""
     trial_cpu_s: float = Field(300.0, gt=0)
-    """Reserved for a trial before its cost is known; a trial that passes twice this is stopped as an overrun."""
+    """CPU-seconds reserved for a trial before its cost is known; a trial that passes twice this is stopped as an
+    overrun."""
 
     def limits(self) -> dict[str, float]:
         """The limits that are set, by name."""
@@ -241,8 +264,8 @@ class TrainerConfig(Frozen):
     """What trains and evaluates policies."""
 
     name: str = "embedded"
-    """A row of `trainers.TRAINERS`. embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model
-    of the Hugging Face form."""
+    """embedded: EvoTrainer's own small policies, for CPUs. trl: any causal language model of the Hugging Face form. One
+    of your own: docs/add-your-own.md."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 
@@ -260,14 +283,18 @@ class TrackingConfig(Frozen):
     """Trackers that a run's figures are also exported to; the ledger stays authoritative."""
 
     to: tuple[Literal["trackio", "wandb", "mlflow", "tensorboard"], ...] = ()
+    """Trackers; none: nothing is exported."""
     project: str = "evotrainer"
+    """Project in the tracker, in MLflow the experiment."""
     options: dict[str, Any] = {}
     """Options by target, e.g. `[tracking.options.mlflow]` (docs/tracking.md)."""
 
 
 class SandboxConfig(Frozen):
+    """Where programs that a policy writes are run (docs/sandbox.md)."""
+
     accept_tier_e: bool = False
-    """Run untrusted programs with no isolation at all. Only for code you trust."""
+    """Run untrusted programs even where nothing isolates them (tier E). Only for code that you trust."""
 
 
 class TaskFile(Frozen):
@@ -275,6 +302,7 @@ class TaskFile(Frozen):
 
     task: TaskInfo
     environment: dict[str, Any]
+    """`name`, and the environment's own options."""
     policy: PolicyConfig = PolicyConfig()
     recipe: Recipe
     evaluation: Evaluation = Evaluation()

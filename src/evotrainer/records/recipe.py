@@ -61,14 +61,20 @@ CHAMPION, FROM_BASE = "champion", "base"
 
 
 class Recipe(Frozen):
-    """All factors of a training run; the same names for every trainer (DESIGN.md section 4)."""
+    """All factors of a training run; the same names for every trainer (docs/recipe.md)."""
 
     loss: Literal["grpo", "dapo", "dr_grpo", "bnpo", "gspo", "cispo"] = "grpo"
+    """Policy loss, TRL's `loss_type`. grpo (arXiv 2402.03300): mean over rollouts of their token means. dapo
+    (2503.14476) and bnpo: mean over all tokens of the batch. dr_grpo (2503.20783): sum over tokens, divided by rollouts
+    x max_tokens x max_turns. gspo (2507.18071): one ratio for a whole completion. cispo (2506.13585): the ratio is a
+    capped weight, and no token loses its gradient."""
     clip: Clip = Clip()
     kl_beta: float = Field(0.0, ge=0)
-    """Weight of the k3 KL estimate against the start policy (with `start`: that of the earlier recipe)."""
+    """Weight of the KL penalty (k3 estimate, per token) against the start policy (with `start`: that of the earlier
+    recipe); TRL's `beta`. 0: no reference policy is run."""
     reward_scaling: Literal["group", "batch", "none"] = "group"
-    """What the centred reward is divided by."""
+    """Divisor of the advantage r - mean(group), TRL's `scale_rewards`. group: standard deviation of the group + 1e-4;
+    batch: of all rollouts of the step + 1e-4; none: 1 (Dr. GRPO)."""
     negative_weight: float = Field(1.0, ge=0)
     """Negative advantages are multiplied by it, after scaling: A' = w A where A < 0. 1: as they are; 0: only what did
     better than its group is learnt from. Where failing rollouts are longer, most of |advantage| x tokens pushes down
@@ -76,39 +82,52 @@ class Recipe(Frozen):
     arXiv 2506.01347 (its W-REINFORCE weighs positive samples by a tenth)."""
     credit: Credit = Credit()
     lr: float = Field(2e-4, gt=0)
+    """Peak learning rate of AdamW (betas 0.9 and 0.95)."""
     schedule: Schedule = Schedule()
     weight_decay: float = Field(0.0, ge=0)
+    """AdamW's decoupled weight decay (arXiv 1711.05101), on matrices only: not on norms and biases."""
     grad_clip: float = Field(1.0, gt=0)
-    """Global gradient-norm bound."""
+    """Largest norm of the whole gradient (TRL's `max_grad_norm`); a larger one is scaled down to it."""
     steps: int = Field(30, ge=1)
-    """Optimizer rounds: sample, grade, update."""
+    """Steps of a training; a step of RL samples, grades and updates the policy (`updates_per_step` times)."""
     prompts_per_step: int = Field(32, ge=1)
+    """Prompts (groups) sampled in a step; a step has prompts_per_step x group_size rollouts, and the update takes all
+    of them as one batch."""
     group_size: int = Field(8, ge=2)
-    """Rollouts per prompt."""
+    """Rollouts per prompt, TRL's `num_generations`; advantages compare them with each other."""
     updates_per_step: int = Field(1, ge=1)
-    """Passes over each step's rollouts (the ratio leaves 1 from the second on)."""
+    """Optimizer steps on each step's rollouts, TRL's `num_iterations`. With 1 the policy ratio is always 1, so that
+    `clip` does nothing."""
     temperature: float = Field(1.0, gt=0)
+    """Sampling temperature in training; that of the starting recipe also in every evaluation of the run."""
     deploy_temperature: float | None = Field(None, gt=0)
     """Sampling temperature at which the trained policy is used, and so evaluated and certified; training does not see
     it. None: that of the run's evaluations (`temperature` of the starting recipe)."""
     top_p: float = Field(1.0, gt=0, le=1)
+    """Nucleus sampling: the smallest set of tokens of this total probability is sampled from
+    (arXiv 1904.09751). 1: all tokens."""
     max_tokens: int = Field(96, ge=1)
-    """Completion tokens per turn."""
+    """Most completion tokens per turn; a completion that reaches it is truncated (finish = length)."""
     max_turns: int = Field(1, ge=1)
+    """Most turns (actions) of an attempt; 1: one completion."""
     rewards: Mapping[str, float] = Field(default_factory=dict)
-    """Reward component -> weight; the reward is the weighted sum."""
+    """Reward component of the environment -> weight; the reward is the weighted sum of those that apply. A component
+    of the outcome may be paid only if `environment.payable` lists it. At least one weight is not 0."""
     written: Mapping[str, str] = Field(default_factory=dict)
-    """Reward components written as code: `<name>@<hash>` -> source (records/written.py); a name may be given without
-    its hash. They are computed for every train and search rollout, and paid by their weight in `rewards`."""
+    """Reward components written as code: `<name>@<hash>` -> source of `reward(rollout)` (docs/commands/try-code.md); a
+    name may be given without its hash. They are computed for every train and search rollout, and paid by their weight
+    in `rewards`."""
     hooks: Mapping[str, str] = Field(default_factory=dict)
     """Edits of the algorithm as code: `<name>@<hash>` -> source of `advantages(group)`, `weights(rollouts)` or
-    `select(tasks, history)` (records/hooks.py); a name may be given without its hash."""
+    `select(tasks, history)` (docs/hooks.md); a name may be given without its hash."""
     length: LengthRule = LengthRule()
     repetition_penalty: float = Field(0.0, ge=0)
-    """Subtracted times the share of repeated 4-grams in the completion."""
+    """Reward = reward - repetition_penalty x share of the completion's 4-grams of tokens that occurred in it before;
+    in units of the reward. (TRL's field of this name is a sampling rule.)"""
     group_filter: GroupFilter = GroupFilter()
     resample: int = Field(0, ge=0)
-    """Extra sampling rounds that replace groups the filter dropped (DAPO dynamic sampling); 0: off."""
+    """Most further sampling rounds in a step, which replace the groups that `group_filter` dropped (DAPO's dynamic
+    sampling, arXiv 2503.14476); 0: off."""
     curriculum: Curriculum = Curriculum()
     averaging: Averaging = Averaging()
     start: Recipe | None = None
@@ -117,24 +136,29 @@ class Recipe(Frozen):
     from the base policy. A change may call the recipe that it changes `champion`. Steps and costs count from the base
     policy on, and every seed, also a fresh one, trains both."""
     phases: tuple[Phase, ...] = ()
-    """Parts of the training, in order; none: all of it is RL. Together they take `steps` steps, the last one what the
-    others leave, and each begins with a fresh optimizer; `schedule` is that of each RL part."""
+    """Parts of the training, in order, e.g. `[{ kind = "references", steps = 200 }, { kind = "rl" }]`; none: all of it
+    is RL. Together they take `steps` steps, the last one what the others leave, and each begins with a fresh optimizer;
+    `schedule` is that of each RL part."""
     replay: Replay = Replay()
     prompt_noise: float = Field(0.0, ge=0, le=1)
     """Share of the training prompts that are worded otherwise, where the environment has other wordings (domain
     randomisation, arXiv 1703.06907); a group shares its wording, and evaluations have the tasks' own."""
     sft_anchor: float = Field(0.0, ge=0)
-    """Weight of the SFT loss on demonstrations, added to each update."""
+    """Weight of the SFT loss (-mean log p) on the environment's demonstrations, added to the loss of each update; 0:
+    off."""
     entropy_bonus: float = 0.0
-    """Weight of the mean token entropy, added to the objective."""
+    """Weight of the mean token entropy (nats), subtracted from the loss; TRL's `entropy_coef`. 0: off."""
     is_cap: float | None = Field(None, gt=0)
-    """Cap of the trainer/sampler importance ratio (TIS); None: off."""
+    """Token-level truncated importance sampling: the ratio of the trainer's to the sampler's probability weighs each
+    token, and is capped here. None: off."""
     mask_truncated: bool = False
-    """Leave truncated completions (finish = length) out of the loss."""
+    """Leave truncated completions (finish = length) out of the loss; they stay in the normaliser."""
     knobs: Mapping[str, Knob] = Field(default_factory=dict)
-    """Environment knobs; each key is a factor of its own, named `knobs.<key>`."""
+    """Settings of the environment by name (`evotrainer run --dry-run` refuses unknown ones); each key is a factor of
+    its own, `knobs.<key>`."""
     scaffold: Mapping[str, str] = Field(default_factory=dict)
-    """Slot of the environment -> text in place of its default (records/scaffold.py), in training and in evaluations."""
+    """Slot of the environment -> text in place of its default (docs/add-your-own.md), in training and in evaluations;
+    each slot is a factor of its own, `scaffold.<slot>`."""
 
     @model_validator(mode="before")
     @classmethod

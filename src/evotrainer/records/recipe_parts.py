@@ -27,20 +27,26 @@ class Schedule(Frozen):
     """Learning-rate schedule: linear warm-up over `warmup` steps, then constant, linear to 0 or cosine to 0."""
 
     kind: Literal["constant", "linear", "cosine"] = "constant"
+    """What follows the warm-up."""
     warmup: int = Field(5, ge=0)
+    """Steps from lr / warmup to `lr`; 0: none."""
 
 
 class GroupFilter(Frozen):
     """Which groups of a step give gradient.
 
-    `zero_variance` drops groups without reward spread; `ema_std` also drops std < ema_mean - z*ema_std with z from
-    `keep` (decay 0.1, warm-up max(20, 1/decay) groups); `snr_top_p` keeps the groups of largest reward variance
-    that hold the share `keep` of the total (RAGEN-2).
+    `zero_variance` drops groups whose rewards are all equal. `ema_std` also drops those whose reward standard deviation
+    is unusually low: below m - z s, m and s being running mean and standard deviation of it (after max(20, 1/decay)
+    groups), z the normal quantile of `keep`. `snr_top_p` keeps the groups of largest reward variance that together hold
+    the share `keep` of the step's total (RAGEN-2).
     """
 
     kind: Literal["none", "zero_variance", "ema_std", "snr_top_p"] = "none"
+    """Rule by which groups are dropped; none: all are kept."""
     keep: float = Field(0.9, gt=0, le=1)
+    """ema_std: share of groups that pass, were the standard deviations normal. snr_top_p: share of the variance."""
     decay: float = Field(0.1, gt=0, le=1)
+    """ema_std: weight of the newest group in the running mean."""
 
 
 class LengthRule(Frozen):
@@ -53,8 +59,11 @@ class LengthRule(Frozen):
     """
 
     kind: Literal["none", "token_penalty", "overlong", "correct_bonus"] = "none"
+    """Rule; none: length is not paid for."""
     weight: float = Field(0.0, ge=0)
+    """In units of the reward, for token_penalty per token; 0: no effect."""
     soft: float = Field(0.75, gt=0, lt=1)
+    """overlong: share of max_tokens that costs nothing."""
 
 
 class Curriculum(Frozen):
@@ -69,14 +78,17 @@ class Curriculum(Frozen):
     """
 
     kind: Literal["none", "pass_rate_band", "tag_frontier", "difficulty"] = "none"
+    """Rule; none: seeded epochs over all tasks, without replacement."""
     low: float = Field(0.05, ge=0, le=1)
+    """pass_rate_band: lowest pass rate; below `high`."""
     high: float = Field(0.95, ge=0, le=1)
+    """pass_rate_band: highest pass rate."""
     tag: str = ""
-    """Name of a tag that the environment's tasks carry."""
+    """tag_frontier, difficulty: name of a tag that the environment's tasks carry."""
     floor: float = Field(0.1, gt=0, le=1)
-    """Least weight of a tag's value: what looks perfect or hopeless is still tried."""
+    """tag_frontier: least weight of a tag's value, so that what looks perfect or hopeless is still tried."""
     until: float = Field(0.5, gt=0, le=1)
-    """Share of the training's draws after which tasks of every difficulty are drawn."""
+    """difficulty: share of the training's draws after which tasks of every difficulty are drawn."""
 
     @model_validator(mode="after")
     def _band(self) -> Curriculum:
@@ -96,10 +108,11 @@ class Averaging(Frozen):
     """
 
     kind: Literal["none", "tail_mean", "ema"] = "none"
+    """Average; none: the weights after the last step."""
     share: float = Field(0.5, gt=0, le=1)
-    """Of the steps, for tail_mean."""
+    """tail_mean: share of the steps, the last ones."""
     decay: float = Field(0.9, gt=0, lt=1)
-    """Per step, for ema: it remembers about 1 / (1 - decay) steps."""
+    """ema: decay per step; it remembers about 1 / (1 - decay) steps."""
 
 
 class Phase(Frozen):
@@ -113,8 +126,9 @@ class Phase(Frozen):
     """
 
     kind: Literal["rl", "references", "own"]
+    """What a step of this part is."""
     steps: int | None = Field(None, ge=1)
-    """Optimizer rounds; None, of the last part only: up to the recipe's `steps`."""
+    """Steps of this part; None, of the last part only: up to the recipe's `steps`."""
     lr: float | None = Field(None, gt=0)
     """Peak rate; None: the recipe's `lr`. A supervised part warms up over its first tenth and falls as a cosine to 0,
     an RL part follows the recipe's `schedule`."""
@@ -140,7 +154,7 @@ class Replay(Frozen):
     """
 
     weight: float = Field(0.0, ge=0)
-    """Of the term in the loss; 0: off."""
+    """Weight of the term in the loss; 0: off."""
     batch: int = Field(32, ge=1)
     """Successes drawn for an update."""
     size: int = Field(512, ge=1)
@@ -159,15 +173,19 @@ class Credit(Frozen):
     """
 
     kind: Literal["episode", "turn"] = "episode"
+    """Unit that has an advantage; turn needs `max_turns` above 1 and an environment with turn rewards."""
     weight: float = Field(0.1, ge=0)
-    """Of a turn's reward, which environments give in [-1, 1], in units of the reward."""
+    """turn: weight of a turn's reward, which environments give in [-1, 1], in units of the reward."""
 
 
 class Clip(Frozen):
-    """PPO ratio clip range [1-low, 1+high]. For cispo, `high` caps the detached weight at 1+high."""
+    """PPO's clip range of the policy ratio, [1 - low, 1 + high] (arXiv 1707.06347). For cispo only the cap 1 + high
+    of the weight acts."""
 
     low: float = Field(0.2, ge=0, le=1)
+    """The ratio is clipped below 1 - low (TRL's `epsilon`)."""
     high: float = Field(0.2, ge=0)
+    """The ratio is clipped above 1 + high (TRL's `epsilon_high`)."""
 
 
 def open_ended(phases: tuple[Phase, ...], total: int) -> tuple[Phase, ...]:
