@@ -18,7 +18,6 @@ from evotrainer.judge import (
     next_look,
     recompute,
     scores_of,
-    seeds_wanted,
 )
 from evotrainer.judge.decide import _decide, _floor_gate, _size_gate
 from evotrainer.judge.simulate import trial
@@ -201,14 +200,14 @@ def test_a_promising_but_unclear_gain_asks_for_seeds_and_says_how_many() -> None
         verdict = decide(*planted(0.05, seed=seed))
         kinds[verdict.kind] = verdict
         if verdict.kind == "inconclusive":
-            wanted = seeds_wanted(verdict)
+            wanted = verdict.seeds_wanted
             assert wanted is not None
             assert 3 < wanted <= 6
             assert f"{wanted} seeds per branch would decide if " in verdict.reason
             chance = float(re.search(r"by this look: (\d+)%", verdict.reason)[1])  # type: ignore[index]
             assert (chance >= 50) == ("stays as it is" in verdict.reason) and 1 < chance < 99
         else:
-            assert seeds_wanted(verdict) is None
+            assert verdict.seeds_wanted is None
     assert "inconclusive" in kinds
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from pydantic import Field
 
 from evotrainer.judge.components import Measured
-from evotrainer.judge.decide import seeds_wanted
 from evotrainer.judge.inputs import JudgeConfig
 from evotrainer.judge.real_comparisons import RealComparisons
 from evotrainer.judge.simulate import Population, Rate, Share, false_promotions, power, run_looks
@@ -284,7 +283,7 @@ def _trainings(verdicts: Sequence[object], shape: GateShape) -> int:
         # later looks at a branch overwrite earlier ones: the last one counts all its seeds
         seeds[v.branch] = int(gate.numbers["branch"])
         # the control is shared by all branches, so it is trained once, up to the most seeds that any of them needed
-        asked = max(asked, int(gate.numbers["control"]), seeds_wanted(v) or 0)
+        asked = max(asked, int(gate.numbers["control"]), v.seeds_wanted or 0)
     return sum(seeds.values()) + asked
 
 

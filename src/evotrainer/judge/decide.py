@@ -191,11 +191,6 @@ def _decide(
     return "inconclusive", f"gate score {points} straddles 0; {asked_for}"
 
 
-def seeds_wanted(verdict: Verdict) -> int | None:
-    """Seeds per branch that an inconclusive verdict asks for, None where seeds are not what is missing."""
-    return verdict.seeds_wanted
-
-
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
     low = f"{100 * effect.low:+.{places((effect.low, 0))}f}"
     needed = {} if more is None else {"seeds_needed": float(more)}

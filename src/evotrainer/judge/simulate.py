@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.judge.alpha_spending import next_looks
-from evotrainer.judge.decide import judge, seeds_wanted
+from evotrainer.judge.decide import judge
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.planned_seeds import seeds_for
 from evotrainer.judge.stats import measure_noise, scores_of
@@ -214,7 +214,7 @@ class _SimulatedRun:
             for name, look in zip(sorted(names, key=lambda n: -mean_score(self.trials[n])), looks, strict=True)
         ]
         self.verdicts.extend(found)
-        wanted = {v.branch: seeds_wanted(v) for v in found}
+        wanted = {v.branch: v.seeds_wanted for v in found}
         return {name: n for name, n in wanted.items() if n is not None}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from evotrainer.judge import seeds_wanted
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
@@ -26,7 +25,7 @@ def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[st
     given: list[ToppedUp] = []
     for name in names:
         b = ctx.branches[name]
-        wanted = seeds_wanted(b.verdict) if b.verdict else None
+        wanted = b.verdict.seeds_wanted if b.verdict else None
         if wanted is not None and (body := answer(ctx, n, b, wanted, before, given)) is not None:
             if body.refused:
                 ctx.observer.note(f"{name} stays undecided: {body.refused}")

@@ -17,7 +17,6 @@ from evotrainer.judge import (
     next_looks,
     recompute,
     scores_of,
-    seeds_wanted,
 )
 from evotrainer.projections.branches import START
 from evotrainer.records import keys
@@ -196,7 +195,7 @@ def topup(record: Record, event: Event) -> Iterator[Problem]:
         if t.wanted != most or len(b.complete) + len(t.seeds) > most:
             yield Problem("topup", f"{event.id}: {t.wanted} seeds before the first look, {most} were to be had")
         yield from topup_sides(record, event)
-    elif b is None or b.verdict is None or seeds_wanted(b.verdict) != t.wanted:
+    elif b is None or b.verdict is None or b.verdict.seeds_wanted != t.wanted:
         yield Problem("topup", f"{event.id}: no verdict on {t.branch} asks for {t.wanted} seeds")
     if t.refused and (t.seeds or t.control_seeds):
         yield Problem("topup", f"{event.id}: seeds are given and refused")
