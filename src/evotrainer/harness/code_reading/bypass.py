@@ -18,7 +18,7 @@ from evotrainer.harness.code_reading.grader_files import (
     reads_grader_files,
     writes_grade,
 )
-from evotrainer.harness.code_reading.hollow_answers import hollow_answers
+from evotrainer.harness.code_reading.hollow_answers import handed_out, hollow_answers
 from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, only_tidies, reaching_imports
 from evotrainer.harness.code_reading.kept_answers import kept_answers
 from evotrainer.harness.code_reading.names import dotted, folded
@@ -152,7 +152,9 @@ def _bypasses(
             if dotted(n.exc.func if isinstance(n.exc, ast.Call) else n.exc) == "SystemExit":
                 yield Bypass("exit before any answer", line)
         elif isinstance(n, ast.ClassDef):
-            if any(_constant_comparison(f) for f in n.body):
+            answered = {_constant_comparison(f) for f in n.body} - {""}
+            # the least and the greatest element of an order answer alike, too; nobody hands them out as an answer
+            if answered & {"__eq__", "__ne__"} or (answered and handed_out(n, whole)):
                 yield Bypass(EQUALS, line)
         elif isinstance(n, ast.FunctionDef) and n.name.startswith("pytest_"):
             yield Bypass(HOOK, line)
@@ -273,19 +275,19 @@ def _same_answer(value: ast.AST) -> bool:
     return isinstance(value, ast.Lambda) and isinstance(value.body, ast.Constant)
 
 
-def _constant_comparison(f: ast.stmt) -> bool:
-    """Does a comparison method of a class return a constant on every path?"""
+def _constant_comparison(f: ast.stmt) -> str:
+    """The comparison method of a class that returns a constant on every path; empty for any other."""
     if isinstance(f, ast.Assign):
-        named = any(isinstance(t, ast.Name) and t.id in _COMPARISONS for t in f.targets)
-        return named and _same_answer(f.value)
+        named = (t.id for t in f.targets if isinstance(t, ast.Name) and t.id in _COMPARISONS)
+        return next(named, "") if _same_answer(f.value) else ""
     if not isinstance(f, ast.FunctionDef) or f.name not in _COMPARISONS:
-        return False
+        return ""
     returns = [n for n in ast.walk(f) if isinstance(n, ast.Return)]
     if f.name in {"__eq__", "__ne__"} and len(f.args.args) == 2 and _answers_itself(f, returns):
-        return True
+        return f.name
     # `return NotImplemented` leaves the comparison to the other side, which honest classes do
     values = {r.value.value if isinstance(r.value, ast.Constant) else None for r in returns}
-    return len(values) == 1 and values.isdisjoint({None, NotImplemented})
+    return f.name if len(values) == 1 and values.isdisjoint({None, NotImplemented}) else ""
 
 
 def _answers_itself(f: ast.FunctionDef, returns: list[ast.Return]) -> bool:

@@ -34,6 +34,10 @@ _HARMLESS = re.compile(
     r"torch\.(?:load|save|compile|jit\.\w+|cuda\..*|nn\.init\..*|distributed\..*|backends\..*|utils\..*|_dynamo\..*|hub\..*)"
     r"|numpy\.(?:load|save|savez|loadtxt|genfromtxt|set_printoptions|random\.seed|warnings.*|seterr)"
     r"|pandas\.(?:read_\w+|DataFrame\.to_\w+|set_option)|heapq\.cmp_lt|random\.(?:seed|_inst.*)|.*\.warn\w*"
+    # what newer versions lack, put back
+    r"|numpy\.(?:asscalar|alltrue|sometrue|product|cumproduct|msort|round_|float_|complex_|unicode_|cast)"
+    r"|networkx\.(?:(?:to|from)_numpy_matrix|info|(?:read|write)_gpickle)|scipy\.misc\.\w+"
+    r"|scipy\.integrate\.(?:simps|trapz|cumtrapz)|torch\.(?:symeig|qr|lstsq|solve|eig)"
     # what newer versions of Python have, put into older ones
     r"|math\.(?:isqrt|comb|perm|prod|dist|lcm|gcd|cbrt|exp2|nextafter|sumprod|fma)|itertools\.(?:pairwise|batched)"
     r"|(?:.*\.)?_\w*(?<!__)"
@@ -262,12 +266,21 @@ def _hands_on(f: ast.AST, target: str, saved: Mapping[str, str], names: Mapping[
         made = _cast(results.get(x.id, x) if isinstance(x, ast.Name) else x)
         if not isinstance(made, ast.Call) or target not in (saved.get(dotted(made.func)), dotted(made.func, names)):
             return False
-        plain = (_cast(a.value if isinstance(a, ast.Starred) else a) for a in made.args)
-        if not all(isinstance(a, ast.Name) and a.id in given and a.id not in results for a in plain):
+        if not all(_plain(a.value if isinstance(a, ast.Starred) else a, given - results.keys()) for a in made.args):
             return False
         if any(k.arg is not None and _LOOSENED.fullmatch(k.arg) for k in made.keywords):
             return False
     return bool(answers)
+
+
+def _plain(x: ast.expr, given: set[str]) -> bool:
+    """Is it an argument as it was given, perhaps as a list?"""
+    if isinstance(x, ast.IfExp):
+        return _plain(x.body, given) and _plain(x.orelse, given)
+    if isinstance(x, ast.Call) and dotted(x.func) in ("list", "tuple", "sorted") and len(x.args) == 1:
+        x = x.args[0]
+    made = _cast(x)
+    return isinstance(made, ast.Name) and made.id in given
 
 
 def _cast(x: ast.expr | None) -> ast.expr | None:

@@ -94,7 +94,6 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
     nodes = [n for s in f.body for n in ast.walk(s)]
     returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
-    calls = {dotted(n.func) for n in nodes if isinstance(n, ast.Call)}
     results = {t.id: n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     handed_on = []
     for r in returns:
@@ -103,13 +102,51 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
             if isinstance(made, ast.Call) and (name := dotted(made.func).rpartition(".")[2]) in program.functions:
                 handed_on.append(name)
     read = read_names(f, nodes, program)
-    # a walk over a structure meets its nodes again, and marks them by their identity
-    if not calls.isdisjoint({f.name, f"self.{f.name}", f"cls.{f.name}"}):
-        return 0, []
     if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
         return 0, handed_on
+    # a walk over a structure meets its nodes again, and marks them by their identity; a recorded graph runs again
+    replays = program.graphs and any(isinstance(n, ast.Attribute) and n.attr == "replay" for n in nodes)
+    if replays or _walks(f, program):
+        return 0, []
     told = _Told(f, read, program)
     return next((n.lineno for n in returns if told.hands_out(n)), 0), handed_on
+
+
+def _walks(f: ast.FunctionDef, program: Program) -> bool:
+    """Does a function come back to itself, perhaps through others, with another thing than it was given?"""
+    todo, seen = [f], {id(f)}
+    while todo:
+        g = todo.pop()
+        given = {a.arg for a in (*g.args.posonlyargs, *g.args.args)}
+        nodes = list(ast.walk(g))
+        for n in nodes:
+            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id in given:
+                given |= {t.id for t in n.targets if isinstance(t, ast.Name)}
+        # `self.solve(problem)` asks the same again
+        same = {
+            id(n.func)
+            for n in nodes
+            if isinstance(n, ast.Call) and all(isinstance(a, ast.Name) and a.id in given for a in n.args)
+        }
+        called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+        inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+        for n in nodes:
+            if id(n) in inner:
+                continue
+            if isinstance(n, ast.Call) and dotted(n.func) == "getattr" and not isinstance(n.args[1], ast.Constant):
+                names = set(program.functions)  # any method
+            elif isinstance(n, ast.Attribute | ast.Name) and isinstance(n.ctx, ast.Load):
+                owner, _, name = dotted(n).rpartition(".")
+                name = "__call__" if n is not f and name in ("self", "cls") and id(n) in called else name
+                names = {name} if owner in ("", "self", "cls") else set()
+            else:
+                continue
+            if f.name in names and len(names) == 1 and id(n) not in same:
+                return True
+            for h in (h for name in names - {f.name} for h in program.functions.get(name, ())):
+                todo += [] if id(h) in seen else [h]
+                seen.add(id(h))
+    return False
 
 
 def _compares(nodes: list[ast.AST]) -> bool:
@@ -169,7 +206,7 @@ class _Told:
             if isinstance(n, ast.If):
                 self._branch(n)
         for n in (n for s in f.body for n in ast.walk(s)):
-            if isinstance(n, ast.Assign) and id(n) in self.under and place_of(n.value, read) in program.stored:
+            if isinstance(n, ast.Assign) and id(n) in self.under and place_of(n.value, read) in program.made:
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
@@ -244,11 +281,11 @@ class _Told:
             if isinstance(x, ast.Subscript) and names_any(x.slice, self.read.found) and place:
                 return True
             entry = isinstance(x, ast.Name) and x.id in self.read.entries
-            if id(r) in self.under and (entry or (place in self.program.stored and not _is_given(x, self.read))):
+            if id(r) in self.under and (entry or (place in self.program.made and not _is_given(x, self.read))):
                 return True
             if self._in_input(x, r):
                 return True
-            if place and place in self.kept_for and place in self.program.stored:
+            if place and place in self.kept_for and place in self.program.made:
                 return True
         return False
 
