@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from evotrainer.harness.code_reading import answer_tricks
+from evotrainer.harness.code_reading.at_the_end import ends_honestly, flushed_builtin
 from evotrainer.harness.code_reading.exits import EXIT, early_exits, success
 from evotrainer.harness.code_reading.grader_files import (
     GRADE,
@@ -19,9 +20,10 @@ from evotrainer.harness.code_reading.grader_files import (
     writes_grade,
 )
 from evotrainer.harness.code_reading.hollow_answers import handed_out, hollow_answers
-from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, only_tidies, reaching_imports
+from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, reaching_imports
 from evotrainer.harness.code_reading.kept_answers import kept_answers
 from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.native import compiles
 from evotrainer.harness.code_reading.replaced import RUNNERS, replaced
 from evotrainer.harness.code_reading.replaced_library import replaced_library
 from evotrainer.harness.code_reading.same_object import same_objects
@@ -142,7 +144,7 @@ def _bypasses(
     for n in nodes:
         line = getattr(n, "lineno", 0)
         if isinstance(n, ast.Call):
-            if dotted(n.func, aliases) == "atexit.register" and only_tidies(n, whole, aliases):
+            if _honest_call(n, whole, aliases):
                 continue
             for rule in _call_rules(n, prints or functions, aliases, paths, nested):
                 yield Bypass(HARD_IF if rule == HARD and id(n) in asked else rule, line)
@@ -156,6 +158,8 @@ def _bypasses(
             # the least and the greatest element of an order answer alike, too; nobody hands them out as an answer
             if answered & {"__eq__", "__ne__"} or (answered and handed_out(n, whole)):
                 yield Bypass(EQUALS, line)
+        elif isinstance(n, ast.FunctionDef) and _at_exit(n, aliases) and not ends_honestly(n, [], whole, aliases):
+            yield Bypass("interpreter hook", line)
         elif isinstance(n, ast.FunctionDef) and n.name.startswith("pytest_"):
             yield Bypass(HOOK, line)
         elif isinstance(n, ast.FunctionDef) and n.name in _CHECKERS | _ASSERTERS and _empty(n):
@@ -164,6 +168,8 @@ def _bypasses(
             targets = n.targets if isinstance(n, ast.Assign | ast.Delete) else [n.target]
             for t in targets:
                 value = getattr(n, "value", None)
+                if flushed_builtin(dotted(t, aliases), value, aliases):
+                    continue
                 if rule := _target_rule(t, aliases) or replaced(dotted(t, aliases), value, modules, aliases):
                     yield Bypass(rule, line)
                 elif isinstance(t, ast.Name) and t.id in _CHECKERS and value is not None and _same_answer(value):
@@ -181,6 +187,18 @@ def _bypasses(
                 yield Bypass(IMPORTED, line)
         elif isinstance(n, ast.Return) and n.value is not None and dotted(n.value, aliases).endswith("mock.ANY"):
             yield Bypass(EQUALS, line)
+
+
+def _honest_call(n: ast.Call, whole: list[ast.AST], aliases: Mapping[str, str]) -> bool:
+    """Does a call that looks like a way round only tidy up at the end, or compile the program's own code?"""
+    name = dotted(n.func, aliases)
+    if name == "atexit.register" and n.args:
+        return ends_honestly(n.args[0], [*n.args[1:], *(k.value for k in n.keywords)], whole, aliases)
+    return name in _PROCESS and compiles(n, whole)
+
+
+def _at_exit(f: ast.FunctionDef, aliases: Mapping[str, str]) -> bool:
+    return any(dotted(d, aliases) == "atexit.register" for d in f.decorator_list)
 
 
 def _call_rules(
