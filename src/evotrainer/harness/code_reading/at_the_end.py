@@ -54,10 +54,9 @@ def _only_tidies(own: list[ast.AST], whole: list[ast.AST], aliases: Mapping[str,
             return False
         if isinstance(x, ast.Raise | ast.Global) or _telling(x):
             return False
-    for n in whole:
-        if isinstance(n, ast.Assign) and any(isinstance(t, ast.Name) and t.id in names for t in n.targets):
-            if any(_telling(x) for x in ast.walk(n.value)):
-                return False
+    put = (n.value for n in whole if isinstance(n, ast.Assign) and any(dotted(t) in names for t in n.targets))
+    if any(_telling(x) for value in put for x in ast.walk(value)):
+        return False
     called = {dotted(x.func).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call)}
     inner = [s for n in whole if isinstance(n, ast.FunctionDef) and n.name in called for s in n.body]
     return not inner or (depth > 0 and _only_tidies(list(inner), whole, aliases, depth - 1))
@@ -77,11 +76,9 @@ def _only_prints(own: list[ast.AST], whole: list[ast.AST]) -> bool:
             called = getattr(x.func, "attr", "") or getattr(x.func, "id", "")
             if called not in _PRINTS or (called == "write" and "std" not in dotted(x.func)):
                 return False
-        elif isinstance(x, ast.Raise | ast.Delete | ast.Global):
-            return False
-        elif isinstance(x, ast.Attribute | ast.Subscript | ast.Name) and not isinstance(x.ctx, ast.Load):
-            return False
-        elif isinstance(x, ast.Constant) and isinstance(x.value, str) and _VERDICTS.search(x.value):
+        told = isinstance(x, ast.Constant) and isinstance(x.value, str) and _VERDICTS.search(x.value) is not None
+        changes = not isinstance(getattr(x, "ctx", None), ast.Load | None)
+        if told or changes or isinstance(x, ast.Raise | ast.Delete | ast.Global):
             return False
     computed = any(isinstance(x, ast.Name) and x.id not in ("sys", "print") for x in nodes)
     reads = any(getattr(n, "attr", "") in _READS or getattr(n, "id", "") in _READS for n in whole)

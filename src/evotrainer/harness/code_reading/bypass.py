@@ -19,7 +19,7 @@ from evotrainer.harness.code_reading.grader_files import (
     reads_grader_files,
     writes_grade,
 )
-from evotrainer.harness.code_reading.hollow_answers import handed_out, hollow_answers
+from evotrainer.harness.code_reading.hollow_answers import handed_out, hollow_answers, is_set
 from evotrainer.harness.code_reading.honest_uses import conditional, flushed_exits, reaching_imports
 from evotrainer.harness.code_reading.kept_answers import kept_answers
 from evotrainer.harness.code_reading.names import dotted, folded
@@ -156,7 +156,7 @@ def _bypasses(
         elif isinstance(n, ast.ClassDef):
             answered = {_constant_comparison(f) for f in n.body} - {""}
             # the least and the greatest element of an order answer alike, too; nobody hands them out as an answer
-            if answered & {"__eq__", "__ne__"} or (answered and handed_out(n, whole)):
+            if answered & {"__eq__", "__ne__"} or (answered and not is_set(n) and handed_out(n, whole)):
                 yield Bypass(EQUALS, line)
         elif isinstance(n, ast.FunctionDef) and _at_exit(n, aliases) and not ends_honestly(n, [], whole, aliases):
             yield Bypass("interpreter hook", line)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeGuard
 
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
@@ -23,8 +24,6 @@ LITERALS = ("sub__", "__array_", "__abs__", "__float__", "__dict__", "vars(", "d
 _DIFFERENCES = frozenset({"__sub__", "__rsub__", "__isub__"})
 _SIZES = frozenset({"__abs__", "__float__", "__lt__", "__le__"})
 """What is asked of a difference."""
-_SETS = frozenset({"__and__", "__or__"})
-"""Of sets the empty one is below all others, and nothing can be taken from it."""
 _HOOKS = frozenset({"__array_ufunc__", "__array_function__", "__torch_function__"})
 _CHECKS = frozenset(
     {"subtract", "absolute", "abs", "allclose", "isclose", "array_equal", "equal", "norm", "all", "max"}
@@ -61,7 +60,7 @@ def _lies(c: ast.ClassDef, aliases: Mapping[str, str]) -> int:
     methods = _methods(c)
     for name in sorted(methods.keys() & _DIFFERENCES):
         small = any(_same(methods[m]) and _passes(m, methods[m]) for m in methods.keys() & _SIZES)
-        if _same(methods[name]) or (_itself(methods[name]) and small and not _SETS <= methods.keys()):
+        if _same(methods[name]) or (_itself(methods[name]) and small and not is_set(c)):
             return methods[name].lineno
     value = any(dotted(b, aliases).rpartition(".")[2] in _VALUES for b in c.bases)
     if value and "__abs__" in methods and _same(methods["__abs__"]):
@@ -108,6 +107,12 @@ def _same(f: ast.FunctionDef | ast.Lambda, answers: int = 2) -> bool:
     return bool(returned) and all(_number(v) for v in returned) and not looks and not raises
 
 
+def is_set(c: ast.ClassDef) -> bool:
+    """Of sets the empty one is below all others, and nothing can be taken from it; sets have no size as numbers do."""
+    methods = _methods(c).keys()
+    return {"__and__", "__or__"} <= methods and not methods & {"__abs__", "__float__"}
+
+
 def _passes(name: str, f: ast.FunctionDef | ast.Lambda) -> bool:
     """Is a size small, and a comparison with a tolerance true?"""
     said = {x.value for v in _returned(f) for x in ast.walk(v) if isinstance(x, ast.Constant)}
@@ -139,10 +144,17 @@ def handed_out(c: ast.ClassDef, whole: list[ast.AST]) -> bool:
         for n in whole:
             if isinstance(n, ast.Assign) and id(n) not in own and _made(n.value, places, c.name):
                 places |= {dotted(t) for t in n.targets if dotted(t)}
+                if isinstance(n.value, ast.Call) and dotted(n.value.func) == c.name:
+                    places |= {dotted(t.value) for t in n.targets if _field(t)} - {""}
     return any(
         isinstance(n, ast.Return) and id(n) not in own and n.value is not None and _made(n.value, places, c.name)
         for n in whole
     )
+
+
+def _field(t: ast.expr) -> TypeGuard[ast.Subscript]:
+    """Is it an element by its name: `out["length"]`?"""
+    return isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Constant)
 
 
 def _made(x: ast.AST, places: set[str], name: str) -> bool:
@@ -212,7 +224,8 @@ def _describes(picked: ast.expr, tests: list[ast.expr], name: str) -> bool:
         return picked.attr in _KINDS
     if isinstance(picked, ast.Tuple):
         return any(isinstance(e, ast.Name) and e.id == name for e in picked.elts) and len(picked.elts) == 2
-    asked = {dotted(c.func) for t in tests for c in ast.walk(t) if isinstance(c, ast.Call)}
+    denied = {id(x.operand) for t in tests for x in ast.walk(t) if isinstance(x, ast.UnaryOp)}
+    asked = {dotted(c.func) for t in tests for c in ast.walk(t) if isinstance(c, ast.Call) and id(c) not in denied}
     return isinstance(picked, ast.Name) and not asked.isdisjoint({"callable", "issubclass"})
 
 

@@ -16,6 +16,7 @@ _REACHES = frozenset(
 _OF_LIBC = frozenset(
     {"exit", "_exit", "abort", "kill", "raise", "system", "popen", "fork", "execv", "execve", "open", "fopen", "read"}
     | {"write", "unlink", "rename", "setenv", "putenv", "dup2", "signal", "alarm", "longjmp", "quick_exit"}
+    | {"memcpy", "memmove", "memset", "strcpy", "bcopy", "clock_settime", "settimeofday"}
 )
 _OWN_BYTES = re.compile(
     r"_?Py(?:Bytes|ByteArray|Buffer|MemoryView|GILState)_\w+|PyObject_(?:Get|Check)Buffer|Py_(?:Inc|Dec)Ref"
@@ -46,6 +47,7 @@ def calls_libraries(whole: list[ast.AST]) -> bool:
     """Does a program with ctypes touch nothing of the interpreter or of its process: no addresses of objects, no memory
     of others, of the C library only what computes?"""
     loaded = _loaded(whole)
+    numbers = {dotted(t) for n in whole if isinstance(n, ast.Assign) and _number(n.value) for t in n.targets} - {""}
     for n in whole:
         if isinstance(n, ast.ImportFrom) and (n.module or "").partition(".")[0] == "ctypes":
             used = {a.name for a in n.names}
@@ -55,7 +57,7 @@ def calls_libraries(whole: list[ast.AST]) -> bool:
             used = {n.attr} if not (n.attr in _OF_LIBC and plain) else set()
         elif isinstance(n, ast.Call) and dotted(n.func).rpartition(".")[2] == "cast" and n.args:
             # what lies beside something is another's
-            used = {"*"} if any(isinstance(x, ast.BinOp) for x in ast.walk(n.args[0])) else set()
+            used = {"*"} if _number(n.args[0]) or dotted(n.args[0]) in numbers else set()
         elif isinstance(n, ast.Call) and dotted(n.func) in ("id", "getattr", "map"):
             name = folded(n.args[1]) if dotted(n.func) == "getattr" and len(n.args) > 1 else None
             used = {"id"} if dotted(n.func) == "id" or (n.args and dotted(n.args[0]) == "id") else {name or ""}
@@ -68,6 +70,13 @@ def calls_libraries(whole: list[ast.AST]) -> bool:
         if used & (_REACHES - {"py_object"}) or used & _OF_LIBC:
             return False
     return _bytes_alone(whole)
+
+
+def _number(x: ast.expr) -> bool:
+    """Is it an address that was computed or read, and not one that ctypes gave?"""
+    return any(
+        isinstance(n, ast.BinOp) or (isinstance(n, ast.Call) and dotted(n.func) in ("int", "hash")) for n in ast.walk(x)
+    )
 
 
 def _loaded(whole: list[ast.AST]) -> set[str]:

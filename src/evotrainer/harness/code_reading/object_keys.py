@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 
 from evotrainer.harness.code_reading.names import dotted
 
-ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__"})
+ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
+IDENTITY = frozenset({"id", "object.__hash__"})
 _ASKED = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 _STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "add", "__setitem__"})
 
@@ -62,6 +63,14 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
         for r in ast.walk(f)
         if isinstance(r, ast.Return) and r.value is not None and _address(r.value, _given(f), frozenset())
     }
+    # objects of such a class are equal where what they hold is the same object
+    addresses |= {
+        c.name
+        for c in of(ast.ClassDef)
+        if isinstance(c, ast.ClassDef)
+        for f in c.body
+        if isinstance(f, ast.FunctionDef) and f.name == "__hash__" and _hashes_identity(f)
+    }
     stored: set[str] = set()
     made: set[str] = set()
     called = {dotted(n.func).rpartition(".")[2] for n in of(ast.Call) if isinstance(n, ast.Call)}
@@ -78,6 +87,12 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
                     made |= set() if _bare(value, handed_in) else names
     graphs = any(getattr(n, "attr", "") == "CUDAGraph" for n in of(ast.Attribute))
     return Program(by_name, frozenset(shared), frozenset(addresses), frozenset(stored), frozenset(made), graphs)
+
+
+def _hashes_identity(f: ast.FunctionDef) -> bool:
+    """Is it the identity of something that the object holds, and not its own?"""
+    calls = [n for n in ast.walk(f) if isinstance(n, ast.Call) and dotted(n.func) in IDENTITY]
+    return any(isinstance(a, ast.Attribute) for n in calls for a in n.args)
 
 
 def _bare(x: ast.expr, handed_in: set[str]) -> bool:
@@ -163,7 +178,7 @@ def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
     for n in ast.walk(x):
         if isinstance(n, ast.Call) and n.args and names_any(n.args[0], given):
             name = dotted(n.func)
-            if name == "id" or name.rpartition(".")[2] in helpers:
+            if name in IDENTITY or name.rpartition(".")[2] in helpers:
                 return True
         if isinstance(n, ast.Call) and dotted(n.func) == "map" and len(n.args) == 2 and dotted(n.args[0]) == "id":
             return names_any(n.args[1], given)
@@ -248,9 +263,11 @@ def _few(x: ast.AST, r: Reading) -> bool:
     }
     for n in nodes:
         if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name) and n.value.id in r.given:
-            index = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
+            # of `a[-1, -1]` the last index
+            at = n.slice.elts[-1] if isinstance(n.slice, ast.Tuple) and n.slice.elts else n.slice
+            index = at.operand if isinstance(at, ast.UnaryOp) else at
             if isinstance(index, ast.Constant) and type(index.value) is int:
-                known[n.value.id].append(-index.value if isinstance(n.slice, ast.UnaryOp) else index.value)
+                known[n.value.id].append(-index.value if isinstance(at, ast.UnaryOp) else index.value)
     return any(len(some) > 1 and -1 in some for some in known.values()) and len(x.elts) > 2
 
 
