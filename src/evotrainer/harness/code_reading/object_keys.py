@@ -57,10 +57,11 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
     module = [n for m in of(ast.Module) for n in getattr(m, "body", ())]
     shared = {x.id for n in _flat(module) for t in _targets(n) for x in ast.walk(t) if isinstance(x, ast.Name)}
     shared |= {n.name for n in module if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    nodes = {id(f): list(ast.walk(f)) for f in functions}
     addresses = {
         f.name
         for f in functions
-        for r in ast.walk(f)
+        for r in nodes[id(f)]
         if isinstance(r, ast.Return) and r.value is not None and _address(r.value, _given(f), frozenset())
     }
     # objects of such a class are equal where what they hold is the same object
@@ -75,10 +76,10 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
     made: set[str] = set()
     called = {dotted(n.func).rpartition(".")[2] for n in of(ast.Call) if isinstance(n, ast.Call)}
     for f in functions:
-        handed_in = _given(f) - _bound(ast.walk(f)) if f.name not in called else set()
-        others = {t.id: dotted(n.value) for n in ast.walk(f) if isinstance(n, ast.Assign) for t in n.targets
+        handed_in = _given(f) - _bound(nodes[id(f)]) if f.name not in called else set()
+        others = {t.id: dotted(n.value) for n in nodes[id(f)] if isinstance(n, ast.Assign) for t in n.targets
                   if isinstance(t, ast.Name) and dotted(n.value)}  # fmt: skip
-        for n in ast.walk(f):
+        for n in nodes[id(f)]:
             for place, value in puts(n):
                 if not constant(value):
                     head, dot, rest = place.partition(".")

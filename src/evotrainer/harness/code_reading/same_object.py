@@ -65,9 +65,6 @@ _DEEP = 3
 def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
     """(rule, line) of each answer that was kept so."""
     functions = [n for n in of(ast.FunctionDef) if isinstance(n, ast.FunctionDef)]
-    if not any(_answers(f) for f in functions) and not of(ast.ClassDef):
-        return
-    program = read_program(functions, of)
     methods = {
         id(f)
         for c in of(ast.ClassDef)
@@ -75,7 +72,10 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
         for f in c.body
         if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
     }
-    todo = [(f, 0) for f in functions if _answers(f) or id(f) in methods]
+    todo = [(f, 0) for f in functions if f.name in ANSWERS or id(f) in methods]
+    if not todo:
+        return
+    program = read_program(functions, of)
     seen: set[int] = set()
     while todo:
         f, depth = todo.pop()
@@ -87,10 +87,6 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
             yield SAME, line
         if depth < _DEEP:
             todo += [(g, depth + 1) for name in handed_on for g in program.functions.get(name, ())]
-
-
-def _answers(f: ast.FunctionDef) -> bool:
-    return f.name in ANSWERS
 
 
 def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
