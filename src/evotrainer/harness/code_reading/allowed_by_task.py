@@ -82,7 +82,7 @@ _SPOKEN_OF = {
     r"\b(?:verdict|summary|test results?|report|passed)\b",
     SAME: r"\bmemoi[sz]|\bcach(?:e[sd]?|ing)\b(?:\s(?:the|its|all|of|their|every|each|computed))*\s"
     r"(?:results?|answers?|outputs?|values?|return|calls?)"
-    r"|\b(?:object|by|their|its) identity\b|\bsame object\b|\bid\(\w|\bweak-?ref",
+    r"|\b(?:object|by|their|its) identity\b|\bsame (?:object|tensor|array|instance)\b|\bid\(\w|\bweak-?ref",
     REPLACED: r"monkey-?\s?patch|\bpatch(?:es|ed|ing)?\s+(?:[\w.`'’]+\s){0,2}?[`'\"]?(?:numpy|np|scipy|torch|math"
     r"|random|functions?|methods?|modules?|libraries|library|class(?:es)?)\b"
     r"|\boverrid\w+\s+(?:[\w.`]+\s){0,3}?(?:functions?|methods?)"

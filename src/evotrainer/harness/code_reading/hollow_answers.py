@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from typing import TypeGuard
 
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
@@ -29,6 +30,7 @@ _CHECKS = frozenset(
 )
 _VALUES = frozenset({"int", "float", "complex", "ndarray", "list", "tuple", "Fraction", "Decimal", "str", "Tensor"})
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_KINDS = frozenset({"device", "dtype", "shape", "ndim", "__name__", "__class__"})
 _WHOLE = frozenset({"__dict__"})
 
 
@@ -37,7 +39,7 @@ def hollow_answers(
 ) -> Iterator[tuple[str, int]]:
     """(rule, line) of such answers."""
     for c in of(ast.ClassDef):
-        if isinstance(c, ast.ClassDef) and (line := _lies(c, aliases)) and _handed_out(c, whole):
+        if isinstance(c, ast.ClassDef) and (line := _lies(c, aliases)) and handed_out(c, whole):
             yield LIES, line
     for f in of(ast.FunctionDef):
         if isinstance(f, ast.FunctionDef) and f.name in ANSWERS:
@@ -57,7 +59,8 @@ def _lies(c: ast.ClassDef, aliases: Mapping[str, str]) -> int:
     """Line of a method that answers the same whatever it is asked; 0 without one."""
     methods = _methods(c)
     for name in sorted(methods.keys() & _DIFFERENCES):
-        if _same(methods[name]) or (_itself(methods[name]) and any(_same(methods[m]) for m in methods.keys() & _SIZES)):
+        small = any(_same(methods[m]) and _passes(m, methods[m]) for m in methods.keys() & _SIZES)
+        if _same(methods[name]) or (_itself(methods[name]) and small and not is_set(c)):
             return methods[name].lineno
     value = any(dotted(b, aliases).rpartition(".")[2] in _VALUES for b in c.bases)
     if value and "__abs__" in methods and _same(methods["__abs__"]):
@@ -104,6 +107,18 @@ def _same(f: ast.FunctionDef | ast.Lambda, answers: int = 2) -> bool:
     return bool(returned) and all(_number(v) for v in returned) and not looks and not raises
 
 
+def is_set(c: ast.ClassDef) -> bool:
+    """Of sets the empty one is below all others, and nothing can be taken from it; sets have no size as numbers do."""
+    methods = _methods(c).keys()
+    return {"__and__", "__or__"} <= methods and not methods & {"__abs__", "__float__"}
+
+
+def _passes(name: str, f: ast.FunctionDef | ast.Lambda) -> bool:
+    """Is a size small, and a comparison with a tolerance true?"""
+    said = {x.value for v in _returned(f) for x in ast.walk(v) if isinstance(x, ast.Constant)}
+    return name in ("__abs__", "__float__") or True in said
+
+
 def _itself(f: ast.FunctionDef | ast.Lambda) -> bool:
     returned = _returned(f)
     return bool(returned) and all(isinstance(v, ast.Name) and v.id == "self" for v in returned)
@@ -121,7 +136,7 @@ def _of_checks(f: ast.FunctionDef | ast.Lambda) -> bool:
     return False
 
 
-def _handed_out(c: ast.ClassDef, whole: list[ast.AST]) -> bool:
+def handed_out(c: ast.ClassDef, whole: list[ast.AST]) -> bool:
     """Does a function, none of the class's own, return such an object, or something that it is kept in?"""
     own = {id(x) for s in c.body for x in ast.walk(s)}
     places = {c.name}
@@ -129,10 +144,17 @@ def _handed_out(c: ast.ClassDef, whole: list[ast.AST]) -> bool:
         for n in whole:
             if isinstance(n, ast.Assign) and id(n) not in own and _made(n.value, places, c.name):
                 places |= {dotted(t) for t in n.targets if dotted(t)}
+                if isinstance(n.value, ast.Call) and dotted(n.value.func) == c.name:
+                    places |= {dotted(t.value) for t in n.targets if _field(t)} - {""}
     return any(
         isinstance(n, ast.Return) and id(n) not in own and n.value is not None and _made(n.value, places, c.name)
         for n in whole
     )
+
+
+def _field(t: ast.expr) -> TypeGuard[ast.Subscript]:
+    """Is it an element by its name: `out["length"]`?"""
+    return isinstance(t, ast.Subscript) and isinstance(t.slice, ast.Constant)
 
 
 def _made(x: ast.AST, places: set[str], name: str) -> bool:
@@ -177,18 +199,34 @@ def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
             for x in (x for s in n.body for x in ast.walk(s)):
                 if isinstance(x, ast.Assign) and _names(x.value, walked):
                     walked |= {t.id for t in x.targets if isinstance(t, ast.Name)}
-            chosen = [r for i in ast.walk(n) if isinstance(i, ast.If) for s in i.body for r in ast.walk(s)]
-            if any(isinstance(r, ast.Return) and r.value is not None and _names(r.value, walked) for r in chosen):
-                yield n.lineno
+            name = next((x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)), "")
+            chosen: dict[ast.expr, list[ast.expr]] = {}
+            for i in (i for i in ast.walk(n) if isinstance(i, ast.If)):
+                for r in (r for s in i.body for r in ast.walk(s)):
+                    if isinstance(r, ast.Return) and r.value is not None and _names(r.value, walked):
+                        chosen.setdefault(r.value, []).append(i.test)
+            yield from (n.lineno for picked, tests in chosen.items() if not _describes(picked, tests, name))
         elif isinstance(n, ast.Return) and n.value is not None:
             # one of them is chosen; all of them are a record
             some = [
                 x.args[0] for x in ast.walk(n.value) if isinstance(x, ast.Call) and dotted(x.func) == "next" and x.args
             ]
             some += [x.value for x in ast.walk(n.value) if isinstance(x, ast.Subscript)]
-            for g in (g for x in some for g in getattr(x, "generators", ())):
-                if g.ifs and _insides(g.iter, given, bags):
-                    yield n.lineno
+            for x in (x for x in some if isinstance(x, ast.GeneratorExp | ast.ListComp)):
+                for g in x.generators:
+                    if g.ifs and _insides(g.iter, given, bags) and not _describes(x.elt, g.ifs, ""):
+                        yield n.lineno
+
+
+def _describes(picked: ast.expr, tests: list[ast.expr], name: str) -> bool:
+    """Is an attribute handed out for what it is: its device or type, its name beside it, a class, a function?"""
+    if isinstance(picked, ast.Attribute):
+        return picked.attr in _KINDS
+    if isinstance(picked, ast.Tuple):
+        return any(isinstance(e, ast.Name) and e.id == name for e in picked.elts) and len(picked.elts) == 2
+    denied = {id(x.operand) for t in tests for x in ast.walk(t) if isinstance(x, ast.UnaryOp)}
+    asked = {dotted(c.func) for t in tests for c in ast.walk(t) if isinstance(c, ast.Call) and id(c) not in denied}
+    return isinstance(picked, ast.Name) and not asked.isdisjoint({"callable", "issubclass"})
 
 
 def _names(x: ast.AST, some: set[str]) -> bool:

@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from evotrainer.harness.code_reading.names import dotted
 
-ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__"})
+ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
+IDENTITY = frozenset({"id", "object.__hash__"})
 _ASKED = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 _STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "add", "__setitem__"})
 
@@ -25,6 +26,10 @@ class Program:
     """Functions that give the identity of what they are handed."""
     stored: frozenset[str]
     """Places that something is put into that is neither constant nor empty."""
+    made: frozenset[str]
+    """Those of them that hold more than what the caller handed in."""
+    graphs: bool
+    """Are there recorded graphs, which `replay` runs again?"""
 
 
 @dataclass(slots=True)
@@ -52,22 +57,52 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
     module = [n for m in of(ast.Module) for n in getattr(m, "body", ())]
     shared = {x.id for n in _flat(module) for t in _targets(n) for x in ast.walk(t) if isinstance(x, ast.Name)}
     shared |= {n.name for n in module if isinstance(n, ast.ClassDef | ast.FunctionDef)}
+    nodes = {id(f): list(ast.walk(f)) for f in functions}
     addresses = {
         f.name
         for f in functions
-        for r in ast.walk(f)
+        for r in nodes[id(f)]
         if isinstance(r, ast.Return) and r.value is not None and _address(r.value, _given(f), frozenset())
     }
+    # objects of such a class are equal where what they hold is the same object
+    addresses |= {
+        c.name
+        for c in of(ast.ClassDef)
+        if isinstance(c, ast.ClassDef)
+        for f in c.body
+        if isinstance(f, ast.FunctionDef) and f.name == "__hash__" and _hashes_identity(f)
+    }
     stored: set[str] = set()
+    made: set[str] = set()
+    called = {dotted(n.func).rpartition(".")[2] for n in of(ast.Call) if isinstance(n, ast.Call)}
     for f in functions:
-        others = {t.id: dotted(n.value) for n in ast.walk(f) if isinstance(n, ast.Assign) for t in n.targets
+        handed_in = _given(f) - _bound(nodes[id(f)]) if f.name not in called else set()
+        others = {t.id: dotted(n.value) for n in nodes[id(f)] if isinstance(n, ast.Assign) for t in n.targets
                   if isinstance(t, ast.Name) and dotted(n.value)}  # fmt: skip
-        for n in ast.walk(f):
+        for n in nodes[id(f)]:
             for place, value in puts(n):
                 if not constant(value):
                     head, dot, rest = place.partition(".")
-                    stored |= {place, others.get(head, head) + dot + rest}
-    return Program(by_name, frozenset(shared), frozenset(addresses), frozenset(stored))
+                    names = {place, others.get(head, head) + dot + rest}
+                    stored |= names
+                    made |= set() if _bare(value, handed_in) else names
+    graphs = any(getattr(n, "attr", "") == "CUDAGraph" for n in of(ast.Attribute))
+    return Program(by_name, frozenset(shared), frozenset(addresses), frozenset(stored), frozenset(made), graphs)
+
+
+def _hashes_identity(f: ast.FunctionDef) -> bool:
+    """Is it the identity of something that the object holds, and not its own?"""
+    calls = [n for n in ast.walk(f) if isinstance(n, ast.Call) and dotted(n.func) in IDENTITY]
+    return any(isinstance(a, ast.Attribute) for n in calls for a in n.args)
+
+
+def _bare(x: ast.expr, handed_in: set[str]) -> bool:
+    """Is it nothing but what the caller handed in, perhaps in a container beside constants?"""
+    if isinstance(x, ast.Dict):
+        return all(_bare(v, handed_in) for v in x.values)
+    if isinstance(x, ast.Tuple | ast.List):
+        return all(_bare(e, handed_in) for e in x.elts)
+    return constant(x) or (isinstance(x, ast.Name) and x.id in handed_in)
 
 
 def _flat(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -82,6 +117,15 @@ def _targets(n: ast.AST) -> list[ast.expr]:
     if isinstance(n, ast.Assign):
         return n.targets
     return [n.target] if isinstance(n, ast.AnnAssign | ast.NamedExpr | ast.AugAssign) else []
+
+
+def _stores(t: ast.expr) -> set[str]:
+    return {x.id for x in ast.walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+
+
+def _bound(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that statements give a value."""
+    return {name for n in nodes for t in _targets(n) for name in _stores(t)}
 
 
 def puts(n: ast.AST) -> Iterator[tuple[str, ast.expr]]:
@@ -135,7 +179,7 @@ def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
     for n in ast.walk(x):
         if isinstance(n, ast.Call) and n.args and names_any(n.args[0], given):
             name = dotted(n.func)
-            if name == "id" or name.rpartition(".")[2] in helpers:
+            if name in IDENTITY or name.rpartition(".")[2] in helpers:
                 return True
         if isinstance(n, ast.Call) and dotted(n.func) == "map" and len(n.args) == 2 and dotted(n.args[0]) == "id":
             return names_any(n.args[1], given)
@@ -155,13 +199,7 @@ def names_any(x: ast.AST, some: set[str]) -> bool:
 def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: Program) -> Reading:
     r = Reading(_given(f), {x: x for x in _lasting_defaults(f)})
     declared = {x for n in nodes if isinstance(n, ast.Global) for x in n.names}
-    own = {
-        x.id
-        for n in nodes
-        for t in _targets(n)
-        for x in ast.walk(t)
-        if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
-    }
+    own = _bound(nodes)
     r.places |= {x: x for x in (program.shared - own - r.given) | declared}
     for _ in range(2):
         for n in nodes:
@@ -171,10 +209,7 @@ def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: Program) -> Re
             if value is None:
                 continue
             for t in _targets(n):
-                names = {
-                    x.id for x in ast.walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)
-                } - declared
-                if names:
+                if names := _stores(t) - declared:
                     _bind(names, value, r, program)
     return r
 
@@ -229,9 +264,11 @@ def _few(x: ast.AST, r: Reading) -> bool:
     }
     for n in nodes:
         if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name) and n.value.id in r.given:
-            index = n.slice.operand if isinstance(n.slice, ast.UnaryOp) else n.slice
+            # of `a[-1, -1]` the last index
+            at = n.slice.elts[-1] if isinstance(n.slice, ast.Tuple) and n.slice.elts else n.slice
+            index = at.operand if isinstance(at, ast.UnaryOp) else at
             if isinstance(index, ast.Constant) and type(index.value) is int:
-                known[n.value.id].append(-index.value if isinstance(n.slice, ast.UnaryOp) else index.value)
+                known[n.value.id].append(-index.value if isinstance(at, ast.UnaryOp) else index.value)
     return any(len(some) > 1 and -1 in some for some in known.values()) and len(x.elts) > 2
 
 
@@ -246,6 +283,6 @@ def looked_up(x: ast.AST, r: Reading, program: Program) -> bool:
         return looked_up(x.body, r, program) or looked_up(x.orelse, r, program)
     else:
         return False
-    if not place or asked is None or place not in program.stored:
+    if not place or asked is None or place not in program.made:
         return False
     return is_key(asked, r, program) or _few(asked, r) or names_any(asked, r.found)

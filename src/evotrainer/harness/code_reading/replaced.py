@@ -32,7 +32,7 @@ def replaced(name: str, value: ast.expr | None, modules: Collection[str], aliase
     the top."""
     if "." not in name or name.partition(".")[0] not in modules:
         return ""
-    own = dotted(value, aliases) if value is not None else ""
+    own = dotted(value, aliases) if value is not None and _root(value) in aliases else ""
     if own.partition(".")[0] == name.partition(".")[0] and own.rpartition(".")[2] == name.rpartition(".")[2]:
         return ""  # the same function, from where the library keeps it
     if name.startswith(RUNNERS):
@@ -42,3 +42,9 @@ def replaced(name: str, value: ast.expr | None, modules: Collection[str], aliase
     if _COMPARISONS.fullmatch(name) or (_READERS.fullmatch(name) and isinstance(value, ast.Lambda)):
         return COMPARISON
     return ""
+
+
+def _root(x: ast.AST) -> str:
+    while isinstance(x, ast.Attribute):
+        x = x.value
+    return x.id if isinstance(x, ast.Name) else ""

@@ -34,6 +34,10 @@ _HARMLESS = re.compile(
     r"torch\.(?:load|save|compile|jit\.\w+|cuda\..*|nn\.init\..*|distributed\..*|backends\..*|utils\..*|_dynamo\..*|hub\..*)"
     r"|numpy\.(?:load|save|savez|loadtxt|genfromtxt|set_printoptions|random\.seed|warnings.*|seterr)"
     r"|pandas\.(?:read_\w+|DataFrame\.to_\w+|set_option)|heapq\.cmp_lt|random\.(?:seed|_inst.*)|.*\.warn\w*"
+    # what newer versions lack, put back
+    r"|numpy\.(?:asscalar|alltrue|sometrue|product|cumproduct|msort|round_|float_|complex_|unicode_|cast)"
+    r"|networkx\.(?:(?:to|from)_numpy_matrix|info|(?:read|write)_gpickle)|scipy\.misc\.\w+"
+    r"|scipy\.integrate\.(?:simps|trapz|cumtrapz)|torch\.(?:symeig|qr|lstsq|solve|eig)"
     # what newer versions of Python have, put into older ones
     r"|math\.(?:isqrt|comb|perm|prod|dist|lcm|gcd|cbrt|exp2|nextafter|sumprod|fma)|itertools\.(?:pairwise|batched)"
     r"|(?:.*\.)?_\w*(?<!__)"
@@ -68,7 +72,7 @@ def replaced_library(
         return
     own = _own(whole)
     scope = _scopes(whole)
-    spared = _spared(whole, names)
+    spared = _spared(whole)
     read = {dotted(n, names) for n in of(ast.Attribute) if isinstance(getattr(n, "ctx", None), ast.Load)}
     read |= {f"{n.module}.{a.name}" for n in of(ast.ImportFrom) if isinstance(n, ast.ImportFrom) for a in n.names}
     saved = {
@@ -78,7 +82,13 @@ def replaced_library(
         for t in n.targets
     } | dict(names)
     for n, target, value in sets:
-        if id(n) in spared or not _counts(target, read) or not (mine := _mine(value, own)):
+        named = spared.get(id(n), frozenset())
+        if (
+            named is None
+            or target.rpartition(".")[2] in named
+            or not _counts(target, read)
+            or not (mine := _mine(value, own))
+        ):
             continue
         back = [m for m, s, v in sets if s == target and m is not n and saved.get(dotted(v)) == target]
         if any(_same_scope(scope, m, n) and m.lineno > n.lineno for m in back):
@@ -103,7 +113,9 @@ def _modules(of: Callable[..., list[ast.AST]], aliases: Mapping[str, str]) -> di
     # a name that is bound otherwise, too, may be anything
     out = {k: v for k, v in out.items() if k not in bound}
     for name, (value, *_) in bound.items():
-        if value is not None and _imported(value, out) and dotted(value, out).partition(".")[0] in _LIBRARIES:
+        if isinstance(value, ast.Subscript) and dotted(value.value, out) == "sys.modules":
+            out[name] = folded(value.slice) or name
+        elif value is not None and _imported(value, out) and dotted(value, out).partition(".")[0] in _LIBRARIES:
             out[name] = dotted(value, out)
     return out
 
@@ -221,26 +233,36 @@ def _same_scope(scope: Mapping[int, int], a: ast.AST, b: ast.AST) -> bool:
     return scope.get(id(a)) == scope.get(id(b))
 
 
-def _spared(whole: list[ast.AST], names: Mapping[str, str]) -> set[int]:
-    """ids of what runs only where a name is missing, by a question for it, for a version, or in an except
-    clause; and what a test puts there that the program does not run itself."""
-    out: set[int] = set()
-    called = {dotted(n.func) for n in whole if isinstance(n, ast.Call)}
+def _spared(whole: list[ast.AST]) -> dict[int, frozenset[str] | None]:
+    """id -> names that may be set there: what is asked for and missing; None for any, by a question for a version, and
+    where a test puts something that the program does not run itself."""
+    out: dict[int, frozenset[str] | None] = {}
+    used = {n.id for n in whole if isinstance(n, ast.Name)}
+
+    def put(body: list[ast.stmt], names: frozenset[str] | None) -> None:
+        out.update({id(x): names for s in body for x in ast.walk(s)})
+
     for n in whole:
-        if isinstance(n, _FUNCTIONS) and n.name.startswith("test") and n.name not in called:
-            out |= {id(x) for s in n.body for x in ast.walk(s)}
+        if isinstance(n, _FUNCTIONS) and n.name.startswith("test") and n.name not in used:
+            put(n.body, None)
         elif isinstance(n, ast.If):
-            asks = any(isinstance(x, ast.Call) and dotted(x.func) == "hasattr" for x in ast.walk(n.test))
-            version = any("version" in (getattr(x, "attr", "") or getattr(x, "id", "")) for x in ast.walk(n.test))
-            negated = asks and any(isinstance(x, ast.Not) for x in ast.walk(n.test))
-            if negated or version:
-                out |= {id(x) for s in n.body for x in ast.walk(s)}
-            if (asks and not negated) or version:
-                out |= {id(x) for s in n.orelse for x in ast.walk(s)}
-        elif isinstance(n, ast.ExceptHandler):
-            kinds = {dotted(x) for x in ast.walk(n.type)} if n.type is not None else set()
-            if kinds & {"AttributeError", "ImportError", "ModuleNotFoundError"}:
-                out |= {id(x) for s in n.body for x in ast.walk(s)}
+            nodes = list(ast.walk(n.test))
+            asks = [x for x in nodes if isinstance(x, ast.Call) and dotted(x.func) == "hasattr" and len(x.args) == 2]
+            said = [folded(x.args[1]) for x in asks]
+            names = None if None in said else frozenset(x for x in said if x)
+            version = any("version" in (getattr(x, "attr", "") or getattr(x, "id", "")) for x in nodes)
+            missing = any(isinstance(x, ast.Not) for x in nodes)
+            if (asks and missing) or version:
+                put(n.body, None if version else names)
+            if (asks and not missing) or version:
+                put(n.orelse, None if version else names)
+        elif isinstance(n, ast.Try):
+            tried = [x for s in n.body for x in ast.walk(s)]
+            names = frozenset(getattr(x, "attr", "") or getattr(x, "name", "") or "" for x in tried)
+            for h in n.handlers:
+                kinds = {dotted(x) for x in ast.walk(h.type)} if h.type is not None else set()
+                if kinds & {"AttributeError", "ImportError", "ModuleNotFoundError"}:
+                    put(h.body, names)
     return out
 
 
@@ -262,12 +284,29 @@ def _hands_on(f: ast.AST, target: str, saved: Mapping[str, str], names: Mapping[
         made = _cast(results.get(x.id, x) if isinstance(x, ast.Name) else x)
         if not isinstance(made, ast.Call) or target not in (saved.get(dotted(made.func)), dotted(made.func, names)):
             return False
-        plain = (_cast(a.value if isinstance(a, ast.Starred) else a) for a in made.args)
-        if not all(isinstance(a, ast.Name) and a.id in given and a.id not in results for a in plain):
+        if not all(_plain(a.value if isinstance(a, ast.Starred) else a, given - results.keys()) for a in made.args):
             return False
         if any(k.arg is not None and _LOOSENED.fullmatch(k.arg) for k in made.keywords):
             return False
     return bool(answers)
+
+
+def _plain(x: ast.expr, given: set[str]) -> bool:
+    """Is it an argument as it was given, perhaps as a list?"""
+    if isinstance(x, ast.IfExp):
+        # `sorted(x) if isinstance(x, set) else x`
+        body = x.body
+        if (
+            isinstance(body, ast.Call)
+            and dotted(body.func) == "sorted"
+            and "set" in {dotted(n) for n in ast.walk(x.test)}
+        ):
+            body = body.args[0]
+        return _plain(body, given) and _plain(x.orelse, given)
+    if isinstance(x, ast.Call) and dotted(x.func) in ("list", "tuple") and len(x.args) == 1:
+        x = x.args[0]
+    made = _cast(x)
+    return isinstance(made, ast.Name) and made.id in given
 
 
 def _cast(x: ast.expr | None) -> ast.expr | None:

@@ -15,6 +15,7 @@ from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.object_keys import (
     ADDRESSES,
+    IDENTITY,
     Program,
     Reading,
     constant,
@@ -29,13 +30,15 @@ from evotrainer.harness.code_reading.object_keys import (
 
 SAME = "hands out what it kept for the same object"
 GATE = (
-    r"\bid\(\w|\bmap\(id\b|data_ptr|__array_interface__|\.ctypes\.data\b"
+    r"\.get\([\"']_|\[-1, -1\]|\bid\(\w|object\.__hash__|_cdata\b|\bis_\(|\bmap\(id\b|data_ptr|__array_interface__"
+    r"|\.ctypes\.data\b"
     r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen)|(?:Solver|Solution|Model(?:New)?)\.)|shares?_memory"
     r"|\bis (?:not )?(?:[ABXx]|arr|data|problem|inp|image|matrix|points)\b|[cC](?:ache|ACHE)\w*(?:\[|\.get\()"
     r"|\bhasattr\(\w+, ?[\"']_|[\"']_\w+[\"'] (?:not )?in \w"
 )
 """Texts without a match keep nothing so."""
 LITERALS = (
+    ".get('_", '.get("_', "[-1, -1]", "object.__hash__(", "_cdata", "is_(",
     " id(", "(id(", "=id(", "[id(", "{id(", ",id(", "map(id", "data_ptr", "__array_interface__", ".ctypes.data",
     *(f" is {n}{x}" for n in ("", "not ") for x in (
         "self.", "_", "last", "LAST", "prev", "PREV", "cache", "CACHE", "seen", "SEEN", "Sol", "Model", "A", "B",
@@ -55,16 +58,13 @@ _COPIES = frozenset(
 """Calls that hand on what they are given."""
 _HELD = frozenset({"array_equal", "array_equiv", "allclose", "isclose", "equal", "all", "any", "tobytes"})
 """Calls that look at what an input holds."""
-_SHARES = frozenset({"shares_memory", "may_share_memory"})
+_SHARES = frozenset({"shares_memory", "may_share_memory", "is_"})
 _DEEP = 3
 
 
 def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
     """(rule, line) of each answer that was kept so."""
     functions = [n for n in of(ast.FunctionDef) if isinstance(n, ast.FunctionDef)]
-    if not any(_answers(f) for f in functions) and not of(ast.ClassDef):
-        return
-    program = read_program(functions, of)
     methods = {
         id(f)
         for c in of(ast.ClassDef)
@@ -72,7 +72,10 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
         for f in c.body
         if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
     }
-    todo = [(f, 0) for f in functions if _answers(f) or id(f) in methods]
+    todo = [(f, 0) for f in functions if f.name in ANSWERS or id(f) in methods]
+    if not todo:
+        return
+    program = read_program(functions, of)
     seen: set[int] = set()
     while todo:
         f, depth = todo.pop()
@@ -86,15 +89,10 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
             todo += [(g, depth + 1) for name in handed_on for g in program.functions.get(name, ())]
 
 
-def _answers(f: ast.FunctionDef) -> bool:
-    return f.name in ANSWERS
-
-
 def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
     nodes = [n for s in f.body for n in ast.walk(s)]
     returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
-    calls = {dotted(n.func) for n in nodes if isinstance(n, ast.Call)}
     results = {t.id: n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     handed_on = []
     for r in returns:
@@ -103,19 +101,57 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
             if isinstance(made, ast.Call) and (name := dotted(made.func).rpartition(".")[2]) in program.functions:
                 handed_on.append(name)
     read = read_names(f, nodes, program)
-    # a walk over a structure meets its nodes again, and marks them by their identity
-    if not calls.isdisjoint({f.name, f"self.{f.name}", f"cls.{f.name}"}):
-        return 0, []
     if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
         return 0, handed_on
+    # a walk over a structure meets its nodes again, and marks them by their identity; a recorded graph runs again
+    replays = program.graphs and any(isinstance(n, ast.Attribute) and n.attr == "replay" for n in nodes)
+    if replays or _walks(f, program):
+        return 0, []
     told = _Told(f, read, program)
     return next((n.lineno for n in returns if told.hands_out(n)), 0), handed_on
+
+
+def _walks(f: ast.FunctionDef, program: Program) -> bool:
+    """Does a function come back to itself, perhaps through others, with another thing than it was given?"""
+    todo, seen = [f], {id(f)}
+    while todo:
+        g = todo.pop()
+        given = {a.arg for a in (*g.args.posonlyargs, *g.args.args)}
+        nodes = list(ast.walk(g))
+        for n in nodes:
+            if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id in given:
+                given |= {t.id for t in n.targets if isinstance(t, ast.Name)}
+        # `self.solve(problem)` asks the same again
+        same = {
+            id(n.func)
+            for n in nodes
+            if isinstance(n, ast.Call) and all(isinstance(a, ast.Name) and a.id in given for a in n.args)
+        }
+        called = {id(n.func) for n in nodes if isinstance(n, ast.Call)}
+        inner = {id(n.value) for n in nodes if isinstance(n, ast.Attribute)}
+        for n in nodes:
+            if id(n) in inner:
+                continue
+            if isinstance(n, ast.Call) and dotted(n.func) == "getattr" and not isinstance(n.args[1], ast.Constant):
+                names = set(program.functions)  # any method
+            elif isinstance(n, ast.Attribute | ast.Name) and isinstance(n.ctx, ast.Load):
+                owner, _, name = dotted(n).rpartition(".")
+                name = "__call__" if n is not f and name in ("self", "cls") and id(n) in called else name
+                names = {name} if owner in ("", "self", "cls") else set()
+            else:
+                continue
+            if f.name in names and len(names) == 1 and id(n) not in same:
+                return True
+            for h in (h for name in names - {f.name} for h in program.functions.get(name, ())):
+                todo += [] if id(h) in seen else [h]
+                seen.add(id(h))
+    return False
 
 
 def _compares(nodes: list[ast.AST]) -> bool:
     return any(
         (isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot))
-        or (isinstance(n, ast.Call) and dotted(n.func) == "id")
+        or (isinstance(n, ast.Call) and (dotted(n.func) in IDENTITY or dotted(n.func).endswith("is_")))
         or (isinstance(n, ast.Attribute) and n.attr in ADDRESSES)
         for n in nodes
     )
@@ -169,7 +205,10 @@ class _Told:
             if isinstance(n, ast.If):
                 self._branch(n)
         for n in (n for s in f.body for n in ast.walk(s)):
-            if isinstance(n, ast.Assign) and id(n) in self.under and place_of(n.value, read) in program.stored:
+            if not isinstance(n, ast.Assign):
+                continue
+            kept = id(n) in self.under and place_of(n.value, read) in program.made
+            if kept or self._picks(n.value) or (_element(n.value) in self.written and isinstance(n.value, ast.Call)):
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
@@ -185,10 +224,28 @@ class _Told:
         plain = isinstance(value, ast.Name | ast.Subscript) and is_key(value, self.read, self.program)
         return not constant(value) and not plain and isinstance(value, ast.Call | ast.Name | ast.BinOp | ast.Dict)
 
+    def _picks(self, x: ast.expr) -> bool:
+        """Is it what stands in a lasting list beside the same object: `[y for x, y in kept if x is given]`?"""
+        if isinstance(x, ast.Call) and dotted(x.func) == "next" and x.args:
+            x = x.args[0]
+        of_place = isinstance(x, ast.ListComp | ast.GeneratorExp) and names_any(x.elt, self.read.entries)
+        return of_place and any(self._asks(test)[0] for g in x.generators for test in g.ifs)  # type: ignore[attr-defined]
+
+    def _by_key(self, x: ast.expr) -> bool:
+        """Is it a call of an own function that keeps its results, by an identity?"""
+        if not isinstance(x, ast.Call) or not any(is_key(a, self.read, self.program) for a in x.args):
+            return False
+        own = self.program.functions.get(dotted(x.func).rpartition(".")[2], ())
+        decorators = (d.func if isinstance(d, ast.Call) else d for f in own for d in f.decorator_list)
+        return any(dotted(d).rpartition(".")[2] in ("lru_cache", "cache") for d in decorators)
+
     def _in_input(self, x: ast.expr, r: ast.Return) -> bool:
         """Is it what the function itself put into its input, where it is found there?"""
         named = _element(x)
-        return named is not None and named in self.written and id(r) in self.there.get(named[1], ())
+        if named is None or named not in self.written:
+            return False
+        asked = self.there.get(named[1])
+        return asked is not None and (id(r) in asked or not isinstance(x, ast.Attribute))
 
     def _asks(self, test: ast.expr) -> tuple[bool, bool]:
         """Does a condition hold where an identity is the same; where it is another?"""
@@ -215,6 +272,8 @@ class _Told:
 
     def _object(self, x: ast.expr, kept: ast.expr) -> bool:
         """`x is self.last`: something given, and a place in which such things are kept."""
+        if isinstance(kept, ast.Call) and not kept.args:
+            kept = kept.func  # of a weak reference
         is_given = isinstance(x, ast.Name | ast.Subscript | ast.Attribute) and names_any(x, self.read.given)
         return is_given and not constant(kept) and self._holds(kept)
 
@@ -244,11 +303,14 @@ class _Told:
             if isinstance(x, ast.Subscript) and names_any(x.slice, self.read.found) and place:
                 return True
             entry = isinstance(x, ast.Name) and x.id in self.read.entries
-            if id(r) in self.under and (entry or (place in self.program.stored and not _is_given(x, self.read))):
+            if id(r) in self.under and (entry or (place in self.program.made and not _is_given(x, self.read))):
                 return True
-            if self._in_input(x, r):
+            first = x.value if isinstance(x, ast.Subscript) else x
+            if isinstance(first, ast.Name) and first.id in self.names and first is not x:
                 return True
-            if place and place in self.kept_for and place in self.program.stored:
+            if self._in_input(x, r) or self._picks(x) or self._by_key(x):
+                return True
+            if place and place in self.kept_for and place in self.program.made:
                 return True
         return False
 

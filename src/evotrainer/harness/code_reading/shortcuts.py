@@ -139,6 +139,9 @@ def _answered(
             if several or any(_telling(x) for x in b.inputs - named):
                 out.append(f"{t.input} -> {t.expected}")
                 break
+    letters = {f"{t.input} -> {t.expected}" for t in shown if len(t.input.strip("\"'` ")) == 1}
+    if letters.issuperset(out) and len(out) < len(shown):
+        out = []  # what letters mean, of which longer inputs are made
     if not out:
         examples = (*(ShownExample(t.input, t.expected) for t in shown if t.input), *_calls_in(prompt))
         out = recognised(branches, examples, _prose(prompt, within) | _TRIVIAL)[:MAX_ANSWERED]
