@@ -101,7 +101,8 @@ def _check_room(longest: int, context: int, max_tokens: int) -> None:
 
 def _begun(environment: Environment, recipes: Sequence[Recipe]) -> Iterator[tuple[int, list[list[Turn]]]]:
     """(max_tokens, what stands before the first answer to each of the longest train prompts) of every recipe."""
-    if getattr(environment, "environment_factory", None) is not None:  # TRL's own loop writes them
+    trls_own = getattr(environment, "environment_factory", None) is not None  # TRL's own loop writes the prompts
+    if trls_own or not environment.describe()["splits"].get("train"):
         return
     longest = sorted(environment.tasks("train"), key=lambda t: -len(t.prompt))[:PROBED]
     opening = getattr(environment, "opening", lambda t, knobs: [Turn("user", t.prompt)])

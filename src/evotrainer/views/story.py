@@ -24,7 +24,7 @@ NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted"
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class StoryRow:
     """One part of the story."""
 
     title: str
@@ -33,16 +33,16 @@ class Part:
     """What is counted and not told."""
 
 
-def story(view: RunView) -> list[Part]:
+def story(view: RunView) -> list[StoryRow]:
     """The parts that the record has something to say of, in order."""
     taken, more = _not_taken(view)
     parts = (
-        Part("What was wrong", tuple(_wrong(view))),
-        Part("What was changed", tuple(_changed(view))),
-        Part("What it brought", tuple(_brought(view))),
-        Part("What stays in doubt", tuple(doubts(view))),
-        Part("What was not taken", taken, more),
-        Part("What it cost", tuple(_cost(view))),
+        StoryRow("What was wrong", tuple(_wrong(view))),
+        StoryRow("What was changed", tuple(_changed(view))),
+        StoryRow("What it brought", tuple(_brought(view))),
+        StoryRow("What stays in doubt", tuple(doubts(view))),
+        StoryRow("What was not taken", taken, more),
+        StoryRow("What it cost", tuple(_cost(view))),
     )
     return [p for p in parts if p.lines or p.more]
 
