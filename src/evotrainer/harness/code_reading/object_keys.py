@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from evotrainer.harness.code_reading.names import dotted
 
-ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
+_ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
 IDENTITY = frozenset({"id", "object.__hash__"})
 _ASKED = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 _STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "add", "__setitem__"})
@@ -183,13 +183,15 @@ def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
                 return True
         if isinstance(n, ast.Call) and dotted(n.func) == "map" and len(n.args) == 2 and dotted(n.args[0]) == "id":
             return names_any(n.args[1], given)
-        if isinstance(n, ast.Attribute) and _is_address(n) and names_any(n.value, given):
+        if isinstance(n, ast.Attribute) and is_address(n) and names_any(n.value, given):
             return True
     return False
 
 
-def _is_address(x: ast.Attribute) -> bool:
-    return x.attr in ADDRESSES or (x.attr == "data" and isinstance(x.value, ast.Attribute) and x.value.attr == "ctypes")
+def is_address(x: ast.Attribute) -> bool:
+    return x.attr in _ADDRESSES or (
+        x.attr == "data" and isinstance(x.value, ast.Attribute) and x.value.attr == "ctypes"
+    )
 
 
 def names_any(x: ast.AST, some: set[str]) -> bool:

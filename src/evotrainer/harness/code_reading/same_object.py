@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.object_keys import (
-    ADDRESSES,
     IDENTITY,
     Program,
     Reading,
     constant,
+    is_address,
     is_key,
     looked_up,
     names_any,
@@ -50,7 +50,6 @@ LITERALS = (
 """Texts of which each match of GATE holds one."""
 _OWNERS = frozenset({"Solution", "Solver", "Model", "ModelNew"})
 """Classes of which every public method is to answer."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COPIES = frozenset(
     {"copy", "deepcopy", "clone", "tolist", "array", "asarray", "list", "tuple", "dict", "view", "broadcast_to", "get"}
     | {"ascontiguousarray", "detach", "contiguous"}
@@ -59,6 +58,7 @@ _COPIES = frozenset(
 _HELD = frozenset({"array_equal", "array_equiv", "allclose", "isclose", "equal", "all", "any", "tobytes"})
 """Calls that look at what an input holds."""
 _SHARES = frozenset({"shares_memory", "may_share_memory", "is_"})
+_IS = (ast.Is, ast.IsNot)
 _DEEP = 3
 
 
@@ -73,7 +73,7 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
         if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
     }
     todo = [(f, 0) for f in functions if f.name in ANSWERS or id(f) in methods]
-    if not todo:
+    if not todo or not _tells_objects_apart(of):
         return
     program = read_program(functions, of)
     seen: set[int] = set()
@@ -87,6 +87,16 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
             yield SAME, line
         if depth < _DEEP:
             todo += [(g, depth + 1) for name in handed_on for g in program.functions.get(name, ())]
+
+
+def _tells_objects_apart(of: Callable[..., list[ast.AST]]) -> bool:
+    """Does anything in a program ask for an identity, for a last element, or put something into what it was given?"""
+    if _compares(of(ast.Compare, ast.Call, ast.Attribute)):
+        return True
+    if any(isinstance(getattr(n, "operand", None), ast.Constant) for n in of(ast.UnaryOp)):
+        return True
+    texts = (getattr(n, "value", None) for n in of(ast.Constant))
+    return any(isinstance(x, str) and x[:1] == "_" for x in texts)
 
 
 def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
@@ -149,12 +159,17 @@ def _walks(f: ast.FunctionDef, program: Program) -> bool:
 
 
 def _compares(nodes: list[ast.AST]) -> bool:
-    return any(
-        (isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot))
-        or (isinstance(n, ast.Call) and (dotted(n.func) in IDENTITY or dotted(n.func).endswith("is_")))
-        or (isinstance(n, ast.Attribute) and n.attr in ADDRESSES)
-        for n in nodes
-    )
+    """Is an identity compared, or asked for?"""
+    for n in nodes:
+        if isinstance(n, ast.Compare) and isinstance(n.ops[0], _IS) and not isinstance(n.comparators[0], ast.Constant):
+            return True
+        if isinstance(n, ast.Call):
+            name = dotted(n.func)
+            if name in IDENTITY or name.endswith("is_") or (name == "map" and n.args and dotted(n.args[0]) == "id"):
+                return True
+        if isinstance(n, ast.Attribute) and is_address(n):
+            return True
+    return False
 
 
 def _leaves(x: ast.expr | None) -> Iterator[ast.expr]:
@@ -303,7 +318,9 @@ class _Told:
             if isinstance(x, ast.Subscript) and names_any(x.slice, self.read.found) and place:
                 return True
             entry = isinstance(x, ast.Name) and x.id in self.read.entries
-            if id(r) in self.under and (entry or (place in self.program.made and not _is_given(x, self.read))):
+            if id(r) in self.under and (
+                entry or (place in self.program.made and not (isinstance(x, ast.Name) and x.id in self.read.given))
+            ):
                 return True
             first = x.value if isinstance(x, ast.Subscript) else x
             if isinstance(first, ast.Name) and first.id in self.names and first is not x:
@@ -338,7 +355,3 @@ def _written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
         for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
             if (named := _element(t)) is not None and named[0] in given and named[1].startswith("_"):
                 yield named
-
-
-def _is_given(x: ast.expr, r: Reading) -> bool:
-    return isinstance(x, ast.Name) and x.id in r.given
