@@ -18,6 +18,7 @@ from evotrainer.harness.code_reading.object_keys import (
     Program,
     Reading,
     constant,
+    element,
     is_address,
     is_key,
     looked_up,
@@ -26,6 +27,7 @@ from evotrainer.harness.code_reading.object_keys import (
     puts,
     read_names,
     read_program,
+    written,
 )
 
 SAME = "hands out what it kept for the same object"
@@ -111,7 +113,7 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
             if isinstance(made, ast.Call) and (name := dotted(made.func).rpartition(".")[2]) in program.functions:
                 handed_on.append(name)
     read = read_names(f, nodes, program)
-    if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
+    if not (read.keys or read.few or _compares(nodes) or any(written(f))):
         return 0, handed_on
     # a walk over a structure meets its nodes again, and marks them by their identity; a recorded graph runs again
     replays = program.graphs and any(isinstance(n, ast.Attribute) and n.attr == "replay" for n in nodes)
@@ -214,7 +216,7 @@ class _Told:
         self.there: dict[str, set[int]] = {}
         """Text -> ids of what stands where a question with it is answered with yes."""
         self.names = set(read.found)
-        self.written = set(_written(f))
+        self.written = set(written(f))
         """(argument, name) of what it puts into its arguments."""
         for n in (n for s in f.body for n in ast.walk(s)):
             if isinstance(n, ast.If):
@@ -223,7 +225,7 @@ class _Told:
             if not isinstance(n, ast.Assign):
                 continue
             kept = id(n) in self.under and place_of(n.value, read) in program.made
-            if kept or self._picks(n.value) or (_element(n.value) in self.written and isinstance(n.value, ast.Call)):
+            if kept or self._picks(n.value) or (element(n.value) in self.written and isinstance(n.value, ast.Call)):
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
@@ -256,7 +258,7 @@ class _Told:
 
     def _in_input(self, x: ast.expr, r: ast.Return) -> bool:
         """Is it what the function itself put into its input, where it is found there?"""
-        named = _element(x)
+        named = element(x)
         if named is None or named not in self.written:
             return False
         asked = self.there.get(named[1])
@@ -334,24 +336,3 @@ class _Told:
     def _lasts(self, x: ast.expr) -> bool:
         """Is what was looked up in a place that outlives the call?"""
         return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in ast.walk(x))
-
-
-def _element(x: ast.expr) -> tuple[str, str] | None:
-    """(name, key) of `name["key"]`, `name.get("key")` and `name.key`."""
-    key: ast.AST | None = None
-    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "get" and x.args:
-        key, x = x.args[0], x.func.value
-    elif isinstance(x, ast.Subscript):
-        key, x = x.slice, x.value
-    elif isinstance(x, ast.Attribute):
-        return (x.value.id, x.attr) if isinstance(x.value, ast.Name) else None
-    text = key.value if isinstance(key, ast.Constant) else None
-    return (x.id, text) if isinstance(x, ast.Name) and isinstance(text, str) else None
-
-
-def _written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
-    for n in ast.walk(f):
-        for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
-            if (named := _element(t)) is not None and named[0] in given and named[1].startswith("_"):
-                yield named
