@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from evotrainer.harness.code_reading.names import dotted
 
-ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
+_ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
 IDENTITY = frozenset({"id", "object.__hash__"})
 _ASKED = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 _STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "add", "__setitem__"})
@@ -183,13 +183,15 @@ def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
                 return True
         if isinstance(n, ast.Call) and dotted(n.func) == "map" and len(n.args) == 2 and dotted(n.args[0]) == "id":
             return names_any(n.args[1], given)
-        if isinstance(n, ast.Attribute) and _is_address(n) and names_any(n.value, given):
+        if isinstance(n, ast.Attribute) and is_address(n) and names_any(n.value, given):
             return True
     return False
 
 
-def _is_address(x: ast.Attribute) -> bool:
-    return x.attr in ADDRESSES or (x.attr == "data" and isinstance(x.value, ast.Attribute) and x.value.attr == "ctypes")
+def is_address(x: ast.Attribute) -> bool:
+    return x.attr in _ADDRESSES or (
+        x.attr == "data" and isinstance(x.value, ast.Attribute) and x.value.attr == "ctypes"
+    )
 
 
 def names_any(x: ast.AST, some: set[str]) -> bool:
@@ -286,3 +288,24 @@ def looked_up(x: ast.AST, r: Reading, program: Program) -> bool:
     if not place or asked is None or place not in program.made:
         return False
     return is_key(asked, r, program) or _few(asked, r) or names_any(asked, r.found)
+
+
+def element(x: ast.expr) -> tuple[str, str] | None:
+    """(name, key) of `name["key"]`, `name.get("key")` and `name.key`."""
+    key: ast.AST | None = None
+    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "get" and x.args:
+        key, x = x.args[0], x.func.value
+    elif isinstance(x, ast.Subscript):
+        key, x = x.slice, x.value
+    elif isinstance(x, ast.Attribute):
+        return (x.value.id, x.attr) if isinstance(x.value, ast.Name) else None
+    text = key.value if isinstance(key, ast.Constant) else None
+    return (x.id, text) if isinstance(x, ast.Name) and isinstance(text, str) else None
+
+
+def written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
+    given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
+    for n in ast.walk(f):
+        for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
+            if (named := element(t)) is not None and named[0] in given and named[1].startswith("_"):
+                yield named

@@ -61,6 +61,11 @@ def replaced_library(
     whole: list[ast.AST], of: Callable[..., list[ast.AST]], aliases: Mapping[str, str]
 ) -> Iterator[tuple[str, int]]:
     """(rule, line) of each such replacement."""
+    imports = of(ast.Import, ast.ImportFrom)
+    roots = {a.name.partition(".")[0] for n in imports for a in getattr(n, "names", ())}
+    roots |= {(getattr(n, "module", "") or "").partition(".")[0] for n in imports}
+    if roots.isdisjoint({*_LIBRARIES, "sys", "importlib"}):
+        return
     names = _modules(of, aliases)
     if not any(n.partition(".")[0] in _LIBRARIES for n in names.values()):
         return

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.object_keys import (
-    ADDRESSES,
     IDENTITY,
     Program,
     Reading,
     constant,
+    element,
+    is_address,
     is_key,
     looked_up,
     names_any,
@@ -26,6 +27,7 @@ from evotrainer.harness.code_reading.object_keys import (
     puts,
     read_names,
     read_program,
+    written,
 )
 
 SAME = "hands out what it kept for the same object"
@@ -50,7 +52,6 @@ LITERALS = (
 """Texts of which each match of GATE holds one."""
 _OWNERS = frozenset({"Solution", "Solver", "Model", "ModelNew"})
 """Classes of which every public method is to answer."""
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _COPIES = frozenset(
     {"copy", "deepcopy", "clone", "tolist", "array", "asarray", "list", "tuple", "dict", "view", "broadcast_to", "get"}
     | {"ascontiguousarray", "detach", "contiguous"}
@@ -59,6 +60,7 @@ _COPIES = frozenset(
 _HELD = frozenset({"array_equal", "array_equiv", "allclose", "isclose", "equal", "all", "any", "tobytes"})
 """Calls that look at what an input holds."""
 _SHARES = frozenset({"shares_memory", "may_share_memory", "is_"})
+_IS = (ast.Is, ast.IsNot)
 _DEEP = 3
 
 
@@ -73,7 +75,7 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
         if isinstance(f, ast.FunctionDef) and not f.name.startswith("_")
     }
     todo = [(f, 0) for f in functions if f.name in ANSWERS or id(f) in methods]
-    if not todo:
+    if not todo or not _tells_objects_apart(of):
         return
     program = read_program(functions, of)
     seen: set[int] = set()
@@ -89,6 +91,16 @@ def same_objects(of: Callable[..., list[ast.AST]]) -> Iterator[tuple[str, int]]:
             todo += [(g, depth + 1) for name in handed_on for g in program.functions.get(name, ())]
 
 
+def _tells_objects_apart(of: Callable[..., list[ast.AST]]) -> bool:
+    """Does anything in a program ask for an identity, for a last element, or put something into what it was given?"""
+    if _compares(of(ast.Compare, ast.Call, ast.Attribute)):
+        return True
+    if any(isinstance(getattr(n, "operand", None), ast.Constant) for n in of(ast.UnaryOp)):
+        return True
+    texts = (getattr(n, "value", None) for n in of(ast.Constant))
+    return any(isinstance(x, str) and x[:1] == "_" for x in texts)
+
+
 def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
     nodes = [n for s in f.body for n in ast.walk(s)]
@@ -101,7 +113,7 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
             if isinstance(made, ast.Call) and (name := dotted(made.func).rpartition(".")[2]) in program.functions:
                 handed_on.append(name)
     read = read_names(f, nodes, program)
-    if not (read.keys or read.few or _compares(nodes) or any(_written(f))):
+    if not (read.keys or read.few or _compares(nodes) or any(written(f))):
         return 0, handed_on
     # a walk over a structure meets its nodes again, and marks them by their identity; a recorded graph runs again
     replays = program.graphs and any(isinstance(n, ast.Attribute) and n.attr == "replay" for n in nodes)
@@ -149,12 +161,17 @@ def _walks(f: ast.FunctionDef, program: Program) -> bool:
 
 
 def _compares(nodes: list[ast.AST]) -> bool:
-    return any(
-        (isinstance(n, ast.Compare) and isinstance(n.ops[0], ast.Is | ast.IsNot))
-        or (isinstance(n, ast.Call) and (dotted(n.func) in IDENTITY or dotted(n.func).endswith("is_")))
-        or (isinstance(n, ast.Attribute) and n.attr in ADDRESSES)
-        for n in nodes
-    )
+    """Is an identity compared, or asked for?"""
+    for n in nodes:
+        if isinstance(n, ast.Compare) and isinstance(n.ops[0], _IS) and not isinstance(n.comparators[0], ast.Constant):
+            return True
+        if isinstance(n, ast.Call):
+            name = dotted(n.func)
+            if name in IDENTITY or name.endswith("is_") or (name == "map" and n.args and dotted(n.args[0]) == "id"):
+                return True
+        if isinstance(n, ast.Attribute) and is_address(n):
+            return True
+    return False
 
 
 def _leaves(x: ast.expr | None) -> Iterator[ast.expr]:
@@ -199,7 +216,7 @@ class _Told:
         self.there: dict[str, set[int]] = {}
         """Text -> ids of what stands where a question with it is answered with yes."""
         self.names = set(read.found)
-        self.written = set(_written(f))
+        self.written = set(written(f))
         """(argument, name) of what it puts into its arguments."""
         for n in (n for s in f.body for n in ast.walk(s)):
             if isinstance(n, ast.If):
@@ -208,7 +225,7 @@ class _Told:
             if not isinstance(n, ast.Assign):
                 continue
             kept = id(n) in self.under and place_of(n.value, read) in program.made
-            if kept or self._picks(n.value) or (_element(n.value) in self.written and isinstance(n.value, ast.Call)):
+            if kept or self._picks(n.value) or (element(n.value) in self.written and isinstance(n.value, ast.Call)):
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
@@ -241,7 +258,7 @@ class _Told:
 
     def _in_input(self, x: ast.expr, r: ast.Return) -> bool:
         """Is it what the function itself put into its input, where it is found there?"""
-        named = _element(x)
+        named = element(x)
         if named is None or named not in self.written:
             return False
         asked = self.there.get(named[1])
@@ -303,7 +320,9 @@ class _Told:
             if isinstance(x, ast.Subscript) and names_any(x.slice, self.read.found) and place:
                 return True
             entry = isinstance(x, ast.Name) and x.id in self.read.entries
-            if id(r) in self.under and (entry or (place in self.program.made and not _is_given(x, self.read))):
+            if id(r) in self.under and (
+                entry or (place in self.program.made and not (isinstance(x, ast.Name) and x.id in self.read.given))
+            ):
                 return True
             first = x.value if isinstance(x, ast.Subscript) else x
             if isinstance(first, ast.Name) and first.id in self.names and first is not x:
@@ -317,28 +336,3 @@ class _Told:
     def _lasts(self, x: ast.expr) -> bool:
         """Is what was looked up in a place that outlives the call?"""
         return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in ast.walk(x))
-
-
-def _element(x: ast.expr) -> tuple[str, str] | None:
-    """(name, key) of `name["key"]`, `name.get("key")` and `name.key`."""
-    key: ast.AST | None = None
-    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and x.func.attr == "get" and x.args:
-        key, x = x.args[0], x.func.value
-    elif isinstance(x, ast.Subscript):
-        key, x = x.slice, x.value
-    elif isinstance(x, ast.Attribute):
-        return (x.value.id, x.attr) if isinstance(x.value, ast.Name) else None
-    text = key.value if isinstance(key, ast.Constant) else None
-    return (x.id, text) if isinstance(x, ast.Name) and isinstance(text, str) else None
-
-
-def _written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
-    given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
-    for n in ast.walk(f):
-        for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
-            if (named := _element(t)) is not None and named[0] in given and named[1].startswith("_"):
-                yield named
-
-
-def _is_given(x: ast.expr, r: Reading) -> bool:
-    return isinstance(x, ast.Name) and x.id in r.given
