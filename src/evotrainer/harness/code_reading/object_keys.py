@@ -18,7 +18,7 @@ _STORES = frozenset({"append", "update", "setdefault", "insert", "appendleft", "
 
 
 @dataclass(slots=True)
-class Program:
+class ProgramNames:
     functions: dict[str, list[ast.FunctionDef]]
     shared: frozenset[str]
     """Names of the module's own variables, classes and functions."""
@@ -33,7 +33,7 @@ class Program:
 
 
 @dataclass(slots=True)
-class Reading:
+class FunctionNames:
     """What the names of one function stand for."""
 
     given: set[str]
@@ -50,7 +50,7 @@ class Reading:
     """What a loop over a lasting place gives."""
 
 
-def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AST]]) -> Program:
+def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AST]]) -> ProgramNames:
     by_name: dict[str, list[ast.FunctionDef]] = {}
     for f in functions:
         by_name.setdefault(f.name, []).append(f)
@@ -87,7 +87,7 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
                     stored |= names
                     made |= set() if _bare(value, handed_in) else names
     graphs = any(getattr(n, "attr", "") == "CUDAGraph" for n in of(ast.Attribute))
-    return Program(by_name, frozenset(shared), frozenset(addresses), frozenset(stored), frozenset(made), graphs)
+    return ProgramNames(by_name, frozenset(shared), frozenset(addresses), frozenset(stored), frozenset(made), graphs)
 
 
 def _hashes_identity(f: ast.FunctionDef) -> bool:
@@ -198,8 +198,8 @@ def names_any(x: ast.AST, some: set[str]) -> bool:
     return any(isinstance(n, ast.Name) and n.id in some for n in ast.walk(x))
 
 
-def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: Program) -> Reading:
-    r = Reading(_given(f), {x: x for x in _lasting_defaults(f)})
+def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: ProgramNames) -> FunctionNames:
+    r = FunctionNames(_given(f), {x: x for x in _lasting_defaults(f)})
     declared = {x for n in nodes if isinstance(n, ast.Global) for x in n.names}
     own = _bound(nodes)
     r.places |= {x: x for x in (program.shared - own - r.given) | declared}
@@ -216,7 +216,7 @@ def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: Program) -> Re
     return r
 
 
-def _bind(names: set[str], value: ast.expr, r: Reading, program: Program) -> None:
+def _bind(names: set[str], value: ast.expr, r: FunctionNames, program: ProgramNames) -> None:
     if len(names) == 1 and (place := place_of(value, r)) and not isinstance(value, ast.Subscript):
         r.places |= dict.fromkeys(names, place)
     elif looked_up(value, r, program):
@@ -241,7 +241,7 @@ def _walked(x: ast.expr) -> ast.expr:
     return x
 
 
-def place_of(x: ast.AST, r: Reading) -> str:
+def place_of(x: ast.AST, r: FunctionNames) -> str:
     """The lasting place that an expression names: of the object, its class, the module; empty for anything else."""
     if isinstance(x, ast.Subscript):
         return place_of(x.value, r)
@@ -252,11 +252,11 @@ def place_of(x: ast.AST, r: Reading) -> str:
     return r.places[head] + dot + rest if head in r.places else ""
 
 
-def is_key(x: ast.AST, r: Reading, program: Program) -> bool:
+def is_key(x: ast.AST, r: FunctionNames, program: ProgramNames) -> bool:
     return _address(x, r.given, program.addresses) or names_any(x, r.keys)
 
 
-def _few(x: ast.AST, r: Reading) -> bool:
+def _few(x: ast.AST, r: FunctionNames) -> bool:
     """Is it a tuple in which the last element of something given stands beside its first ones, and not the whole?"""
     if not isinstance(x, ast.Tuple):
         return bool(r.few) and names_any(x, r.few)
@@ -274,7 +274,7 @@ def _few(x: ast.AST, r: Reading) -> bool:
     return any(len(some) > 1 and -1 in some for some in known.values()) and len(x.elts) > 2
 
 
-def looked_up(x: ast.AST, r: Reading, program: Program) -> bool:
+def looked_up(x: ast.AST, r: FunctionNames, program: ProgramNames) -> bool:
     """Is it what lies in a lasting place under such a key?"""
     if isinstance(x, ast.Subscript):
         asked: ast.expr | None = x.slice

@@ -15,8 +15,8 @@ from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.object_keys import (
     IDENTITY,
-    Program,
-    Reading,
+    FunctionNames,
+    ProgramNames,
     constant,
     element,
     is_address,
@@ -101,7 +101,7 @@ def _tells_objects_apart(of: Callable[..., list[ast.AST]]) -> bool:
     return any(isinstance(x, str) and x[:1] == "_" for x in texts)
 
 
-def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
+def _kept(f: ast.FunctionDef, program: ProgramNames) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
     nodes = [n for s in f.body for n in ast.walk(s)]
     returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
@@ -123,7 +123,7 @@ def _kept(f: ast.FunctionDef, program: Program) -> tuple[int, list[str]]:
     return next((n.lineno for n in returns if told.hands_out(n)), 0), handed_on
 
 
-def _walks(f: ast.FunctionDef, program: Program) -> bool:
+def _walks(f: ast.FunctionDef, program: ProgramNames) -> bool:
     """Does a function come back to itself, perhaps through others, with another thing than it was given?"""
     todo, seen = [f], {id(f)}
     while todo:
@@ -200,7 +200,7 @@ def _leaves(x: ast.expr | None) -> Iterator[ast.expr]:
 class _Told:
     """Which returns of a function hand out something kept for an object that is told by its identity."""
 
-    def __init__(self, f: ast.FunctionDef, read: Reading, program: Program) -> None:
+    def __init__(self, f: ast.FunctionDef, read: FunctionNames, program: ProgramNames) -> None:
         self.read, self.program = read, program
         self.fresh = {
             place
