@@ -404,11 +404,11 @@ def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_no
     assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"
 
 
-def gained(events: Sequence[Event], mean: float, low: float, high: float) -> list[Event]:
-    """The same run whose champion gains this over the starting recipe."""
+def gained(events: Sequence[Event], mean: float, low: float, high: float, over: str = "start") -> list[Event]:
+    """The same run whose champion gains this over the starting recipe, or the base policy."""
     row = {"mean": mean, "low": low, "high": high}
     return [
-        replace(e, body=e.body.model_copy(update={"comparisons": e.body.comparisons | {"champion-start": row}}))
+        replace(e, body=e.body.model_copy(update={"comparisons": e.body.comparisons | {f"champion-{over}": row}}))
         if e.kind == "certified"
         else e
         for e in events
@@ -424,6 +424,9 @@ def test_a_champion_that_is_not_shown_to_be_better_than_the_start_says_so_first(
     (first, *_) = caveats(gained(run.events(), 0.005, -0.024, 0.033))[run.champion]
     assert first.kind == "unconfirmed"
     assert "not shown: +0.5 [-2.4, +3.3] points on unseen tasks" in first.text and "on fresh seeds" in first.text
+    (first, *_) = caveats(gained(shown, 0.039, -0.01, 0.088, over="base"))[run.champion]
+    told = "it is not shown to be better than the base policy: +3.9 [-1.0, +8.8] points on unseen tasks"
+    assert first.kind == "unconfirmed" and first.text == told, "also where it is above a recipe that harmed"
 
 
 def test_a_change_that_stayed_though_its_knock_out_shows_nothing_is_named() -> None:

@@ -1,8 +1,8 @@
-"""A certified champion whose gain over the starting recipe the certificate does not show."""
+"""A certified champion whose gain over the starting recipe, or the base policy, the certificate does not show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Certified, Reestimated
@@ -10,10 +10,18 @@ from evotrainer.records.events import Certified, Reestimated
 
 def unconfirmed(events: Sequence[Event], cert: Certified, branch: str) -> str:
     """The gain on unseen tasks, and on fresh seeds of gate where that was measured, in words; empty where the whole
-    interval lies above 0, where nothing was promoted, or in ledgers without that comparison."""
+    intervals lie above 0, where nothing was promoted, or in ledgers without that comparison."""
     gain = cert.gain
-    if branch != cert.champion or gain is None or cert.gain_shown:
+    if branch != cert.champion or gain is None:
         return ""
+    found = [] if cert.gain_shown else [_over_start(events, gain, branch)]
+    if like := cert.like_base(branch):
+        told = _told(like["mean"], like["low"], like["high"])
+        found.append(f"it is not shown to be better than the base policy: {told} points on unseen tasks")
+    return "; ".join(found)
+
+
+def _over_start(events: Sequence[Event], gain: Mapping[str, float], branch: str) -> str:
     # a champion of several steps was measured again against its control and, beside it, against the start
     fresh = [
         e.body.start or e.body.effect for e in events if isinstance(e.body, Reestimated) and e.body.branch == branch

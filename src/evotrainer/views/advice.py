@@ -9,7 +9,7 @@ from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.text import counted
-from evotrainer.views.champion_advice import not_above_the_start, promoted, use, worse_when_greedy
+from evotrainer.views.champion_advice import not_shown_better, promoted, use, worse_when_greedy
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
@@ -282,7 +282,7 @@ def the_gain_is_not_explained(view: RunView) -> str:
     return ""
 
 
-rule(anew(not_above_the_start))
+rule(anew(not_shown_better))
 rule(use)
 
 

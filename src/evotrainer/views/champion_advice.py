@@ -30,15 +30,20 @@ def worse_when_greedy(view: RunView) -> str:
     )
 
 
-def not_above_the_start(view: RunView) -> str:
-    """The certificate does not show the champion above the starting recipe; empty where it does, or did not compare."""
+def not_shown_better(view: RunView) -> str:
+    """The certificate does not show the champion above the starting recipe, or above the base policy; empty where it
+    does, or did not compare."""
     cert = view.certified
     gain = cert.gain if cert and cert.champion == view.champion and promoted(view) else None
-    if not cert or not gain or cert.gain_shown:
+    like = cert.like_base(view.champion) if cert and gain else None
+    if not cert or not gain or (cert.gain_shown and not like):
         return ""
+    beside = "the starting recipe"
+    if cert.gain_shown and like:
+        gain, beside = like, "the base policy"
     told = "worse than" if gain.get("high", 0.0) < 0 else "not shown to be better than"
     return (
-        f"on unseen tasks {view.champion} is {told} the starting recipe ({points(gain['mean'])} points "
+        f"on unseen tasks {view.champion} is {told} {beside} ({points(gain['mean'])} points "
         f"{point_range(gain['low'], gain['high'])}): {_one_more_round(view)}; a new run with more "
         "evaluation.gate_tasks, evaluation.cert_tasks and run.certify_seeds can tell a smaller gain from chance"
     )
