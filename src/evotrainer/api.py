@@ -208,7 +208,7 @@ def start(
     from evotrainer.executors.spec import write_atomic
     from evotrainer.run.context import check_human
     from evotrainer.run.observer import SilentObserver
-    from evotrainer.run.oddities import check_out
+    from evotrainer.run.oddities import check_out, check_task_file
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
@@ -221,9 +221,7 @@ def start(
     file, text = folder / "task.toml", resolved.to_toml()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        # a run killed before its ledger left the same text here
-        if file.exists() and file.read_bytes() != text.encode():
-            raise ConfigError(f"{file} is there already and a run would overwrite it; choose another --out")
+        check_task_file(folder, text)
         write_atomic(file, text)
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None

@@ -370,3 +370,19 @@ def test_what_gave_none_for_every_attempt_of_the_base_policy_is_named(
     Paper(end, rollouts).start(task_file, tmp_path / "r", [*QUICK, "run.rounds=0"], view=log)
     found = [x for x in log.lines if "every attempt of the base policy" in x]
     assert len(found) == bool(said) and all(re.search(said, x) for x in found)
+
+
+def test_a_dry_run_refuses_a_folder_with_another_task_file_and_counts_its_notes(
+    task_file: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "task.toml").write_text("# another one")
+    refused = evotrainer("run", str(task_file), "--out", str(folder), "--dry-run")
+    assert (
+        refused.returncode == ConfigError.exit_code
+        and "is there already and a run would overwrite it" in refused.stderr
+    )
+    noted = evotrainer("run", str(task_file), "run.workers=900", "--out", str(tmp_path / "o"), "--dry-run")
+    n = noted.stderr.count("evotrainer: note: ")
+    assert n and noted.stdout.rstrip().endswith(f"# {n} note{'s' * (n > 1)}, above the task file")

@@ -13,6 +13,7 @@ import typer
 from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath
 from evotrainer.cli._running import ask, finish, live_view
 from evotrainer.records.output import print
+from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -64,9 +65,11 @@ def run(
     resolved = load_task(task, [*(overrides or []), *asked])
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        _check(resolved, folder)
+        notes = _check(resolved, folder)
         print(resolved.to_toml().rstrip())
         print(f"# ok: it can be run as it stands; nothing was run. Recipe {resolved.recipe.hash}, task {resolved.hash}")
+        if notes:
+            print(f"# {counted(len(notes), 'note')}, above the task file")
         return
     if estimate or step_s is not None:
         from evotrainer.studies.estimate import estimate as measured
@@ -80,18 +83,21 @@ def run(
     finish(done, open_report)
 
 
-def _check(task: TaskFile, folder: Path | None = None) -> None:
-    """Refuse what a run of the task, in the folder, would refuse before it trains; print what it would note."""
+def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
+    """Refuse what a run of the task, in the folder, would refuse before it trains; print and return its notes."""
     from evotrainer import api
     from evotrainer.executors.cache import cache_folder, goes_without
     from evotrainer.run.context import check_human
-    from evotrainer.run.oddities import check_out, unwritable
+    from evotrainer.run.oddities import check_out, check_task_file, unwritable
+    from evotrainer.run.opening import with_absolute_base
 
     if folder is not None:
         check_out(folder)
+        check_task_file(folder, with_absolute_base(task).to_toml())
     check_human(task, ask(None))
     notes, cache = api.preflight(task, new=True), cache_folder(task.run.cache)
     if cache is not None and (why := unwritable(cache)):
         notes.append(goes_without(cache, why))  # a run says so itself when it opens the folder
     for note in notes:
         print(f"evotrainer: note: {note}", file=sys.stderr)
+    return notes

@@ -153,6 +153,14 @@ def check_out(folder: Path) -> None:
     refuse_results(folder)
 
 
+def check_task_file(folder: Path, text: str) -> None:
+    """ConfigError where a run folder holds another task file: a run would overwrite it. One that was killed before its
+    ledger left the same text."""
+    file = folder / "task.toml"
+    if file.exists() and file.read_bytes() != text.encode():
+        raise ConfigError(f"{file} is there already and a run would overwrite it; choose another --out")
+
+
 def refuse_results(folder: Path) -> None:
     """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
     found = [
