@@ -3,23 +3,41 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from evotrainer.cli._common import AsJson, RunFolder, console
+from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
 
 
-def status(folder: RunFolder, *, as_json: AsJson = False) -> None:
+WATCH_S = 5.0
+"""Seconds between two readings of `--watch`."""
+
+
+def status(
+    folder: RunFolder,
+    *,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Show it again every 5 s, until the run ends or Ctrl-C.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Where a run stands: round, trials, budget, champion, verdicts. Works while it runs.
 
-    Example: evotrainer status runs/mine
+    Example: evotrainer status runs/mine --watch
     """
     from evotrainer import api
+
+    if watch and as_json:
+        raise ConfigError("--watch is for readers, --json for scripts; give one of them")
 
     run = api.open_run(folder)
     if as_json:
@@ -27,7 +45,18 @@ def status(folder: RunFolder, *, as_json: AsJson = False) -> None:
         return
     from evotrainer.views.terminal import render_status
 
-    console().print(render_status(folder))
+    if not watch:
+        console().print(render_status(folder))
+        return
+    from rich.live import Live
+
+    from evotrainer.views.fold import load_view
+
+    with Live(render_status(folder), console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+        while load_view(folder, rollouts=False).driver is not None:
+            time.sleep(WATCH_S)
+            live.update(render_status(folder), refresh=True)
+        live.update(render_status(folder), refresh=True)
 
 
 def status_json(run: Run) -> dict[str, Any]:
