@@ -65,11 +65,7 @@ def run(
     resolved = load_task(task, [*(overrides or []), *asked])
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        notes = _check(resolved, folder)
-        print(resolved.to_toml().rstrip())
-        print(f"# ok: it can be run as it stands; nothing was run. Recipe {resolved.recipe.hash}, task {resolved.hash}")
-        if notes:
-            print(f"# {counted(len(notes), 'note')}, above the task file")
+        _say_checked(resolved, _check(resolved, folder))
         return
     if estimate or step_s is not None:
         from evotrainer.studies.estimate import estimate as measured
@@ -81,6 +77,14 @@ def run(
     with live_view(folder, plain) as view:
         done = api.start(resolved, folder, view=view, ask=ask(view))
     finish(done, open_report)
+
+
+def _say_checked(task: TaskFile, notes: list[str]) -> None:
+    """The resolved task file, and that it holds."""
+    print(task.to_toml().rstrip())
+    print(f"# ok: it can be run as it stands; nothing was run. Recipe {task.recipe.hash}, task {task.hash}")
+    if notes:
+        print(f"# {counted(len(notes), 'note')}, above the task file")
 
 
 def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
