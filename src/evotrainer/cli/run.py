@@ -97,7 +97,8 @@ def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
 
     if folder is not None:
         check_out(folder)
-        check_task_file(folder, with_absolute_base(task).to_toml())
+        if (folder / "task.toml").exists():
+            check_task_file(folder, with_absolute_base(task).to_toml())
     check_human(task, ask(None))
     notes, cache = api.preflight(task, new=True), cache_folder(task.run.cache)
     if cache is not None and (why := unwritable(cache)):
