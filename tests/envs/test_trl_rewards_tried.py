@@ -55,6 +55,13 @@ def test_what_newer_trl_hands_over_is_there(tmp_path: Path) -> None:
     assert tried(tmp_path, "return (x for x in (1, None))", "completions, **kwargs") == []
 
 
+def test_noise_and_what_raises_at_one_length_are_said(tmp_path: Path) -> None:
+    (noisy,) = tried(tmp_path, "import random; return [random.random() for _ in completions]")
+    assert "'right' gave 0." in noisy and "for the same completion" in noisy and "from a seed" in noisy
+    (raises,) = tried(tmp_path, "return [1 / (len(c) - 6) for c in completions]")
+    assert "raised ZeroDivisionError" in raises and "completions of 1 to 24 characters" in raises
+
+
 def reward_task(folder: Path, body: str, task_file: Path) -> list[str]:
     rows, file = folder / "rows.jsonl", folder / "reward.py"
     rows.write_text("".join(json.dumps(r) + "\n" for r in ROWS), encoding="utf-8")

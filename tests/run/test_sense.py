@@ -386,3 +386,29 @@ def test_a_dry_run_refuses_a_folder_with_another_task_file_and_counts_its_notes(
     noted = evotrainer("run", str(task_file), "run.workers=900", "--out", str(tmp_path / "o"), "--dry-run")
     n = noted.stderr.count("evotrainer: note: ")
     assert n and noted.stdout.rstrip().endswith(f"# {n} note{'s' * (n > 1)}, above the task file")
+
+
+def test_a_gate_that_can_tell_nothing_is_said(task_file: Path, tmp_path: Path) -> None:
+    small = own(tmp_path, task_file, '"gate": 150', '"gate": 12')
+    (told,) = [n for n in dry_run(small, "evaluation.gate_tasks=12") if "judges on" in n]
+    assert "split gate judges on 12 tasks, so a gain of 5 points (judge.worthwhile) is 0.6 tasks" in told
+    assert not [n for n in dry_run(small, "evaluation.gate_tasks=12", "judge.worthwhile=0.2") if "judges on" in n]
+    assert not [
+        n
+        for n in dry_run(small, "evaluation.gate_tasks=12", "run.search_only=true", "run.probes=16")
+        if "judges on" in n
+    ]
+
+
+def test_a_reward_that_differs_for_the_same_answer_is_said(task_file: Path, tmp_path: Path) -> None:
+    noisy = own(tmp_path, task_file, "return max(0.0, 1 - len(completion) / 10)", "return random.random()")
+    (told,) = [n for n in dry_run(noisy) if "for the same answer" in n]
+    assert "reward 'brevity' gave 0." in told and "take random numbers from a seed" in told
+    assert not [n for n in dry_run(task_file) if "for the same answer" in n]
+
+
+@pytest.mark.parametrize("length", [1, 6, 24])
+def test_a_reward_that_raises_at_one_length_is_refused(task_file: Path, tmp_path: Path, length: int) -> None:
+    broken = own(tmp_path, task_file, "1 - len(completion) / 10", f"1 / (len(completion) - {length})")
+    with pytest.raises(EvoTrainerError, match=r"brevity.*ZeroDivisionError|ZeroDivisionError.*"):
+        dry_run(broken)

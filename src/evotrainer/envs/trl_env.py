@@ -18,14 +18,16 @@ from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, renamed, split_of
+from evotrainer.envs.given import answers_of_lengths
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, with_prompt
-from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit, raised
+from evotrainer.envs.trl_tries import tried, tried_on
+from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
-from evotrainer.records.text import counted, quoted, shown
+from evotrainer.records.text import quoted, shown
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"
 SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
@@ -131,21 +133,29 @@ class TrlEnv:
         raise TaskSetError(f'environment {self.name} is scored by TRL only; set trainer.name = "trl"')
 
     def try_rewards(self) -> list[str]:
-        """The reward functions called as TRL calls them, on the first train rows with an empty completion each.
+        """The reward functions called as TRL calls them: on the first train rows with an empty completion each, the
+        same once more, and with completions of every small length.
 
         TaskSetError where they cannot take what TRL hands them, or give no number for each row; a note where they raise
-        another error, or give None throughout, which an answer that is not empty may not cause.
+        another error, give another value for the same completion, or give None throughout, which an answer that is not
+        empty may not cause.
         """
         rows = [t.data for t in self._tasks["train"][:2]]
         if not rows or self._factory is not None:
             return []
-        empty = [[{"role": "assistant", "content": ""}] if self.conversational else "" for _ in rows]
+        empty, some = ["" for _ in rows], answers_of_lengths(())
+        first, longer = self._handed(rows, empty), self._handed(rows[:1] * len(some), some)
+        notes = ((tried(k, f, first, len(rows)) or tried_on(k, f, longer)) for k, f in self.reward_functions.items())
+        return [x for x in notes if x]
+
+    def _handed(self, rows: Sequence[Row], completions: Sequence[str]) -> dict[str, Any]:
+        """What TRL hands a reward function for rows and what the policy said to them."""
+        said = [[{"role": "assistant", "content": c}] if self.conversational else c for c in completions]
         named = {k: [r.get(k) for r in rows] for k in rows[0] if k not in ("prompt", "completion", "completion_ids")}
         state = SimpleNamespace(global_step=0, max_steps=1, epoch=0.0, log_history=[])
-        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": empty}
+        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": said}
         logs = dict.fromkeys(("log_extra", "log_metric"), lambda *args, **kwargs: None)
-        given = {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
-        return [x for k, f in self.reward_functions.items() if (x := tried(k, f, given, len(rows)))]
+        return {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
 
     @property
     def without_demonstrations(self) -> str:
@@ -242,40 +252,6 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
         return values
 
     return wrapped
-
-
-def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) -> str:
-    """What a reward function makes of a batch of `n`: a note, or empty; TaskSetError as `TrlEnv.try_rewards`."""
-    if inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None)):  # noqa: B004
-        return ""
-    try:
-        inspect.signature(f).bind(**given)
-    except TypeError as e:
-        raise TaskSetError(
-            f"reward function {name!r} cannot be called as TRL calls it: {e}; it is handed {', '.join(given)} by name: "
-            "name what it needs of them, and let **kwargs take the rest"
-        ) from None
-    try:
-        values = f(**given)
-    except TaskSetError:
-        raise
-    except Exception as e:
-        return (
-            f"reward function {name!r} raised {raised(e)} when it was tried on {n} train rows with empty "
-            "completions; TRL stops where it does so in training"
-        )
-    if len(values) != n:
-        raise TaskSetError(
-            f"reward function {name!r} gave {counted(len(values), 'value')} for {counted(n, 'completion')}; it "
-            "gives one for each"
-        )
-    if all(v is None for v in values):
-        return (
-            f"reward function {name!r} gave None for each of {n} train rows with empty completions, that is, it "
-            "does not apply to them; where it does so for every answer it pays nothing, and as the outcome it measures "
-            "nothing: return a number wherever it applies"
-        )
-    return ""
 
 
 def _doc(f: Any, name: str) -> str:

@@ -18,6 +18,8 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted
 from evotrainer.trainers import trainer_spec
 
+TASKS_OF_A_GAIN = 2
+"""Tasks that the gain looked for must be worth at least."""
 FEW_STEPS = 50
 """Steps in which the rate of a warm start rises (`trainers.embedded.warmstart.WARMUP`)."""
 SHOWN = 32
@@ -42,6 +44,15 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
     for split in ("search", "gate", "cert"):
         if there.get(split) == 1:
             yield f"split {split} has one task: what is measured on it is worth next to nothing; give it more"
+    judged = () if task.run.search_only or task.run.evaluate_only else ("gate", "cert")
+    for split in judged:
+        n, gain = getattr(task.evaluation, f"{split}_tasks") or there.get(split) or 0, task.judge.worthwhile
+        if n > 1 and n * gain < TASKS_OF_A_GAIN:
+            yield (
+                f"split {split} judges on {n} tasks, so a gain of {100 * gain:g} points (judge.worthwhile) is "
+                f"{n * gain:.1f} tasks solved more: it cannot be told from chance; take more tasks, or set "
+                "judge.worthwhile to the gain that you look for"
+            )
     yield from short_answers(task, environment, chain)
     warm = task.policy.warm_start
     if task.policy.base == "warm-start" and warm.steps < FEW_STEPS:

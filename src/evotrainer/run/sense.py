@@ -17,7 +17,7 @@ from evotrainer.envs.base import (
     Score,
     Task,
 )
-from evotrainer.envs.given import check_tasks, demonstrations_of
+from evotrainer.envs.given import answers_of_lengths, check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
@@ -185,15 +185,18 @@ def check_demonstrations(environment: Environment, warm: WarmStart, where: Mappi
 
 
 def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
-    """The environment's grading tried on demonstrations and on an empty answer.
+    """The environment's grading tried on demonstrations, on an empty answer, on all of these a second time and on
+    answers of every small length.
 
-    TaskSetError where the outcome is None throughout, or no share; a note where no demonstration is correct.
+    TaskSetError where it raises, where the outcome is None throughout, or no share; a note where no demonstration is
+    correct, and where the same answer gets another reward.
     """
     tries = list(_tries(task, environment))
     several = task.recipe.max_turns > 1 and not getattr(environment, "one_turn", False)
     if not tries or several or hasattr(environment, "environment_factory"):
         return []
-    scores = call(f"the grading of environment {environment.name}", _scores, environment, tries, task.recipe.knobs)
+    grading = f"the grading of environment {environment.name}"
+    scores = call(grading, _scores, environment, tries, task.recipe.knobs)
     graded = [(t, text, s) for (t, text), s in zip(tries, scores, strict=True) if not s.error_kind] if scores else []
     if not graded:
         return []
@@ -211,7 +214,24 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
             f"environment {environment.name}: its outcome, {truth!r}, gave None for each of {len(values)} answers that "
             "it was tried on, so nothing could be measured; it must return a number, 1 for correct"
         )
-    return list(_doubts(task, graded, truth or "the outcome"))
+    cut = [(tries[0][0], text) for text in answers_of_lengths([text for _, text in tries])]
+    again = call(grading, _scores, environment, [*tries, *cut], task.recipe.knobs)
+    differs = _differs(tries, scores, again)
+    return [*_doubts(task, graded, truth or "the outcome"), *([differs] if differs else [])]
+
+
+def _differs(tries: Sequence[tuple[Task, str]], first: Sequence[Score], again: Sequence[Score]) -> str:
+    """A note on the first component that gives the same answer another value; empty where there is none."""
+    for (t, text), a, b in zip(tries, first, again, strict=False):
+        for name, value in a.components.items():
+            other = b.components.get(name)
+            if value != other:
+                return (
+                    f"reward {name!r} gave {value} and then {other} for the same answer to task {t.id}, "
+                    f"{quoted(text)}: what is graded so cannot be graded again, and its noise is trained on; take "
+                    "random numbers from a seed that the task and the answer give"
+                )
+    return ""
 
 
 def _scores(environment: Environment, tries: Sequence[tuple[Task, str]], knobs: Mapping[str, Any]) -> list[Score]:

@@ -1,0 +1,71 @@
+"""TRL reward functions tried before a run, as TRL calls them."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from evotrainer.envs.given import LENGTHS
+from evotrainer.envs.user_files import raised
+from evotrainer.errors import TaskSetError
+from evotrainer.records.text import counted
+
+
+def tried(name: str, f: Callable[..., Any], given: Mapping[str, Any], n: int) -> str:
+    """What a reward function makes of a batch of `n`: a note, or empty; TaskSetError as `TrlEnv.try_rewards`."""
+    if _is_async(f):
+        return ""
+    try:
+        inspect.signature(f).bind(**given)
+    except TypeError as e:
+        raise TaskSetError(
+            f"reward function {name!r} cannot be called as TRL calls it: {e}; it is handed {', '.join(given)} by name: "
+            "name what it needs of them, and let **kwargs take the rest"
+        ) from None
+    try:
+        values = f(**given)
+    except TaskSetError:
+        raise
+    except Exception as e:
+        return (
+            f"reward function {name!r} raised {raised(e)} when it was tried on {n} train rows with empty "
+            "completions; TRL stops where it does so in training"
+        )
+    if len(values) != n:
+        raise TaskSetError(
+            f"reward function {name!r} gave {counted(len(values), 'value')} for {counted(n, 'completion')}; it "
+            "gives one for each"
+        )
+    if all(v is None for v in values):
+        return (
+            f"reward function {name!r} gave None for each of {n} train rows with empty completions, that is, it "
+            "does not apply to them; where it does so for every answer it pays nothing, and as the outcome it measures "
+            "nothing: return a number wherever it applies"
+        )
+    return ""
+
+
+def tried_on(name: str, f: Callable[..., Any], given: Mapping[str, Any]) -> str:
+    """A note where a reward function raises on one of several completions, or gives the same ones other values."""
+    if _is_async(f):
+        return ""
+    try:
+        one, two = list(f(**given)), list(f(**given))
+    except Exception as e:
+        return (
+            f"reward function {name!r} raised {raised(e)} when it was tried on completions of 1 to {LENGTHS} "
+            "characters; TRL stops where it does so in training"
+        )
+    if one != two and not any(isinstance(v, float) and math.isnan(v) for v in one):
+        at = next((i for i, (a, b) in enumerate(zip(one, two, strict=False)) if a != b), 0)
+        return (
+            f"reward function {name!r} gave {one[at]} and then {two[at]} for the same completion: its noise is "
+            "trained on, and no rollout can be graded again; take random numbers from a seed that the row gives"
+        )
+    return ""
+
+
+def _is_async(f: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(f) or inspect.iscoroutinefunction(getattr(f, "__call__", None))  # noqa: B004
