@@ -225,6 +225,22 @@ class TestProxyDivergence:
         assert "visible" in f.claim
         assert "outcome" in f.claim
 
+    def test_a_necessary_part_of_what_is_paid_is_critical_only_where_the_whole_pay_is_fooled_too(self) -> None:
+        """`robust` is earned by nearly all; it asks for less than correctness, and is paid beside `visible`."""
+
+        def paid(fooled_of_20: int) -> list[Rollout]:
+            out = gap_batch(fooled_of_20)
+            return [replace(r, components={**r.components, "robust": float(i % 25 != 0)}) for i, r in enumerate(out)]
+
+        both = HarnessContext(recipe=recipe(rewards={"visible": 1.0, "robust": 1.0}), proxy=PROXY)
+        (robust,) = [f for f in found("proxy_divergence", paid(0), both) if f.claim.startswith("robust")]
+        assert robust.severity == "warn" and robust.numbers["low"] > robust.thresholds["critical"]
+        (robust,) = [f for f in found("proxy_divergence", paid(5), both) if f.claim.startswith("robust")]
+        assert robust.severity == "critical", "what earns all of the pay is wrong, too"
+        alone = HarnessContext(recipe=recipe(rewards={"robust": 1.0}), proxy=PROXY)
+        (robust,) = [f for f in found("proxy_divergence", paid(0), alone) if f.claim.startswith("robust")]
+        assert robust.severity == "critical", "where nothing else is paid it is the whole pay"
+
     def test_without_pair_recipe_or_outcome_there_is_nothing_to_compare(self) -> None:
         assert found("proxy_divergence", gap_batch(4)) == []
 

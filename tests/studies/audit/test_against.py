@@ -125,6 +125,24 @@ def test_many_policies_of_one_source_are_a_table_with_a_row_for_each(tmp_path: P
     assert render_audit(done, full=True).count("# Health of") == 8
 
 
+def test_two_pairs_of_one_detector_are_two_kinds() -> None:
+    from evotrainer.records.findings import Finding
+    from evotrainer.studies.audit.overview import _compared
+
+    def gap(claim: str, **numbers: float) -> str:
+        told = {"detector": "d", "kind": "proxy_gap", "severity": "warn", "claim": claim, "numbers": numbers}
+        return _compared(Finding.model_validate(told))
+
+    pair = {"proxy": 0.8, "true": 0.5}
+    assert gap("visible 82.3% against hidden 50.6%: a gap of 3 points", **pair) == "visible against hidden"
+    assert (
+        gap("robust 9% against outcome 100%: x", **pair)
+        == "robust against outcome"
+        != gap("59% of 300", dead=0.5)
+        == ""
+    )
+
+
 def test_hundreds_of_other_files_take_three_lines(tmp_path: Path) -> None:
     """A repository of results: what is no rollout is counted by kind, and the advice is given once."""
     write(tmp_path / "r.jsonl", [{"task": "t", "text": "x", "reward": 1.0}])

@@ -70,7 +70,9 @@ def _true_values(given: DetectorInput, name: str) -> np.ndarray:
 )
 def proxy_divergence(given: DetectorInput) -> list[Finding]:
     """The proxy component says solved, the true one does not: mean paired difference minus 2 clustered standard errors
-    above 0.03 (critical 0.08). Only a warning where the recipe does not pay the proxy."""
+    above 0.03 (critical 0.08). Only a warning where the recipe does not pay the proxy, or where a pair that no
+    environment declared is that far apart, but not on rollouts that earn every paid yes/no component: what is paid is
+    the sum, of which such a component is a necessary part."""
     out = []
     for proxy, true in proxy_pairs(given):
         p, t = given.batch.component(proxy), _true_values(given, true)
@@ -86,6 +88,11 @@ def proxy_divergence(given: DetectorInput) -> list[Finding]:
             continue
         if given.context.weights is not None and not (paid and paid > 0):
             severity = "warn"
+        if severity == "critical" and (proxy, true) != given.context.proxy:
+            whole = np.minimum.reduce([p, *_also_paid(given, proxy)])
+            rest, error, _ = clustered_mean(whole - t, given.batch.task)
+            if rest is None or error is None or given.level(rest - given.thresholds["z"] * error) != "critical":
+                severity = "warn"
         fooled = (p > 0.5) & (t < 0.5)
         m_p, m_t = float(np.nanmean(p)), float(np.nanmean(t))
         claim = (
@@ -103,6 +110,13 @@ def proxy_divergence(given: DetectorInput) -> list[Finding]:
         }
         out.append(given.finding(severity, claim, numbers, _fooled_quotes(given, fooled, proxy, true)))
     return out
+
+
+def _also_paid(given: DetectorInput, name: str) -> list[np.ndarray]:
+    """The other paid components that say yes or no."""
+    paid = [k for k, w in (given.context.weights or {}).items() if w > 0 and k != name]
+    values = [given.batch.component(k) for k in paid]
+    return [x for x in values if np.isin(x[~np.isnan(x)], (0.0, 1.0)).all() and not np.isnan(x).all()]
 
 
 def _fooled_quotes(given: DetectorInput, fooled: np.ndarray, proxy: str, true: str) -> list[Quote]:

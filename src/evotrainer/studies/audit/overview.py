@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ ROWS = 24
 """Readings that a table has room for; of more, medians are told."""
 COLUMNS = {"accuracy": "accuracy", "reward": "reward", "proxy_gap": "gap", "frac_reward_zero_std": "dead groups"}
 """Of that table: metric -> heading."""
+FIGURE = re.compile(r" [\d.]+%?")
 MEDIANS = ("accuracy", "reward", "frac_reward_zero_std", "completions/mean_length", "turns", "tool_failure_rate")
 
 
@@ -79,14 +81,14 @@ def _place(label: str, s: SourceReport, r: SubjectReading) -> str:
 
 
 def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
-    kinds: dict[tuple[str, str], KindOfFinding] = {}
+    kinds: dict[tuple[str, str, str], KindOfFinding] = {}
     for place, r in readings:
         for f in r.health.findings:
             if not f.missing:
-                kinds.setdefault((f.severity, f.detector), KindOfFinding()).where.append((place, f))
-    ranked = sorted(kinds.items(), key=lambda kv: (ORDER[kv[0][0]], not _validity(kv[1]), -len(kv[1].where), kv[0][1]))
+                kinds.setdefault((f.severity, f.detector, _compared(f)), KindOfFinding()).where.append((place, f))
+    ranked = sorted(kinds.items(), key=lambda kv: (ORDER[kv[0][0]], not _validity(kv[1]), -len(kv[1].where), kv[0][1:]))
     out = []
-    for (severity, detector), kind in ranked[:KINDS]:
+    for (severity, detector, _), kind in ranked[:KINDS]:
         # the one that tells most stands for the kind: the most rollouts hit, else the largest number that is compared
         worst = max(kind.where, key=lambda x: (x[1].numbers.get("hits", 0.0), next(iter(x[1].numbers.values()), 0.0)))
         mark = f"{severity}, validity" if _validity(kind) else severity
@@ -105,6 +107,11 @@ def _findings(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
     if len(ranked) > KINDS:
         out.append(f"- and {len(ranked) - KINDS} more kinds, none worse: --all")
     return [*(out or ["No finding."]), ""]
+
+
+def _compared(f: Finding) -> str:
+    """What a finding compares, as `visible against hidden`: two pairs of one detector are two kinds."""
+    return FIGURE.sub("", f.claim.partition(":")[0]) if {"proxy", "true"} <= f.numbers.keys() else ""
 
 
 def _validity(kind: KindOfFinding) -> bool:
