@@ -67,6 +67,34 @@ def test_sizes_that_cannot_be_meant_are_refused(task_file: Path, override: str, 
         dry_run(task_file, override)
 
 
+def test_prompts_are_measured_as_a_training_would_show_them(task_file: Path, tmp_path: Path) -> None:
+    long = 'recipe.scaffold={prompt="please do the following carefully: {task}"}'
+    with pytest.raises(ConfigError, match=r"a train prompt has 4\d tokens .* leaves 22 beside recipe.max_tokens=10"):
+        dry_run(task_file, long)
+    dry_run(task_file, long, "run.evaluate_only=true")  # trains nothing, and evaluations cut
+    # an environment whose `reset` begins otherwise than with the task's prompt
+    text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
+    text = text.replace("return TextEnv(", "return Short(").replace(
+        "def environment()",
+        "class Short(TextEnv):\n    def reset(self, task, knobs):\n        from evotrainer.envs.base import Episode\n"
+        "        from evotrainer.records.rollout import Turn\n\n"
+        '        return Episode(task, knobs, [Turn("user", task.prompt[:8])])\n\n\ndef environment()',
+    )
+    text = text.replace('f"sort {word}\\n"', 'f"sort {word}{40 * word}\\n"').replace(
+        "append((task.prompt, ", "append((task.prompt[:8], "
+    )
+    (tmp_path / "environment.py").write_text(text, encoding="utf-8")
+    (tmp_path / "task.toml").write_text(task_file.read_text(encoding="utf-8"), encoding="utf-8")
+    dry_run(tmp_path / "task.toml")
+
+
+def test_a_recipe_that_samples_nothing_needs_no_room_beside_its_prompts() -> None:
+    maths = Path(__file__).parents[2] / "tasks" / "math.toml"
+    with pytest.raises(ConfigError, match="leaves 26 beside recipe.max_tokens=230"):
+        dry_run(maths, "recipe.max_tokens=230")
+    dry_run(maths, "recipe.max_tokens=230", 'recipe.phases=[{kind="references"}]')
+
+
 def test_large_parts_that_multiply_to_an_absurd_whole_are_refused(task_file: Path) -> None:
     with pytest.raises(ConfigError, match="rollouts in one training"):
         dry_run(task_file, "recipe.steps=100000", "recipe.prompts_per_step=1000", "recipe.group_size=100")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
-from evotrainer.envs.base import Environment, EnvironmentWithDrills
+from evotrainer.envs.base import Environment, EnvironmentWithDrills, EnvironmentWithSlots
 from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.records.recipe import Recipe
@@ -55,8 +55,8 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
             "the demonstrations"
         )
     if measure is not None:
-        for max_tokens, begun in _begun(environment, recipes):
-            texts = [("\n".join(t.text for t in turns),) for turns in begun]
+        for max_tokens, begun in _begun(task, environment, recipes):
+            texts = [("\n".join(t.text for t in turns if t.role != "assistant"),) for turns in begun]
             _check_room(measure(environment.vocabulary(), texts), warm.shape.context, max_tokens)
 
 
@@ -85,7 +85,7 @@ def check_room(task: TaskFile, environment: Environment, recipes: Sequence[Recip
         check_installed(task.trainer.name)
     except MissingDependencyError:  # told elsewhere
         return
-    for max_tokens, begun in _begun(environment, recipes):
+    for max_tokens, begun in _begun(task, environment, recipes):
         longest, context = room(base, task.trainer.options, begun)
         _check_room(longest, context, max_tokens)
 
@@ -99,15 +99,24 @@ def _check_room(longest: int, context: int, max_tokens: int) -> None:
         )
 
 
-def _begun(environment: Environment, recipes: Sequence[Recipe]) -> Iterator[tuple[int, list[list[Turn]]]]:
-    """(max_tokens, what stands before the first answer to each of the longest train prompts) of every recipe."""
-    trls_own = getattr(environment, "environment_factory", None) is not None  # TRL's own loop writes the prompts
-    if trls_own or not environment.describe()["splits"].get("train"):
+def _begun(
+    task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
+) -> Iterator[tuple[int, list[list[Turn]]]]:
+    """(max_tokens, what stands before the first answer to each of the longest train prompts) of every recipe that
+    samples them. Nothing where only `reset` knows it: of TRL's own loop, of environments that take no other texts."""
+    trls_own = getattr(environment, "environment_factory", None) is not None
+    if task.run.evaluate_only or trls_own or not environment.describe()["splits"].get("train"):
+        return
+    if not isinstance(environment, EnvironmentWithSlots) or not environment.slots:
         return
     longest = sorted(environment.tasks("train"), key=lambda t: -len(t.prompt))[:PROBED]
-    opening = getattr(environment, "opening", lambda t, knobs: [Turn("user", t.prompt)])
-    for r in {(r.max_tokens, str(r.knobs)): r for x in recipes for r in x.chain}.values():
-        yield r.max_tokens, [opening(t, r.knobs) for t in longest]
+    sampling = (r for x in recipes for r in x.chain if not r.phases or any(p.kind != "references" for p in r.phases))
+    try:
+        for r in {(r.max_tokens, str(r.knobs), str(r.scaffold)): r for r in sampling}.values():
+            environment.use_scaffold(r.scaffold)
+            yield r.max_tokens, [environment.opening(t, r.knobs) for t in longest]
+    finally:
+        environment.use_scaffold({})
 
 
 def context_of(base: Path) -> int | None:
