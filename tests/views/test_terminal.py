@@ -363,3 +363,18 @@ def test_lines_into_a_file_are_not_broken_and_not_filled_up(monkeypatch: pytest.
     monkeypatch.setenv("COLUMNS", "60")
     Console(file=(narrow := io.StringIO()), highlight=False).print(facts_grid(rows))
     assert max(map(len, narrow.getvalue().splitlines())) <= 60, "who sets COLUMNS is obeyed"
+
+
+def test_a_panel_as_wide_as_a_file_is_written_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    import io
+    import time
+
+    from rich.panel import Panel
+
+    from evotrainer.records.console import Console
+
+    monkeypatch.delenv("COLUMNS", raising=False)
+    file, began = io.StringIO(), time.process_time()
+    Console(file=file).print(Panel("\n".join(["x" * 900, *(["short"] * 300)]), expand=False))
+    assert len(file.getvalue().splitlines()) == 303
+    assert time.process_time() - began < 1.0, "blanks inside of a line are walked once"

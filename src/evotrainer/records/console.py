@@ -28,7 +28,7 @@ class Console(rich.console.Console):
 
     def _render_buffer(self, buffer: Iterable[Segment]) -> str:
         text = super()._render_buffer(buffer)
-        return text if self.is_terminal else re.sub(r" +(?=\n|$)", "", text)  # what fills a column
+        return text if self.is_terminal else re.sub(r"(?<! ) +(?=\n|$)", "", text)  # what fills a column
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Segments of a renderable, every text `visible`."""
