@@ -16,6 +16,7 @@ def test_watching_a_run_that_has_ended_shows_it_once(finished_run: Path) -> None
     shown = evotrainer("status", str(finished_run), "--watch")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("noise floor of the run") == 1
+    assert shown.stdout == evotrainer("status", str(finished_run)).stdout, "with the end of its last line"
     both = evotrainer("status", str(finished_run), "--watch", "--json")
     assert both.returncode == ConfigError.exit_code and "give one of them" in both.stderr
 

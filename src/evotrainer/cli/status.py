@@ -52,11 +52,14 @@ def status(
 
     from evotrainer.views.fold import load_view
 
-    with Live(render_status(folder), console=console(), auto_refresh=False, vertical_overflow="crop") as live:
+    screen = console()
+    with Live(render_status(folder), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
         while load_view(folder, rollouts=False).driver is not None:
             time.sleep(WATCH_S)
             live.update(render_status(folder), refresh=True)
         live.update(render_status(folder), refresh=True)
+    if not screen.is_terminal:
+        screen.line()  # which ends a live view's last line on terminals only
 
 
 def status_json(run: Run) -> dict[str, Any]:
