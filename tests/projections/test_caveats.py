@@ -427,6 +427,9 @@ def test_a_champion_that_is_not_shown_to_be_better_than_the_start_says_so_first(
     (first, *_) = caveats(gained(shown, 0.039, -0.01, 0.088, over="base"))[run.champion]
     told = "it is not shown to be better than the base policy: +3.9 [-1.0, +8.8] points on unseen tasks"
     assert first.kind == "unconfirmed" and first.text == told, "also where it is above a recipe that harmed"
+    (first, *_) = caveats(gained(shown, -0.1, -0.2, -0.05, over="base"))[run.champion]
+    told = "it is worse than the base policy: -10.0 [-20.0, -5.0] points on unseen tasks"
+    assert first.kind == "unconfirmed" and first.text == told, "a loss is said where a draw is"
 
 
 def test_a_change_that_stayed_though_its_knock_out_shows_nothing_is_named() -> None:

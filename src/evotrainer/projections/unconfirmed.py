@@ -15,9 +15,11 @@ def unconfirmed(events: Sequence[Event], cert: Certified, branch: str) -> str:
     if branch != cert.champion or gain is None:
         return ""
     found = [] if cert.gain_shown else [_over_start(events, gain, branch)]
-    if like := cert.like_base(branch):
-        told = _told(like["mean"], like["low"], like["high"])
-        found.append(f"it is not shown to be better than the base policy: {told} points on unseen tasks")
+    worse = cert.below_base(branch)
+    if beside := worse or cert.like_base(branch):
+        than = "worse than" if worse else "not shown to be better than"
+        told = _told(beside["mean"], beside["low"], beside["high"])
+        found.append(f"it is {than} the base policy: {told} points on unseen tasks")
     return "; ".join(found)
 
 
