@@ -90,6 +90,9 @@ def test_a_gap_agrees_with_what_a_later_harness_finds_in_that_branch(finished_ru
     later = health.model_copy(update={"harness": "h1", "subject": "b0@20 search"})
     events = [replace(event, body=event.body.model_copy(update={"health": later}))]
     assert re.search(r"; harness h1 finds in b0: proxy gap", gap_told(events, seen))
+    after = replace(event, id="gap/b0", kind="gap", body=seen)
+    assert gap_told([after, *events], seen) == gap_told(events, seen), "read after the gap was seen"
+    assert gap_told([*events, after], seen) == seen.told, "read before: the gap was seen although"
     other = health.model_copy(update={"harness": "h1", "subject": "b7@20 search"})
     events = [replace(event, body=event.body.model_copy(update={"health": other}))]
     assert gap_told(events, seen) == seen.told, "of another branch"

@@ -19,15 +19,14 @@ def gap_told(events: Sequence[Event], gap: GapSeen) -> str:
 def found_since(events: Sequence[Event], gap: GapSeen) -> tuple[str, tuple[str, ...]] | None:
     """(harness version, kinds of its findings) of the last diagnosis of the gap's branch by a later version, where it
     found anything."""
+    at = next((i for i, e in enumerate(events) if e.body == gap), -1)
     read = [
         e.body.health
-        for e in events
+        for e in events[at + 1 :]
         if isinstance(e.body, Diagnosed) and subject_branch(e.body.health.subject) == gap.branch
     ]
     later = [h for h in read if h.harness and h.harness != gap.harness]
-    kinds = (
-        [f.kind.replace("_", " ") for f in later[-1].findings if not f.missing and f.severity != "info"]
-        if later
-        else []
-    )
+    if not later:
+        return None
+    kinds = [f.kind.replace("_", " ") for f in later[-1].findings if not f.missing and f.severity != "info"]
     return (later[-1].harness, tuple(dict.fromkeys(kinds))) if kinds else None
