@@ -108,13 +108,19 @@ def _finding(f: Finding, quotes: int) -> list[str]:
 
 def metric_line(m: MetricValue) -> str:
     """One metric as a markdown line; its value must be known."""
-    assert m.value is not None
+    text = metric_value(m)
     if m.unit in PERCENT:
-        text = f"{m.value:.1%}" + (f" ± {100 * m.se:.1f}" if m.se is not None else "")
+        text += f" ± {100 * m.se:.1f}" if m.se is not None else ""
     else:
-        text = f"{m.value:.4g}" + (f" ± {m.se:.2g}" if m.se is not None else "")
+        text += f" ± {m.se:.2g}" if m.se is not None else ""
         text += f" {m.unit}" if m.unit not in ("", "reward", "correlation", "ratio") else ""
     return f"- {line(m.name)}: {text}" + ("" if m.in_range else f" (healthy: {_range(m)})")
+
+
+def metric_value(m: MetricValue) -> str:
+    """Its value, which must be known: shares in percent."""
+    assert m.value is not None
+    return f"{m.value:.1%}" if m.unit in PERCENT else f"{m.value:.4g}"
 
 
 def _range(m: MetricValue) -> str:

@@ -110,7 +110,7 @@ def test_many_sources_are_told_kind_by_kind_on_one_screen(tmp_path: Path) -> Non
 
 def test_many_policies_of_one_source_are_a_table_with_a_row_for_each(tmp_path: Path) -> None:
     rows = [
-        {"task": f"t{i}", "text": f"{i}", "reward": float(i % 2), "model": f"model-{m}"}
+        {"task": f"t{i}", "text": f"{i}", "reward": float(i % 2), "correct": i < 4, "model": f"model-{m}"}
         for m in "abcdefgh"
         for i in range(6)
     ]
@@ -120,8 +120,8 @@ def test_many_policies_of_one_source_are_a_table_with_a_row_for_each(tmp_path: P
     (head,) = [x for x in text.splitlines() if x.startswith("reading ")]
     assert head.split()[1:3] == ["rollouts", "accuracy"]
     assert [x.split()[:4] for x in text.splitlines() if x.startswith("model-")] == [
-        [f"model-{m}", "6", "-", "0.500"] for m in "abcdefgh"
-    ]
+        [f"model-{m}", "6", "66.7%", "0.5"] for m in "abcdefgh"
+    ], "shares in percent, as in every other reading"
     assert render_audit(done, full=True).count("# Health of") == 8
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.render import metric_value
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
@@ -122,13 +123,13 @@ def _table(readings: Sequence[tuple[str, SubjectReading]]) -> list[str]:
     """A row per reading: rollouts, headline metrics, findings by severity."""
     rows = [["reading", "rollouts", *COLUMNS.values(), *ORDER]]
     for place, r in readings:
-        values = [r.health.metric(name) for name in COLUMNS]
+        values = {m.name: metric_value(m) for m in r.health.metrics if m.name in COLUMNS and m.value is not None}
         found: Counter[str] = Counter(f.severity for f in r.health.findings if not f.missing)
         rows.append(
             [
-                line(clean(place, PLACE)),
+                line(clean(place, PLACE)).expandtabs(1),
                 f"{r.health.rollouts:,}",
-                *("-" if v is None else f"{v:.3f}" for v in values),
+                *(values.get(name, "-") for name in COLUMNS),
                 *(str(found[s] or "-") for s in ORDER),
             ]
         )
