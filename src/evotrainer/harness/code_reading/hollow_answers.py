@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.object_keys import names_any
 
 LIES = "answer whose arithmetic lies"
 LOOKS_IN = "looks into its input for the answer"
@@ -184,7 +185,7 @@ def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
     nodes = [n for s in f.body for n in ast.walk(s)]
     for _ in range(2):
         for n in nodes:
-            if isinstance(n, ast.Assign) and _names(n.value, given):
+            if isinstance(n, ast.Assign) and names_any(n.value, given):
                 given |= {t.id for t in n.targets if isinstance(t, ast.Name)}
     bags = {
         t.id
@@ -197,13 +198,13 @@ def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
         if isinstance(n, ast.For) and _insides(n.iter, given, bags):
             walked = {x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)}
             for x in (x for s in n.body for x in ast.walk(s)):
-                if isinstance(x, ast.Assign) and _names(x.value, walked):
+                if isinstance(x, ast.Assign) and names_any(x.value, walked):
                     walked |= {t.id for t in x.targets if isinstance(t, ast.Name)}
             name = next((x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)), "")
             chosen: dict[ast.expr, list[ast.expr]] = {}
             for i in (i for i in ast.walk(n) if isinstance(i, ast.If)):
                 for r in (r for s in i.body for r in ast.walk(s)):
-                    if isinstance(r, ast.Return) and r.value is not None and _names(r.value, walked):
+                    if isinstance(r, ast.Return) and r.value is not None and names_any(r.value, walked):
                         chosen.setdefault(r.value, []).append(i.test)
             yield from (n.lineno for picked, tests in chosen.items() if not _describes(picked, tests, name))
         elif isinstance(n, ast.Return) and n.value is not None:
@@ -229,16 +230,12 @@ def _describes(picked: ast.expr, tests: list[ast.expr], name: str) -> bool:
     return isinstance(picked, ast.Name) and not asked.isdisjoint({"callable", "issubclass"})
 
 
-def _names(x: ast.AST, some: set[str]) -> bool:
-    return any(isinstance(n, ast.Name) and n.id in some for n in ast.walk(x))
-
-
 def _insides(x: ast.expr, given: set[str], bags: set[str]) -> bool:
     """Is it all that something given has as attributes: `x.__dict__`, `vars(x)`, `dir(x)`, perhaps their values?"""
     while isinstance(x, ast.Call) and not (isinstance(x.func, ast.Name) and x.func.id in ("vars", "dir")):
         x = x.args[0] if x.args else x.func.value if isinstance(x.func, ast.Attribute) else ast.Constant(0)
     if isinstance(x, ast.Call):
-        return len(x.args) == 1 and _names(x.args[0], given)
+        return len(x.args) == 1 and names_any(x.args[0], given)
     if isinstance(x, ast.Name):
         return x.id in bags
-    return isinstance(x, ast.Attribute) and x.attr in _WHOLE and _names(x.value, given)
+    return isinstance(x, ast.Attribute) and x.attr in _WHOLE and names_any(x.value, given)
