@@ -440,3 +440,20 @@ def test_a_reward_that_raises_at_one_length_is_refused(task_file: Path, tmp_path
     broken = own(tmp_path, task_file, "1 - len(completion) / 10", f"1 / (len(completion) - {length})")
     with pytest.raises(EvoTrainerError, match=r"brevity.*ZeroDivisionError|ZeroDivisionError.*"):
         dry_run(broken)
+
+
+def test_a_dry_run_takes_the_task_file_that_a_killed_run_of_a_data_set_left(
+    task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both write the data set's revision as a commit."""
+    pinned = {"path": "some/rows@" + 40 * "a"}
+    monkeypatch.setattr(
+        "evotrainer.run.opening.with_pinned_data",
+        lambda t: t.model_copy(update={"environment": t.environment | pinned}),
+    )
+    left = load_task(task_file)
+    folder = tmp_path / "killed"
+    folder.mkdir()
+    (folder / "task.toml").write_text(left.model_copy(update={"environment": left.environment | pinned}).to_toml())
+    done = evotrainer("run", str(task_file), "--out", str(folder), "--dry-run")
+    assert done.returncode == 0, done.stderr

@@ -93,12 +93,12 @@ def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
     from evotrainer.executors.cache import cache_folder, goes_without
     from evotrainer.run.context import check_human
     from evotrainer.run.oddities import check_out, check_task_file, unwritable
-    from evotrainer.run.opening import with_absolute_base
+    from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     if folder is not None:
         check_out(folder)
         if (folder / "task.toml").exists():
-            check_task_file(folder, with_absolute_base(task).to_toml())
+            check_task_file(folder, with_absolute_base(with_pinned_data(task)).to_toml())
     check_human(task, ask(None))
     notes, cache = api.preflight(task, new=True), cache_folder(task.run.cache)
     if cache is not None and (why := unwritable(cache)):
