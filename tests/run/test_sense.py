@@ -413,7 +413,7 @@ def test_a_dry_run_refuses_a_folder_with_another_task_file_and_counts_its_notes(
     )
     noted = evotrainer("run", str(task_file), "run.workers=900", "--out", str(tmp_path / "o"), "--dry-run")
     n = noted.stderr.count("evotrainer: note: ")
-    assert n and noted.stdout.rstrip().endswith(f"# {n} note{'s' * (n > 1)}, above the task file")
+    assert n and noted.stdout.rstrip().endswith(f"# {n} note{'s' * (n > 1)} on stderr, before the task file")
 
 
 def test_a_gate_that_can_tell_nothing_is_said(task_file: Path, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def _say_checked(task: TaskFile, notes: list[str]) -> None:
     print(task.to_toml().rstrip())
     print(f"# ok: it can be run as it stands; nothing was run. Recipe {task.recipe.hash}, task {task.hash}")
     if notes:
-        print(f"# {counted(len(notes), 'note')}, above the task file")
+        print(f"# {counted(len(notes), 'note')} on stderr, before the task file")
 
 
 def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
