@@ -184,9 +184,6 @@ def _environment() -> Environment:
         "BRIEF": style.BRIEF,
         "PURPOSE": style.PURPOSE,
         "change": text.change,
-        "metric_words": words.metric,
-        "kind_words": words.kind,
-        "undiagnosed": words.undiagnosed,
         "words": words,
         "why_of": why_of,
     }
