@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.judge import JudgeConfig
+from evotrainer.judge.alpha_spending import share
+from evotrainer.judge.planned_seeds import detectable
 from evotrainer.judge.simulate import Population, false_promotions, power, run_looks
 from tests.judge.scored_trials import SMALL
 
@@ -41,3 +43,12 @@ def test_a_worthwhile_effect_is_given_seeds_until_it_is_excluded() -> None:
     p = Population(tasks=150)
     patient, hasty = JudgeConfig(worthwhile=0.05, max_seeds=8), JudgeConfig(max_seeds=6)
     assert power(p, 0.05, runs=40, config=patient).value > power(p, 0.05, runs=40, config=hasty).value + 0.05
+
+
+def test_the_detectable_gain_is_found_four_times_in_five_by_the_judge_itself() -> None:
+    for tasks, seeds, seed_sd in ((60, 3, 0.0), (60, 5, 0.02), (200, 8, 0.02)):
+        gain = detectable(tasks, 4, seeds, JudgeConfig().alpha * share(1), seed_sd)
+        p = Population(tasks=tasks, seed_sd=seed_sd)
+        once = {"seeds": seeds, "noise_seeds": seeds, "top_up": False, "per_round": 1, "planned": False}
+        found, half = power(p, gain, runs=200, **once), power(p, gain / 2, runs=200, **once)
+        assert 0.7 <= found.value <= 0.9 and half.value < 0.5, (tasks, seeds, seed_sd)

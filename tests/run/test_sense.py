@@ -418,9 +418,9 @@ def test_a_dry_run_refuses_a_folder_with_another_task_file_and_counts_its_notes(
 
 def test_a_gate_that_can_tell_nothing_is_said(task_file: Path, tmp_path: Path) -> None:
     small = own(tmp_path, task_file, '"gate": 150', '"gate": 12')
-    (told,) = [n for n in dry_run(small, "evaluation.gate_tasks=12") if "judges on" in n]
-    assert "split gate judges on 12 tasks, so a gain of 5 points (judge.worthwhile) is 0.6 tasks" in told
-    assert not [n for n in dry_run(small, "evaluation.gate_tasks=12", "judge.worthwhile=0.2") if "judges on" in n]
+    (told,) = [n for n in dry_run(small, "evaluation.gate_tasks=12") if "gate judges on" in n]
+    assert "split gate judges on 12 tasks" in told and "judge.worthwhile is 5" in told
+    assert not [n for n in dry_run(small, "evaluation.gate_tasks=12", "judge.worthwhile=0.3") if "gate judges on" in n]
     assert not [
         n
         for n in dry_run(small, "evaluation.gate_tasks=12", "run.search_only=true", "run.probes=16")

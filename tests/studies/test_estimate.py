@@ -66,6 +66,13 @@ def test_an_evaluation_without_a_number_takes_all_tasks_of_the_split(task_file: 
     assert whole.rollouts > few.rollouts and whole.training_s > few.training_s
 
 
+def test_the_gain_that_the_gate_can_find_is_told(task_file: Path) -> None:
+    asked = ["evaluation.gate_tasks=200", "judge.max_seeds=8", "run.rounds=1"]
+    (told,) = [x for x in estimate_lines(estimate(load_task(task_file, asked), step_s=1.0)) if "gate finds" in x]
+    assert "a gain of some 8 points with 3 seeds a side, of 4 with 8, if" in told
+    assert not estimate(load_task(task_file, [*asked, "run.search_only=true", "run.probes=4"]), step_s=1.0).detects
+
+
 def test_a_budget_that_ends_the_run_earlier_is_named(task_file: Path) -> None:
     task = load_task(task_file, ["budget.cpu_s=600", "run.probes=100"])
     assert any("budget.cpu_s = 600 ends the search earlier" in x for x in estimate_lines(estimate(task, step_s=5.0)))

@@ -17,6 +17,23 @@ from evotrainer.records.verdicts import Verdict
 
 POWER = 0.8
 """Probability that the first look finds the gain that is expected of a branch."""
+SEED_SD, TASK_SD, SAMPLING = 0.02, 0.05, 0.136
+"""What is assumed before anything is measured: standard deviation between trainings of one recipe beyond sampling, and
+of a change's effect between tasks, in score units; variance of one attempt at a task (mean of p * (1 - p), most tasks
+nearly solved or nearly hopeless: Beta(0.6, 0.6), as `simulate.Population` has them)."""
+
+
+def detectable(tasks: int, attempts: int, seeds: int, level: float, seed_sd: float = SEED_SD) -> float:
+    """Gain, score units, that a look at one-sided `level` finds with probability `POWER`, were the noise as assumed.
+
+    `seeds` trainings a side (two at least), each scored by `attempts` at every one of `tasks`. At `seed_sd` 0 it is
+    what the sampling alone allows, a lower bound of what a run will find.
+    """
+    from scipy.special import ndtri
+
+    trial = seed_sd**2 + SAMPLING / (tasks * attempts)
+    se = (2 * trial / seeds + TASK_SD**2 / tasks) ** 0.5
+    return float((t_quantile(1 - level, 2 * (seeds - 1)) + ndtri(POWER)) * se)
 
 
 def threshold(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from evotrainer.config.task import TaskFile, default_workers
@@ -12,14 +12,14 @@ from evotrainer.envs.base import Environment
 from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.executors import local_workers
+from evotrainer.judge.alpha_spending import share
+from evotrainer.judge.planned_seeds import detectable
 from evotrainer.records.draw import PLACE
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted
 from evotrainer.trainers import trainer_spec
 
-TASKS_OF_A_GAIN = 2
-"""Tasks that the gain looked for must be worth at least."""
 FEW_STEPS = 50
 """Steps in which the rate of a warm start rises (`trainers.embedded.warmstart.WARMUP`)."""
 SHOWN = 32
@@ -44,15 +44,7 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
     for split in ("search", "gate", "cert"):
         if there.get(split) == 1:
             yield f"split {split} has one task: what is measured on it is worth next to nothing; give it more"
-    judged = () if task.run.search_only or task.run.evaluate_only else ("gate", "cert")
-    for split in judged:
-        n, gain = getattr(task.evaluation, f"{split}_tasks") or there.get(split) or 0, task.judge.worthwhile
-        if n > 1 and n * gain < TASKS_OF_A_GAIN:
-            yield (
-                f"split {split} judges on {n} tasks, so a gain of {100 * gain:g} points (judge.worthwhile) is "
-                f"{n * gain:.1f} tasks solved more: it cannot be told from chance; take more tasks, or set "
-                "judge.worthwhile to the gain that you look for"
-            )
+    yield from too_few_tasks(task, there)
     yield from short_answers(task, environment, chain)
     warm = task.policy.warm_start
     if task.policy.base == "warm-start" and warm.steps < FEW_STEPS:
@@ -67,6 +59,25 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
             "and each takes "
             "longer; run.workers=0 runs one per core"
         )
+
+
+def too_few_tasks(task: TaskFile, there: Mapping[str, int]) -> Iterator[str]:
+    """Notes on splits whose sampling noise alone hides the gain that the run should not miss."""
+    if task.run.search_only or task.run.evaluate_only:
+        return
+    ev, judge, gain = task.evaluation, task.judge, task.judge.worthwhile
+    for split, seeds, level in (
+        ("gate", max(judge.max_seeds, len(task.run.seeds)), judge.alpha * share(1)),
+        ("cert", len(task.run.certify_seeds), judge.alpha),
+    ):
+        n, attempts = getattr(ev, f"{split}_tasks") or there.get(split) or 0, getattr(ev, f"{split}_attempts")
+        if n > 1 and seeds > 1 and (least := detectable(n, attempts, seeds, level, seed_sd=0.0)) > gain:
+            yield (
+                f"split {split} judges on {n} tasks, {counted(attempts, 'attempt')} each: with {seeds} trainings a "
+                f"side it finds gains below some {100 * least:.0f} points less than four times in five, and "
+                f"judge.worthwhile is {100 * gain:g}; take more tasks, or set judge.worthwhile to the gain that you "
+                "look for"
+            )
 
 
 def short_answers(task: TaskFile, environment: Environment, chain: Sequence[Recipe]) -> Iterator[str]:

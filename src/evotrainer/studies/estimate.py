@@ -15,6 +15,8 @@ from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.executors import local_workers
+from evotrainer.judge.alpha_spending import share
+from evotrainer.judge.planned_seeds import SEED_SD, detectable
 
 STEPS = 3
 """Steps that are trained to measure one."""
@@ -57,6 +59,9 @@ class RunEstimate:
     """Rollouts that one training leaves."""
     side_by_side: int
     limits: dict[str, float]
+    detects: dict[int, float]
+    """Gain on gate, score units, that is found four times in five with so many seeds a side, by noise as assumed
+    (`judge.planned_seeds.detectable`); empty where nothing is judged."""
     max_seeds: int
     """Up to which an undecided verdict asks for seeds."""
 
@@ -108,7 +113,19 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
         max_seeds=task.judge.max_seeds,
+        detects=_detects(task, there),
     )
+
+
+def _detects(task: TaskFile, there: dict[str, int]) -> dict[int, float]:
+    """At the first seeds and at the most."""
+    ev, judge = task.evaluation, task.judge
+    tasks = ev.gate_tasks or there.get("gate", 0)
+    if task.run.search_only or not task.run.rounds or not tasks:
+        return {}
+    first = max(judge.min_seeds, len(task.run.seeds))
+    level = judge.alpha * share(1)
+    return {n: detectable(tasks, ev.gate_attempts, n, level) for n in sorted({first, max(first, judge.max_seeds)})}
 
 
 def _tasks_there(task: TaskFile) -> dict[str, int]:
@@ -187,6 +204,15 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         knocked = ", and each change of every bundle is taken out again" if searches else ""
         lines.append(
             f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}{knocked}"
+        )
+    if e.detects:
+        (n, gain), *more = e.detects.items()
+        found = f"some {100 * gain:.0f} points with {n} seeds a side" + "".join(
+            f", of {100 * gain:.0f} with {n}" for n, gain in more
+        )
+        lines.append(
+            f"the gate finds, four times in five, a gain of {found}, if trainings of one recipe differ by "
+            f"{100 * SEED_SD:g} points; the run measures its own noise, and `evotrainer calibrate RUN` tells it then"
         )
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
