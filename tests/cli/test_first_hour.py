@@ -46,6 +46,28 @@ def test_a_run_that_is_told_to_stop_says_how_to_go_on(
     assert (p.returncode, said.strip().splitlines()) == (code, [line])
 
 
+@pytest.mark.parametrize(("sent", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_any_command_that_is_told_to_stop_ends_with_a_line(tmp_path: Path, sent: signal.Signals, code: int) -> None:
+    """typer turns what interrupts a command into an exit of its own, without a word."""
+    (tmp_path / "waits.py").write_text("import time\nprint('there', flush=True)\ntime.sleep(300)\n")
+    program = (
+        "import sys; from evotrainer import cli; cli.app.command('waits')(lambda: __import__('waits')); cli.main()"
+    )
+    p = subprocess.Popen(
+        [sys.executable, "-c", program, "waits"], cwd=tmp_path,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(sent, signal.default_int_handler if sent == signal.SIGINT else signal.SIG_DFL),
+    )  # fmt: skip
+    assert p.stdout is not None and p.stdout.readline() == "there\n"
+    p.send_signal(sent)
+    try:
+        _, said = p.communicate(timeout=120)
+    finally:
+        p.kill()
+    by = "interrupted" if sent == signal.SIGINT else f"stopped by {sent.name}"
+    assert (p.returncode, said) == (code, f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`\n")
+
+
 def test_nohup_stays_in_force() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     term = signal.getsignal(signal.SIGTERM)

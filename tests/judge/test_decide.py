@@ -43,7 +43,7 @@ def test_a_reason_has_the_digits_that_tell_a_gain_from_what_is_asked() -> None:
     kind, reason = _decide(e, InterimAnalysis(number=1, alpha=0.01), config, gate, None)
     assert (kind, reason) == ("reject", "gate score +0.98 points [-0.02, +3.00] is not the gain of 1.00 asked for")
     assert _size_gate(e, config).message == "mean +0.98 points, at least 1.00 asked"
-    assert _floor_gate(e).message.startswith("mean +0.976 points; repeated trials reach 0.980")
+    assert _floor_gate(e).message.startswith("mean +0.976 points; trainings of one recipe differ by up to 0.980")
 
 
 def test_a_clear_gain_is_promoted() -> None:

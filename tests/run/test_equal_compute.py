@@ -145,7 +145,7 @@ def test_a_budget_that_does_not_hold_the_control_leaves_the_branch_undecided(tas
     run = Paper(finish(0.12)).start(task, tmp_path / "run", settings(GROUPS, "budget.trials=9"))
     (verdict,) = run.verdicts
     assert (verdict.control, verdict.kind, run.champion) == ("b0", "inconclusive", "b0")
-    assert "not compared with a control that was trained for as long" in verdict.reason
+    assert "to be compared with a control that is trained for as long" in verdict.reason
 
 
 @pytest.mark.parametrize("event", ["b1c/opened", "b1c-s2/finished", "b1/judged"])

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.console import Console
+from evotrainer.views.terminal import render_status
 from tests.cli.call import in_this_process as evotrainer
 
 
@@ -22,17 +24,20 @@ def test_watching_a_run_that_has_ended_shows_it_once(finished_run: Path) -> None
 
 
 def test_a_run_is_read_again_until_nobody_drives_it(finished_run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from evotrainer.views import terminal
-
-    drivers, read = iter(["a process", "a process", None]), list[Path]()
+    """Into a pipe: a line where something moved, and the whole at the end."""
+    drivers = iter(["a process", "a process", "a process", None])
+    lines = iter(["trial 1 of about 9", "trial 1 of about 9", "trial 2 of about 9"])
     monkeypatch.setattr("evotrainer.cli.status.WATCH_S", 0.0)
     monkeypatch.setattr("evotrainer.views.fold.load_view", lambda *a, **k: SimpleNamespace(driver=next(drivers)))
-    render = terminal.render_status
+    monkeypatch.setattr("evotrainer.views.progress.of_view", lambda view: SimpleNamespace(line=lambda: next(lines)))
+    whole = evotrainer("status", str(finished_run)).stdout
+    assert evotrainer("status", str(finished_run), "--watch").stdout == (
+        "trial 1 of about 9\ntrial 2 of about 9\n" + whole
+    )
 
-    def again(folder: Path) -> Any:
-        read.append(folder)
-        return render(folder)
 
-    monkeypatch.setattr(terminal, "render_status", again)
-    assert evotrainer("status", str(finished_run), "--watch").returncode == 0
-    assert len(read) == 4, "at first, twice while it runs, and as it ended"
+def test_what_moves_fits_a_terminal_of_24_rows(finished_run: Path) -> None:
+    screen = Console(width=100, file=io.StringIO())
+    screen.print(render_status(finished_run, brief=True))
+    brief = screen.file.getvalue()  # type: ignore[attr-defined]
+    assert brief.count("\n") <= 24 and "noise floor of the run" not in brief and "state" in brief

@@ -149,6 +149,13 @@ def obey_signals() -> None:
             signal.signal(number, stop)
 
 
+def _interruption(e: BaseException | None) -> KeyboardInterrupt | None:
+    """What interrupted a command: typer ends with an exit of its own code, raised from it."""
+    while e is not None and not isinstance(e, KeyboardInterrupt):
+        e = e.__cause__ or e.__context__
+    return e
+
+
 def main() -> None:
     """Entry point: errors a user can act upon are one line; the exit code says which kind."""
     from evotrainer.errors import EvoTrainerError
@@ -163,11 +170,13 @@ def main() -> None:
                 print(f"evotrainer: note: {note}", file=sys.stderr)
             print(f"evotrainer: {e}", file=sys.stderr)
         raise SystemExit(e.exit_code) from None
-    except KeyboardInterrupt as e:
-        by = f"stopped by {e.name}" if isinstance(e, Terminated) else "interrupted"
+    except (KeyboardInterrupt, SystemExit) as e:
+        if (stop := _interruption(e)) is None:
+            raise
+        by = f"stopped by {stop.name}" if isinstance(stop, Terminated) else "interrupted"
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`", file=sys.stderr)
-        raise SystemExit(getattr(e, "exit_code", 130)) from None
+        raise SystemExit(getattr(stop, "exit_code", 130)) from None
     except BrokenPipeError:
         raise SystemExit(141) from None
     except OSError as e:

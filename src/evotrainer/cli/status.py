@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -26,7 +28,7 @@ def status(
     folder: RunFolder,
     *,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Show it again every 5 s, until the run ends or Ctrl-C.")
+        bool, typer.Option("--watch", "-w", help="Show what moves every 5 s, until the run ends or Ctrl-C.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -48,18 +50,30 @@ def status(
     if not watch:
         console().print(render_status(folder))
         return
+    _watch(folder)
+    console().print(render_status(folder))
+
+
+def _watch(folder: Path) -> None:
+    """Until nobody drives the run: what moves, in a terminal as tall as it is; a line per change elsewhere."""
     from rich.live import Live
 
+    from evotrainer.views import progress, terminal
     from evotrainer.views.fold import load_view
 
-    screen = console()
-    with Live(render_status(folder), console=screen, auto_refresh=False, vertical_overflow="ellipsis") as live:
-        while load_view(folder, rollouts=False).driver is not None:
+    screen, told = console(), ""
+    with contextlib.ExitStack() as stack:
+        live = None
+        if screen.is_terminal:
+            live = stack.enter_context(
+                Live(console=screen, auto_refresh=False, transient=True, vertical_overflow="ellipsis")
+            )
+        while (view := load_view(folder, rollouts=False)).driver is not None:
+            if live is not None:
+                live.update(terminal.render_status(folder, brief=True), refresh=True)
+            elif (line := progress.of_view(view).line()) != told:
+                print(told := line, flush=True)
             time.sleep(WATCH_S)
-            live.update(render_status(folder), refresh=True)
-        live.update(render_status(folder), refresh=True)
-    if not screen.is_terminal:
-        screen.line()  # which ends a live view's last line on terminals only
 
 
 def status_json(run: Run) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def gate(branch: Sequence[TrialFinished], control: Sequence[TrialFinished], limi
     dearer = found.above(limit)
     message = f"trained at {found.ratio:.2f} x the control's compute"
     if dearer:
-        message += f", above judge.max_cost={limit:g}, and not compared with a control that was trained for as long"
+        message += f", above judge.max_cost={limit:g}: to be compared with a control that is trained for as long"
     elif found.ratio > limit:
         message += f" (at least {found.low:.2f} x: by the noise of timing it is not above judge.max_cost={limit:g})"
     return GateResult(

@@ -227,8 +227,8 @@ def _floor_gate(effect: Effect) -> GateResult:
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
-        message=f"mean {100 * effect.mean:+.{n}f} points; repeated trials reach "
-        f"{100 * effect.noise_floor:.{n}f} at this look",
+        message=f"mean {100 * effect.mean:+.{n}f} points; trainings of one recipe "
+        f"differ by up to {100 * effect.noise_floor:.{n}f} at this look",
         numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +25,13 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-def render_status(run_folder: Path | str) -> RenderableType:
-    """Where a run stands: state, champion, trials, budget, verdicts."""
+LATEST = 8
+"""Branches and search trainings that are shown where it is to be brief."""
+
+
+def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableType:
+    """Where a run stands: state, champion, trials, budget, verdicts. `brief`: what moves while it runs, which a
+    terminal of 24 rows holds."""
     from rich.console import Group
     from rich.text import Text
 
@@ -35,19 +41,13 @@ def render_status(run_folder: Path | str) -> RenderableType:
             ("run", str(run_folder)),
             ("state", summary.state(view)[1]),
             ("result", summary.result(view)),
-            *((what, f"{shown}, {reading}") for what, shown, reading in summary.comparison_lines(view)),
-            *([("next", line)] if (line := advice(view, str(run_folder))) else []),
-            *(("caveat", c.text) for c in view.caveats.get(view.champion, ())),
+            *(_told(view, str(run_folder)) if not brief else ()),
             ("round", _round(view)),
             ("champion", view.champion or "none yet"),
             *([("search", line)] if (line := search_line(view)) else []),
-            *([("outcomes", told)] if view.memory and (told := labels_told(view.memory.trials)) else []),
-            *((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ())),
-            *([("harness", view.coevolution.line())] if view.coevolution.versions else []),
+            *(_standing(view) if not brief else ()),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
-            (RUN_FLOOR, summary.noise_line(view)),
-            *summary.task_lines(view),
-            ("sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"),
+            *(_measured(view) if not brief else ()),
         ]
     )
     parts: list[RenderableType] = [facts]
@@ -60,8 +60,34 @@ def render_status(run_folder: Path | str) -> RenderableType:
     shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
     shown += [p for p in view.probes.values() if p.name in training]
     if shown:
-        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in shown)]
+        rows = shown[-LATEST:] if brief else shown
+        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in rows)]
+        parts += [Text(f"and {len(shown) - len(rows)} earlier")] if len(rows) < len(shown) else []
     return Group(*parts)
+
+
+def _told(view: RunView, folder: str) -> Iterator[tuple[str, str]]:
+    """The comparisons, what to do next, and the caveats."""
+    yield from ((what, f"{shown}, {reading}") for what, shown, reading in summary.comparison_lines(view))
+    if line := advice(view, folder):
+        yield "next", line
+    yield from (("caveat", c.text) for c in view.caveats.get(view.champion, ()))
+
+
+def _standing(view: RunView) -> Iterator[tuple[str, str]]:
+    """What trials came to, by outcome and by agent, and the harness."""
+    if view.memory and (told := labels_told(view.memory.trials)):
+        yield "outcomes", told
+    yield from ((r.role, str(r)) for r in (role_lines(view.memory.trials) if view.memory else ()))
+    if view.coevolution.versions:
+        yield "harness", view.coevolution.line()
+
+
+def _measured(view: RunView) -> Iterator[tuple[str, str]]:
+    """The noise floor, the tasks and the sandbox."""
+    yield RUN_FLOOR, summary.noise_line(view)
+    yield from summary.task_lines(view)
+    yield "sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"
 
 
 def shown_sandbox(isolation: str) -> str:
