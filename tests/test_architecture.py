@@ -153,7 +153,7 @@ ALLOWED = {
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors config judge.alpha_spending judge.planned_seeds views envs executors api",
+    "studies.estimate": "errors config judge views envs executors api",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "

@@ -162,9 +162,12 @@ def _brought(view: RunView) -> Iterator[str]:
         return
     than = {"start": "the starting recipe", "base": "the base policy"}
     policy = "champion" if own else "start"
-    for other in [k for k in ("start", "base") if k in rows and k != policy][:1]:
+    for i, other in enumerate(k for k in ("start", "base") if k in rows and k != policy):
         c = cert.comparisons.get(f"{policy}-{other}")
         if not c:
+            continue
+        if i:
+            yield f"Minus {than[other]}: {points(c['mean'])} points {point_range(c.get('low'), c.get('high'))}."
             continue
         who = f"The champion {own.branch}" if own else "The starting recipe"
         line = (
