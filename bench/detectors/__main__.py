@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import argparse
 import datetime
 import platform
 import subprocess
@@ -100,7 +101,14 @@ def main() -> None:
         from bench.detectors.corpus.command import main as on_real_rollouts
 
         sys.exit(on_real_rollouts(sys.argv[2:]))
-    first, last = (int(x) for x in sys.argv[1:3]) if len(sys.argv) > 2 else HELD_OUT
+    p = argparse.ArgumentParser(
+        prog="python -m bench.detectors",
+        description="The detectors on planted failures; `--real` reads the real corpus (`--real --help`).",
+    )
+    p.add_argument("first", nargs="?", type=int, default=HELD_OUT[0], help="first seed (%(default)s)")
+    p.add_argument("last", nargs="?", type=int, default=HELD_OUT[1], help="last seed (%(default)s)")
+    asked = p.parse_args()
+    first, last = asked.first, asked.last
     began = time.perf_counter()
     total, counts = run(first, last)
     text = report(first, last, total, counts, time.perf_counter() - began)
