@@ -3,7 +3,8 @@
 Every arm begins with the human reference (`references/<task>.toml`, frozen by its hash before any arm ran), has the
 same number of trainings, and what it chooses is trained on fresh seeds and read on cert beside the reference. A
 finished repeat of an arm goes to `real/<task>.jsonl` and is not played again, so that the work can be spread over days
-and machines; within a repeat the same command goes on in FOLDER. Prints the table of all rows there are.
+and machines; within a repeat the same command goes on in FOLDER. All rows that there are go into real.md, which
+`--repeats 0` writes anew without playing.
 """
 
 from __future__ import annotations
@@ -75,20 +76,41 @@ def fresh(out: Path, recipe: str, repeat: int) -> list[TrialFinished]:
 
 
 def markdown(name: str, rows: list[dict[str, Any]]) -> str:
-    """Points on cert over the reference, as a table."""
+    """Points on cert over the reference: a row per arm, and what each repeat came to."""
     found = table(rows)
     out = [
         f"## {name}",
         "",
-        f"| arm | repeats | trainings | gain on cert, points | {found['reference']} minus it | optimism | invalid |",
+        f"| arm | repeats | trainings | gain on cert, points | {found['reference']} minus it | optimism | invalid | "
+        "gain of each repeat |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    out += ["|---|---|---|---|---|---|---|"]
     for a in found["arms"]:
+        own = [r for r in rows if r["arm"] == a["arm"]]
+        each = ", ".join(f"{100 * r['gain']:+.1f}" if r["gain"] else "0.0" for r in own)
         out.append(
             f"| {a['arm']} | {a['repeats']} | {a['trainings']['mean']:.0f} | {spread(a['gain'])} | "
-            f"{spread(a['behind'])} | {spread(a['optimism'])} | {a['invalid']} |"
+            f"{spread(a['behind'])} | {spread(a['optimism'])} | {a['invalid']} | {each} |"
         )
     return "\n".join(out)
+
+
+def write() -> None:
+    """real.md: the tables of all domains, and under which commits they were played."""
+    parts = [
+        "# Real runs",
+        "",
+        "Written by `python -m bench.claim.real`. Each repeat begins with the person's recipe and has 60 trainings; "
+        f"what it chooses is trained on {FRESH} fresh seeds and read on cert beside that recipe. Gain: the chosen one "
+        "minus the person's, points, mean and 95% interval over repeats. 0.0: nothing was promoted. Optimism: what the "
+        "search reports minus what fresh seeds say.",
+        "",
+    ]
+    for path in sorted((HERE / "real").glob("*.jsonl")):
+        rows = rows_of(path.stem)
+        dates, commits = (sorted({r[k] for r in rows}) for k in ("date", "commit"))
+        parts += [markdown(path.stem, rows), "", f"{dates[0]} to {dates[-1]}; commits {', '.join(commits)}.", ""]
+    (HERE / "real.md").write_text("\n".join(parts), encoding="utf-8")
 
 
 def main() -> None:
@@ -114,6 +136,7 @@ def main() -> None:
             row = play(task, given.folder / name, arm, repeat, given.trainings)
             with open(HERE / "real" / f"{name}.jsonl", "a", encoding="utf-8") as f:
                 f.write(json.dumps(row) + "\n")
+    write()
     print(markdown(name, rows_of(name)))
 
 
