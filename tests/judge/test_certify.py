@@ -66,3 +66,29 @@ def test_policies_without_common_tasks_are_refused() -> None:
     entries[0] = entries[0].model_copy(update={"scores": {0: score}})
     with pytest.raises(ConfigError, match="share no scored cert task"):
         certify(entries, "b4")
+
+
+def rare(
+    p: float, rng: np.random.Generator, tasks: int = 150, weights: tuple[str, str] = ("w0", "w1")
+) -> list[CertEntry]:
+    """Base and a start of three seeds that all solve each task with chance `p`."""
+    p_T = np.full(tasks, p)
+    sides = [("base", "", [0]), ("start", "b0", [1, 2, 3])]
+    out = []
+    for (name, branch, seeds), w in zip(sides, weights, strict=True):
+        trials = Population(tasks=tasks).trials(branch or "base", p_T, seeds, rng, seed_sd=0.0)
+        scores = {t.seed: t.scores[0] for t in trials}
+        out.append(CertEntry(name=name, branch=branch, scores=scores, policies=frozenset({w} if w else ())))
+    return out
+
+
+def test_policies_of_the_same_weights_differ_by_nothing() -> None:
+    found = certify(rare(0.3, np.random.default_rng(1), weights=("w", "w")), "b0").comparisons["start-base"]
+    assert (found["mean"], found["low"], found["high"], found["p"]) == (0.0, 0.0, 0.0, 1.0)
+
+
+@pytest.mark.parametrize("p", [0.0, 1.0])
+def test_attempts_that_all_end_alike_have_an_interval(p: float) -> None:
+    base, _ = certify(rare(p, np.random.default_rng(1)), "b0").rows
+    edge = 1 - 0.025 ** (1 / 150)
+    assert (base.low, base.high) == pytest.approx((0.0, edge) if p == 0 else (1 - edge, 1.0))

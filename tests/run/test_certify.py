@@ -10,6 +10,8 @@ from evotrainer import api
 from evotrainer.errors import TrainerError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.views.fold import load_view
+from evotrainer.views.summary import comparison_lines
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
 from tests.leaky_task import finish as finish
@@ -57,3 +59,17 @@ def test_a_certification_that_failed_is_tried_again_and_reads_cert_once(task: Pa
     assert run.certification == whole.certification
     read = [s.trial for s in cert_readers(paper)]
     assert [t for t in sorted(set(read)) if read.count(t) > 1] == ["b1-s102"], "what had finished is not read again"
+
+
+def test_a_start_that_learnt_nothing_differs_from_its_base_by_nothing(task: Path, tmp_path: Path) -> None:
+    """Its evaluations differ by the attempts' luck, which a certificate called better in one run of twenty."""
+    paper = Paper(lambda spec: finish(spec).model_copy(update={"policy_sha256": "5" * 64}))
+    run = paper.start(task, tmp_path / "run", ["run.rounds=0"])
+    assert run.certification is not None
+    c = run.certification.comparisons["start-base"]
+    assert (c["mean"], c["low"], c["high"], c["p"]) == (0.0, 0.0, 0.0, 1.0)
+    assert run.certification.rows[0].score != run.certification.rows[1].score
+    assert not [p for p in run.verify().problems if p.area == "certified"]
+    assert comparison_lines(load_view(run.folder))[0][2].startswith("the same weights, p = 1")
+    plain = Paper(finish).start(task, tmp_path / "plain", ["run.rounds=0"])
+    assert plain.certification is not None and plain.certification.comparisons["start-base"]["mean"] != 0

@@ -21,6 +21,7 @@ from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.held_back import held_back
+from evotrainer.projections.history import cases
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
 from evotrainer.records.console import Console
@@ -34,6 +35,7 @@ from evotrainer.verify import Record, checks
 from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.folder import render_branch
+from evotrainer.views.history import render_cases
 from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.tree import render_lineage
 from tests.leaky_task import ENV, RECIPE
@@ -158,6 +160,22 @@ def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_
         low, high = sorted((k.elsewhere.mean, k.effect.mean))
         assert low < k.together.mean < high and k.kept == (k.together.mean > 0)
     assert "b1" not in {v.branch for v in bodies(run, "promoted")}
+
+
+def test_a_bundle_whose_changes_are_being_measured_is_called_so(task: Path, tmp_path: Path, quick: Paper) -> None:
+    run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
+    events = run.events()
+    at = {e.id: i for i, e in enumerate(events)}
+    for until, status in (("b1/judged", "proving"), ("b1/knockout/lr", "proving"), ("closed", "promote")):
+        assert view_of(events[: at[until] + 1]).branches["b1"].status == status, until
+    out = io.StringIO()
+    console = Console(file=out, width=400)
+    console.print(render_cases(cases(events), run.state))
+    console.print(render_branch(run.folder, "b1k1"))
+    told = out.getvalue()
+    (part,) = (k for k in bodies(run, "knockout") if k.without == "b1k1")
+    assert told.count(part.loss) == 2 and part.loss.startswith("without lr: -"), "in cases and in show"
+    assert "not measured" not in told and "prediction" not in told, "what it predicts is what the bundle does"
 
 
 def test_every_view_says_that_a_bundle_was_not_promoted_and_why(

@@ -118,7 +118,9 @@ def test_a_policy_like_its_base_is_exported_with_that_caveat(start: Start) -> No
     run = start(Paper(scored(0.5, 0.5)), "run.rounds=0")
     (run.folder / "trials" / "b0-s1" / "policy").mkdir(parents=True)
     chosen = choose(run.folder, run.events(), "b0", 1, False)
-    assert chosen.certified and chosen.unshown.startswith("not shown to be better than the base policy: ")
+    (caveat, *_) = run.caveats["b0"]
+    assert chosen.certified and not chosen.unshown, "its caveats say it, in `status` as on the card"
+    assert caveat.text.startswith("it is not shown to be better than the base policy: ")
 
 
 def test_an_undecided_branch_is_told_what_keeps_it_open() -> None:

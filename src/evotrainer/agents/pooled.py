@@ -121,7 +121,7 @@ class PooledAgent:
                 agent=self.name,
                 interventions=(),
                 reasoning=reasoning(s, []),
-                stop=f"after {s.model.trainings} trainings nothing{self._judged(s)} helps with a probability of "
+                stop=f"after {s.model.trainings} trainings nothing more{self._judged(s)} helps with a probability of "
                 f"{self.options.sure:.0%}",
                 considered=self._considered(s, []),
             )

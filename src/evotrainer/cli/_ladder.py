@@ -90,7 +90,7 @@ def _knockouts(record: Record, b: Branch) -> list[str]:
             k = e.body
             told = "kept" if k.kept else "lost nothing, taken out"
             also = f", {-100 * k.together.mean:+.1f} with the search trainings" if k.together else ""
-            print(f"      {k.told}: {_points(k.effect, -1)} on fresh seeds{also}, {told}")
+            print(f"      {k.loss} on fresh seeds{also}, {told}")
             wrong += [p.message for p in checks()["knockout"](record, e)]
     return wrong
 
@@ -106,6 +106,5 @@ def _again(record: Record, branch: str) -> list[str]:
     return [f"{branch}: {d}" for d in when_readable(record, event.id, lambda: rejudge(record, event).differences)]
 
 
-def _points(e: Effect, sign: int = 1) -> str:
-    low, high = sorted((sign * e.low, sign * e.high))
-    return f"{100 * sign * e.mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+def _points(e: Effect) -> str:
+    return f"{100 * e.mean:+.1f} points [{100 * e.low:+.1f}, {100 * e.high:+.1f}]"

@@ -155,6 +155,7 @@ def _judged(record: Record, branch: str) -> Explained:
 def _unjudged(record: Record, branch: str) -> Explained:
     """Print a branch without a verdict: a starting recipe, which has no control, or one that is not judged yet."""
     from evotrainer.verify import checks
+    from evotrainer.views.words import RUN_FLOOR
 
     b = record.state.branches[branch]
     own = f"part of {b.reduces}, trained to tell what it loses without a factor" if b.reduces else "not judged yet"
@@ -173,10 +174,13 @@ def _unjudged(record: Record, branch: str) -> Explained:
     }
     told = [e for e in record.events if e.kind in about and _of(e) == branch]
     wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
+    last = record.state.noise
     for e in told:
-        if e.kind == "noise":
-            floor = f"noise floor of the run {100 * e.body.noise_floor:.1f} points on gate"
-            spread = f"standard deviation between seeds {list(e.body.seeds)} {100 * e.body.seed_sd:.1f}"
+        if e.kind == "noise" and last is not None:
+            floor = f"{RUN_FLOOR} {100 * last.noise_floor:.1f} points on gate"
+            if e.body.noise_floor != last.noise_floor:
+                floor += f" ({100 * e.body.noise_floor:.1f} when {branch} was measured)"
+            spread = f"standard deviation between seeds {list(e.body.seeds)} then {100 * e.body.seed_sd:.1f}"
             print(f"  noise      {floor}, {spread} ({e.id})")
     wrong += _audits(record, branch)
     _beside(record, branch)

@@ -84,8 +84,9 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
         if lost
         else ""
     )
-    sure = row is not None and not worse
-    like = certificate.like_base(name) if certificate else None
+    sure = row is not None and not worse and not (certificate and certificate.is_base(name))
+    # of the run's champion the caveats say it
+    like = certificate.like_base(name) if certificate and certificate.champion != name else None
     unshown = (
         f"not shown to be better than the base policy: {100 * like['mean']:+.1f} points "
         f"[{100 * like['low']:+.1f}, {100 * like['high']:+.1f}]"

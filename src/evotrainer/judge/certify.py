@@ -22,6 +22,8 @@ class CertEntry(Frozen):
     scores: dict[int, SplitScore] = Field(min_length=1)
     decoding: Literal["sampled", "greedy"] | None = None
     """How its policies decode where each policy decodes as suits it, chosen on search; None: nobody chose."""
+    policies: frozenset[str] = frozenset()
+    """SHA-256 of their weights; empty: not recorded, and in runs begun under rules that did not ask."""
 
 
 def certify(
@@ -37,7 +39,8 @@ def certify(
 
     A family of one policy (base) has no seed variance: its claim is about that policy, its error is that of the
     attempts and tasks. Families with several seeds share one pooled between-seed variance, joined by `noise` where
-    given.
+    given. With `policies` given, families of the same weights differ by exactly 0, and where every attempt of a family
+    ended alike its interval is that of Clopper and Pearson over tasks.
     """
     per_family = {e.name: {s: x.per_task for s, x in e.scores.items()} for e in entries}
     tasks = common_tasks(*per_family.values())
@@ -55,10 +58,18 @@ def certify(
     rows = tuple(_row(e, families[e.name], confidence, proxy) for e in entries)
     comparisons = {f"{a}-{b}": _compare(families[a], families[b], confidence) for a, b in _pairs(entries)}
     greedy, chosen = _read_greedily(entries, tables, families, tasks)
+    weights = {e.name: e.policies for e in entries}
+    for a, b in _pairs(entries):
+        if weights[a] and weights[a] == weights[b]:
+            name = f"{a}-{b}"
+            comparisons[name] = SAME.copy()
+            greedy, chosen = ({k: v for k, v in x.items() if k != name} for x in (greedy, chosen))
     return Certified(rows=rows, champion=champion, comparisons=comparisons, greedy=greedy, chosen=chosen)
 
 
 Comparisons = dict[str, dict[str, float]]
+SAME = {"mean": 0.0, "low": 0.0, "high": 0.0, "se": 0.0, "df": 1.0, "p": 1.0, "same_weights": 1.0}
+"""Policies of the same weights: what their evaluations differ by is the attempts' luck."""
 
 
 def _read_greedily(
@@ -165,6 +176,10 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
     # tasks count as a sample here: the certificate speaks of tasks like these, not of these tasks only
     v_task = _task_variance(f.y_T, f.v_cell / f.seeds) / f.tasks
     low, high, _, _ = _interval(mean, _merge((f.df_seed, f.v_seed), (f.tasks - 1, v_task)), confidence)
+    if e.policies and mean in (0.0, 1.0):
+        # Clopper and Pearson (1934) at no success, or no failure: attempts that all end alike show no spread
+        edge = ((1 - confidence) / 2) ** (1 / f.tasks)
+        low, high = (0.0, 1 - edge) if mean == 0 else (edge, 1.0)
     scores = [e.scores[s] for s in sorted(e.scores)]
     names = sorted(set.intersection(*(set(s.components) for s in scores)))
     # components that only some seeds recorded would average over other seeds than the score does

@@ -96,7 +96,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     out = [*_scaffold(tree, cert, row), *out]
     # what greedy decoding does not share comes first: it says what the headline figure is worth
     out = [*_sharpened(cert, row.name), *out, *_unproven(tree, path)]
-    if row.name == "champion" and (text := unconfirmed(events, cert, row.branch)):
+    if text := unconfirmed(events, cert, row.branch):
         out.insert(0, Caveat(kind="unconfirmed", text=text))
     return (*out, *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path))
 
@@ -107,11 +107,11 @@ def _unproven(tree: RunState, path: Sequence[Branch]) -> list[Caveat]:
     found = [k for k in tree.knockouts if k.branch in on and k.kept and k.effect.low <= 0]
     if not found:
         return []
-    e = max(found, key=lambda k: k.effect.high - k.effect.low).effect
+    widest = max(found, key=lambda k: k.effect.high - k.effect.low)
     names = ", ".join(sorted(k.factor for k in found))
     text = (
         f"of changes made together {names} stayed though their knock-outs alone do not show that they matter "
-        f"(e.g. {100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}] points)"
+        f"({widest.loss} on fresh seeds)"
     )
     return [Caveat(kind="unproven", text=text)]
 

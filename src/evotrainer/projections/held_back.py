@@ -27,6 +27,15 @@ def held_back(state: RunState, name: str) -> str:
     return f"{head}: without {', '.join(out)}, which added nothing, {_rest(_left(state, b, out))}"
 
 
+def being_measured(state: RunState, name: str) -> bool:
+    """Did a bundle pass every gate, and is it not yet known what each of its changes adds by itself?"""
+    return (
+        state.closed_by is None
+        and bool(held_back(state, name))
+        and all(k.kept for k in state.knockouts if k.branch == name)
+    )
+
+
 def _left(state: RunState, b: Branch, out: list[str]) -> Branch | None:
     """The branch of what is left of a bundle without the changes that were taken out."""
     assert b.intervention is not None

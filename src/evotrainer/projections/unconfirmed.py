@@ -1,4 +1,4 @@
-"""A certified champion whose gain over the starting recipe, or the base policy, the certificate does not show."""
+"""A certified policy whose gain over the starting recipe, or the base policy, the certificate does not show."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from evotrainer.records.events import Certified, Reestimated
 
 def unconfirmed(events: Sequence[Event], cert: Certified, branch: str) -> str:
     """The gain on unseen tasks, and on fresh seeds of gate where that was measured, in words; empty where the whole
-    intervals lie above 0, where nothing was promoted, or in ledgers without that comparison."""
+    intervals lie above 0, or in ledgers without that comparison. The starting recipe, where nothing was promoted, is
+    compared with the base policy alone."""
     gain = cert.gain
-    if branch != cert.champion or gain is None:
+    if branch != cert.champion:
         return ""
-    found = [] if cert.gain_shown else [_over_start(events, gain, branch)]
+    found = [] if gain is None or cert.gain_shown else [_over_start(events, gain, branch)]
     worse = cert.below_base(branch)
-    if beside := worse or cert.like_base(branch):
+    if cert.is_base(branch):
+        found.append("it learnt nothing: its weights are those of the base policy")
+    elif beside := worse or cert.like_base(branch):
         than = "worse than" if worse else "not shown to be better than"
         told = _told(beside["mean"], beside["low"], beside["high"])
         found.append(f"it is {than} the base policy: {told} points on unseen tasks")

@@ -1,14 +1,21 @@
-"""How a policy decodes where each decodes as suits it: chosen on search, for start and champion alike."""
+"""What a certificate knows of a policy beside its scores: how it decodes, and which weights it is."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from typing import Literal
 
-from evotrainer.projections.branches import BASE
+from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.state import RunState
+from evotrainer.records.events import TrialFinished
 
 SINCE = 3
-"""`RunOpened.rules` from which a certificate compares policies so."""
+"""`RunOpened.rules` from which a certificate compares policies by how they decode ..."""
+POLICIES_SINCE = 9
+"""... and knows those of the same weights."""
+_READ = {"scaffold", "knobs", "max_tokens", "max_turns", "temperature", "top_p", "repetition_penalty"}
+"""Factors that change what the same weights answer."""
 
 
 def decoding(state: RunState, branch: str) -> Literal["sampled", "greedy"] | None:
@@ -21,3 +28,13 @@ def decoding(state: RunState, branch: str) -> Literal["sampled", "greedy"] | Non
     if state.rules < SINCE or not both or len(both) < len(trials):
         return None
     return "greedy" if sum(g - s for s, g in both) > 0 else "sampled"
+
+
+def policies(state: RunState, branch: str, trials: Sequence[TrialFinished]) -> frozenset[str]:
+    """The policies that these evaluations of a branch read, by weights and by what else their answers depend on; empty
+    where weights were not recorded, and in runs begun before."""
+    if state.rules < POLICIES_SINCE or not all(t.policy_sha256 for t in trials):
+        return frozenset()
+    recipe = state.branches[START if branch == BASE else branch].recipe
+    how = json.dumps(recipe.model_dump(mode="json", include=_READ), sort_keys=True)
+    return frozenset(f"{t.policy_sha256} {how}" for t in trials)

@@ -12,7 +12,7 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.caveats import caveats, told
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, TrialFinished
-from evotrainer.rules.decoding import decoding
+from evotrainer.rules.decoding import decoding, policies
 from evotrainer.rules.gains import with_gains
 from evotrainer.rules.scaffolds import cert_alone
 from evotrainer.run import detector_outcomes, fresh_seeds, scaffolds, shortcut_audits, task_sets, trial_specs
@@ -107,4 +107,6 @@ def entry(ctx: RunContext, done: dict[str, TrialFinished], name: str, branch: st
     if not scores:
         why = done[trials[0]].error or "no attempt was graded"
         raise TrainerError(f"certification of {name} failed: {why}; `evotrainer resume` tries again")
-    return CertEntry(name=name, branch=branch, scores=scores, decoding=decoding(ctx.state, branch))
+    read = [t for t in ok if t.seed in scores]
+    how, weights = decoding(ctx.state, branch), policies(ctx.state, branch, read)
+    return CertEntry(name=name, branch=branch, scores=scores, decoding=how, policies=weights)

@@ -44,11 +44,9 @@ def prove(ctx: RunContext, n: int, name: str) -> str:
         for f, p in parts.items()
     ]
     for k in found:
-        e = k.effect
         told = "kept" if k.kept else "taken out"
-        loss = f"{-100 * e.mean:+.1f} points [{-100 * e.high:+.1f}, {-100 * e.low:+.1f}]"
         with_search = f", {-100 * k.together.mean:+.1f} with the search trainings" if k.together else ""
-        ctx.observer.note(f"{name} {k.told}: {loss} on fresh seeds{with_search}, {told}")
+        ctx.observer.note(f"{name} {k.loss} on fresh seeds{with_search}, {told}")
     keep = [k.factor for k in found if k.kept]
     if len(keep) == len(factors):
         return name

@@ -48,7 +48,7 @@ from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
-RULES = 8
+RULES = 9
 """See `RunOpened.rules`."""
 
 

@@ -17,7 +17,7 @@ from evotrainer.records.differences import differences
 from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
 from evotrainer.records.split_scores import readable
 from evotrainer.records.verdicts import ShortcutAudit
-from evotrainer.rules.decoding import decoding
+from evotrainer.rules.decoding import decoding, policies
 from evotrainer.rules.fresh_seeds import fresh_sides
 from evotrainer.rules.gains import gain_of
 from evotrainer.rules.reading_context import harness_context, refused_code
@@ -200,10 +200,11 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
         done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
         done = [t for t in done if not keys.has_own_texts(t.trial)]
         read: dict[int, SplitScore] = {}
+        of: dict[int, TrialFinished] = {}
         for t in done:
             of_cert = [s for s in t.scores if s.split == "cert" and readable(s, t.trial).per_task]
             if t.status == "complete" and of_cert:
-                read[t.seed] = of_cert[-1]
+                read[t.seed], of[t.seed] = of_cert[-1], t
         scores = {seed: read[seed] for seed in row.seeds if seed in read}
         seeds = record.task.run.certify_seeds if row.name == "champion" else ()
         names = due(record, START, event) if row.name == "start" else [keys.training(row.branch, s) for s in seeds]
@@ -220,7 +221,8 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
             )
             return
         how = decoding(record.state_before(event), row.branch)
-        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores, decoding=how))
+        weights = policies(record.state_before(event), row.branch, [of[s] for s in sorted(scores)])
+        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores, decoding=how, policies=weights))
     noise = record.before(event, "noise")
     fresh = certify(
         entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None

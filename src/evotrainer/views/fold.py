@@ -15,7 +15,7 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.branches import went_on
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
-from evotrainer.projections.held_back import held_back
+from evotrainer.projections.held_back import being_measured, held_back
 from evotrainer.projections.predictions import outcomes, subject_branch
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
@@ -247,6 +247,7 @@ class _Fold:
         for b in (*self.view.branches.values(), *self.view.probes.values()):
             b.invalid = self.view.state.invalid.get(b.name)
             b.held_back = held_back(self.view.state, b.name)
+            b.being_measured = being_measured(self.view.state, b.name)
             b.went_on = went_on(self.view.state.branches, b.recipe) if b.recipe else ""
             b.audits = [a for a in self.view.state.audits if a.branch == b.name]
             if known := self.view.state.branches.get(b.name):

@@ -109,12 +109,14 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         p = i.prediction
         out += [("parent", f"{b.parent}, round {b.round}")]
         out += [("control", text)] if (text := summary.control_line(b, view)) else []
-        out += [("hypothesis", i.hypothesis)]
-        out += [
-            ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
-            ("success if", i.success_criterion),
-        ]
-    if b.outcome:
+        out += [("measures", k.loss) for k in view.state.knockouts if k.without == b.name]
+        if not (b.matches or b.reduces):  # else it predicts what the change does that it is trained for
+            out += [
+                ("hypothesis", i.hypothesis),
+                ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
+                ("success if", i.success_criterion),
+            ]
+    if b.outcome and not (b.matches or b.reduces):
         o = b.outcome
         word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
         told = (

@@ -97,10 +97,14 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         b = state.branches[c.branch]
         unjudged = BRIEF["control" if b.matches else "knockout" if b.reduces else "open"]
         happened = "not promoted" if held_back(state, c.branch) else c.kind or unjudged
+        part = next((k for k in state.knockouts if k.without == c.branch), None)
+        if part and not c.effect:
+            happened += f" of {part.branch},\n{part.loss}"
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
-        came = {True: "yes", False: "no", None: "not measured"}[c.came_true]
+        # what a control, or a part of a bundle, predicts is what the change that it is trained for does
+        came = "" if b.matches or b.reduces else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
 

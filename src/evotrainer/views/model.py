@@ -85,6 +85,8 @@ class BranchView:
     """The bundle that it is a part of."""
     held_back: str = ""
     """Why a bundle that passed every gate was not promoted as it is; empty: that is not so."""
+    being_measured: bool = False
+    """It passed every gate, and what each of its changes adds by itself is being measured."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -143,8 +145,8 @@ class BranchView:
     @property
     def status(self) -> str:
         """base, start, promote, withheld (by a human), reject, invalid, inconclusive, failed, control (at equal
-        compute), knockout (part of a bundle, trained to measure a factor), parted (a bundle that passed
-        every gate and was not promoted as it is) or open (no verdict yet)."""
+        compute), knockout (part of a bundle, trained to measure a factor), proving (a bundle that passed every gate,
+        while its changes are measured one by one), parted (one that was not promoted as it is) or open (no verdict)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -152,7 +154,8 @@ class BranchView:
         if self.withheld:
             return "withheld"
         if self.verdict:
-            return "parted" if self.held_back else self.verdict.kind
+            late = "proving" if self.being_measured else "parted"
+            return late if self.held_back else self.verdict.kind
         if self.matches:
             return "control"
         if self.reduces:
@@ -263,7 +266,7 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = ("promote", "parted", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
+        order = ("promote", "proving", "parted", "withheld", "reject", "invalid", "inconclusive", "failed", "open")
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 

@@ -108,6 +108,8 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
         shown = f"{points(c.get('mean'))} points {point_range(low, high)}"
         if low is None or high is None:
             reading = "no interval"
+        elif "same_weights" in c:
+            reading = "the same weights"
         elif low > 0:
             reading = "better"
         elif high < 0:

@@ -71,7 +71,9 @@ class RunOpened(Frozen):
     6: a branch has the seeds that its expected gain asks for before its first look (`<branch>/topup/1`).
     7: a control at equal compute gets 3% more than its branch, not 10%, where compute is told by the machine's pace
     (curve key `cpu_pace_s`).
-    8: every start is audited before the rounds, where a shortcut is open (trigger `start`)."""
+    8: every start is audited before the rounds, where a shortcut is open (trigger `start`).
+    9: a certificate knows policies of the same weights, and intervals where no attempt, or every one, was right
+    (`judge.CertEntry.policies`)."""
     seed: int
     agent: str
     search: bool = False
@@ -158,7 +160,7 @@ class Certified(Frozen):
     rows: tuple[CertRow, ...]
     champion: str
     comparisons: dict[str, dict[str, float]]
-    """e.g. `champion-base`: {mean, low, high, p}."""
+    """e.g. `champion-base`: {mean, low, high, p}; `same_weights`: the two are one policy (rules 9)."""
     greedy: dict[str, dict[str, float]] = {}
     """The same by greedy decoding; `excess_high`: one-sided 95% upper bound of this gain minus half of the sampled one,
     `sampled_low` the lower bound of that one. Empty where one of the policies was not read so."""
@@ -196,6 +198,10 @@ class Certified(Frozen):
         """The same where neither is shown to be better: the interval holds 0."""
         found = self._against_base(branch)
         return found if found and found["low"] <= 0 <= found["high"] else None
+
+    def is_base(self, branch: str) -> bool:
+        """Are a branch's weights those of the base policy?"""
+        return "same_weights" in self._against_base(branch)
 
     def _against_base(self, branch: str) -> dict[str, float]:
         name = next((r.name for r in reversed(self.rows) if r.branch == branch), "")
