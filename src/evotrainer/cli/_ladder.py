@@ -83,13 +83,14 @@ def _measured(record: Record, b: Branch) -> str:
 def _knockouts(record: Record, b: Branch) -> list[str]:
     """Print what a bundle, or the bundle that the branch is a part of, loses without each of its factors."""
     from evotrainer.verify import checks
+    from evotrainer.views.text import points
 
     wrong: list[str] = []
     for e in record.of("knockout"):
         if e.body.branch in (b.branch, b.reduces):
             k = e.body
             told = "kept" if k.kept else "lost nothing, taken out"
-            also = f", {-100 * k.together.mean:+.1f} with the search trainings" if k.together else ""
+            also = f", {points(-k.together.mean)} with the search trainings" if k.together else ""
             print(f"      {k.told}: {_points(k.effect, -1)} on fresh seeds{also}, {told}")
             wrong += [p.message for p in checks()["knockout"](record, e)]
     return wrong
@@ -107,5 +108,7 @@ def _again(record: Record, branch: str) -> list[str]:
 
 
 def _points(e: Effect, sign: int = 1) -> str:
+    from evotrainer.views.text import point_range, points
+
     low, high = sorted((sign * e.low, sign * e.high))
-    return f"{100 * sign * e.mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
+    return f"{points(sign * e.mean)} points {point_range(low, high)}"
