@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import runpy
 from pathlib import Path
 
@@ -29,3 +30,19 @@ def test_the_python_api_example_runs(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_every_shipped_task_file_is_valid(path: Path) -> None:
     task = load_task(path)
     assert load_task(path, ["run.seed=5"]).hash != task.hash
+
+
+SHIPPED = [p for folder in ("tasks", "examples") for p in sorted((ROOT / folder).rglob("*.toml"))]
+
+
+def test_what_grades_maths_says_which_extra_it_needs() -> None:
+    """In the task file's first lines, and on every page with a command that runs `examples/trl-gsm8k.toml`."""
+    maths = [p for p in SHIPPED if re.search(r'^name = "(math|gsm8k)"$|^name = "gsm8k" ', p.read_text(), re.M)]
+    assert {"trl-gsm8k", "gsm8k", "math", "math-data"} <= {p.stem for p in maths}
+    for path in maths:
+        head = path.read_text(encoding="utf-8").split("\n[")[0]
+        extra = "[trl,math]" if path.stem.startswith("trl") else "[math]"
+        assert f"pip install -e '.{extra}'" in head, path
+    for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert "examples/trl-gsm8k.toml" not in text or "[trl,math]" in text, page

@@ -42,6 +42,34 @@ def test_the_measured_figures_stand_as_they_were_measured() -> None:
     assert "What it is not." in README and "other last digits" in README
 
 
+def test_what_is_said_of_detectors_and_bundles_is_so(
+    finished: api.Run, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """All detectors read a run under `evotrainer audit`; a bundle is proved whole, a change in it may be unproved."""
+    from evotrainer.harness import detectors  # noqa: F401
+    from evotrainer.harness.registry import DETECTORS
+
+    built_in = [d for d in DETECTORS.values() if d.function.__module__.startswith("evotrainer.harness.detectors")]
+    assert len(built_in) == 32 and "| 32 detectors, with quotes | `evotrainer audit` |" in README
+    monkeypatch.setenv("EVOTRAINER_CACHE", str(tmp_path / "cache"))
+    app(["health", str(finished.folder)], standalone_mode=False)
+    last = capsys.readouterr().out.strip().splitlines()[-1]
+    held = next(e.body for e in finished.events() if e.kind == "harness")
+    assert held.harness.get("detectors") or f"`evotrainer audit {finished.folder}` reads the rollouts with all" in last
+    decides = (ROOT / "docs" / "how-it-decides.md").read_text(encoding="utf-8")
+    for text in (README, decides):
+        told = " ".join(text.split())
+        assert "proved as a whole" in told and "a caveat" in told.lower().replace("a [caveat]", "a caveat")
+        assert "must prove itself" not in told
+
+
+def test_make_test_is_said_alike() -> None:
+    index = " ".join((ROOT / "docs" / "README.md").read_text(encoding="utf-8").split())
+    assert "make test           # installs, runs every test but the slow ones\n" in README
+    assert "`make test` installs what it needs and runs every test but the slow ones" in index
+    assert "-m 'not slow'" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+
+
 def test_the_index_names_every_page() -> None:
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     named = {to.split("#")[0] for to in re.findall(r"\]\(([^)]+)\)", index)}

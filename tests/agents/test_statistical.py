@@ -111,7 +111,7 @@ def test_a_supporting_backtest_raises_a_change_in_the_order() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_dead_groups_lead_to_filter_resampling_curriculum_or_larger_groups(seed: int) -> None:
     fine = list(rollouts(gap=0.0))
-    first = propose(briefing(report=DEAD), Desk(fine), seed=seed)[:3]
+    first = propose(briefing(START.with_factor("loss", "bnpo"), DEAD), Desk(fine), seed=seed)[:3]
     remedies = {"group_filter", "resample", "curriculum", "group_size", "temperature", "prompts_per_step"}
     assert len({iv.factor for iv in first} & remedies) >= 2
 
@@ -425,6 +425,32 @@ def test_going_on_is_offered_where_the_champion_was_still_learning() -> None:
     went_on = START.with_factor("continuation", {"start": "champion", "steps": 12, "phases": []})
     assert moves("continuation", went_on, **rising) == [{"start": "champion", "steps": 16, "phases": []}]
     assert moves("start", went_on) == [None], "taken back by itself"
+
+
+def test_a_change_of_nothing_but_the_size_of_a_gradient_is_not_offered() -> None:
+    """Dropped groups without spread, and one divisor for another of a whole step: AdamW divides it out again."""
+    dropped = {"kind": "zero_variance", "keep": 0.9, "decay": 0.1}
+    none = {**dropped, "kind": "none"}
+    plain = START.with_changes({"kl_beta": 0.0, "sft_anchor": 0.0, "entropy_bonus": 0.0})
+    anchored = [plain.with_changes(x) for x in ({"sft_anchor": 0.1}, {"entropy_bonus": 0.01})]
+    kl = plain.with_factor("kl_beta", 0.02)
+    filtered = plain.with_factor("group_filter", {"kind": "zero_variance"})
+    assert dropped not in moves("group_filter", plain, frac_reward_zero_std=0.5)
+    assert none not in moves("group_filter", filtered)
+    assert not any(i.factor == "group_filter" for i in lint(plain))
+    assert [i.level for i in lint(filtered) if i.factor == "group_filter"] == ["warning"]
+    for acts in (*anchored, kl, plain.with_factor("loss", "bnpo")):
+        assert dropped in moves("group_filter", acts, frac_reward_zero_std=0.5)
+        assert dropped not in moves("group_filter", acts, frac_reward_zero_std=0.0), "there is nothing to drop"
+        assert none in moves("group_filter", acts.with_factor("group_filter", {"kind": "zero_variance"}))
+        assert not lint(acts.with_factor("group_filter", {"kind": "zero_variance"}))
+    assert not [i for i in lint(filtered.with_factor("resample", 1)) if i.factor == "group_filter"]
+    batch, tokens = {"reward_scaling": "batch"}, {"loss": "dapo"}
+    assert moves("reward_scaling", plain.with_changes(batch)) == ["group"]
+    assert "none" in moves("reward_scaling", kl.with_changes(batch)) and "none" in moves("reward_scaling", plain)
+    assert "dr_grpo" not in moves("loss", plain.with_changes(tokens)) + moves("loss", kl.with_changes(tokens))
+    assert all("dr_grpo" in moves("loss", x.with_changes(tokens)) for x in anchored)
+    assert "dr_grpo" in moves("loss", plain.with_factor("loss", "grpo"))
 
 
 def test_composite_moves_change_fields_that_belong_together() -> None:

@@ -214,6 +214,8 @@ def test_what_is_always_true_or_pays_nothing_is_said(task_file: Path, tmp_path: 
             "max_tokens=1 is shorter than the answers of 32 of 32 demonstrations, .* raise it to 6",
         ),
         ("policy.warm_start.steps=1", "policy.warm_start.steps=1: its rate still rises for the first 50 steps"),
+        ("recipe.lr=1e-6", "recipe.lr=1e-06: policy.base=warm-start is a small policy, which hardly moves"),
+        ('recipe.group_filter={kind="zero_variance"}', "recipe.group_filter: zero_variance drops groups whose"),
         ("budget.cpu_s=94", "which set 90 aside; 4 are left for the base policy's evaluation; 97.5 suffice for sure"),
         ("budget.wall_s=1", "budget.wall_s=1: the starting recipe is trained on 3 seeds first, the noise floor, which"),
         ("run.workers=500", "run.workers=500, and this process may use .* cores"),

@@ -342,3 +342,17 @@ def test_every_command_that_is_advised_exists_with_its_options() -> None:
     assert len(advised) > 10 and {name for name, _ in advised} <= commands().keys()
     wrong = [(n, o) for n, rest in advised for o in re.findall(r"(?<!\S)--[a-z-]+", rest) if o not in commands()[n]]
     assert not wrong
+
+
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "nothing-promoted.md"
+
+
+def test_every_line_that_the_page_on_runs_without_a_promotion_explains_is_said() -> None:
+    """Its first column quotes `views.advice` and the judge, whose sentences stand in the source in pieces."""
+    said = ""
+    for path in ("views/advice.py", "judge/checks.py"):
+        said += re.sub(r'"\s*\n\s*f?"', "", (ROOT / "src" / "evotrainer" / path).read_text(encoding="utf-8"))
+    quoted = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.M)
+    assert len(quoted) >= 12
+    assert not [q for q in quoted if q not in said]

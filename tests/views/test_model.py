@@ -177,6 +177,20 @@ def test_the_headline_claims_no_more_than_there_is(view: RunView, killed_run: Pa
     assert "no difference shown" in summary.comparison_lines(none_better)[0][2]
 
 
+def test_a_greedy_interval_much_wider_than_the_sampled_one_is_explained_once() -> None:
+    narrow, wide = {"mean": 0.25, "low": 0.2, "high": 0.3, "p": 0.01}, {"mean": 0.27, "low": 0.04, "high": 0.49}
+    narrow, wide = (x | {"sampled_low": 0.2, "excess_high": 0.3} for x in (narrow, wide))
+    compared = {"champion-base": narrow, "champion-start": narrow, "start-base": narrow}
+    greedy = {"champion-base": narrow, "champion-start": wide, "start-base": wide}
+    certified = next(b for k, _, b in story() if k == "certified")
+    told_so = certified.model_copy(update={"comparisons": compared, "greedy": greedy})
+    seen = view_of(
+        [Event(e.seq, e.id, e.kind, e.time, told_so, e.hash) if e.kind == "certified" else e for e in events()]
+    )
+    told = [reading for _, _, reading in summary.comparison_lines(seen)]
+    assert [" (wide: how far trainings differ when decoded greedily" in x for x in told] == [False, True, False]
+
+
 def test_samples_show_telling_rollouts_of_many_tasks_and_never_sealed_ones() -> None:
     spec = SPECS[0]
     pool = [r for seed in spec.seeds for r in rollouts_of(spec, seed)]

@@ -60,7 +60,7 @@ def test_status_and_lineage_say_what_the_search_believes(run: api.Run) -> None:
     line = search_line(view)
     best = run.state.searched[-1].effects[0]
     assert line.startswith(f"{len(view.probes)} search trainings in ")
-    assert "; best, " not in line or re.search(r"points \(\d+ trainings\)", line)
+    assert "; best, " not in line or re.search(r"points \(\d+ trainings?\)", line)
     assert (
         f"best, estimated from all of them: {best.factor} = " in line
         and f"ended since {run.state.searched[-1].stop}" in line

@@ -254,7 +254,7 @@ class PooledAgent:
             prediction=Prediction(metric="accuracy", direction="up", size=size),
             success_criterion=(
                 f"the judge's lower bound of the gate score over {champion} is above 0 and its mean at least "
-                f"{self.options.min_effect:g}; without any one of the changes it loses on fresh seeds"
+                f"{self.options.min_effect:g}; a change without which it loses nothing is taken out"
             ),
             rollback=f"keep {champion}",
             bottleneck=next((c.bottleneck for c in parts if c.bottleneck), ""),

@@ -83,13 +83,14 @@ def _measured(record: Record, b: Branch) -> str:
 def _knockouts(record: Record, b: Branch) -> list[str]:
     """Print what a bundle, or the bundle that the branch is a part of, loses without each of its factors."""
     from evotrainer.verify import checks
+    from evotrainer.views.text import points
 
     wrong: list[str] = []
     for e in record.of("knockout"):
         if e.body.branch in (b.branch, b.reduces):
             k = e.body
             told = "kept" if k.kept else "lost nothing, taken out"
-            also = f", {-100 * k.together.mean:+.1f} with the search trainings" if k.together else ""
+            also = f", {points(-k.together.mean)} with the search trainings" if k.together else ""
             print(f"      {k.loss} on fresh seeds{also}, {told}")
             wrong += [p.message for p in checks()["knockout"](record, e)]
     return wrong
@@ -107,4 +108,6 @@ def _again(record: Record, branch: str) -> list[str]:
 
 
 def _points(e: Effect) -> str:
-    return f"{100 * e.mean:+.1f} points [{100 * e.low:+.1f}, {100 * e.high:+.1f}]"
+    from evotrainer.views.text import point_range, points
+
+    return f"{points(e.mean)} points {point_range(e.low, e.high)}"

@@ -30,7 +30,7 @@ def audit_branch(
     Example: evotrainer audit-branch runs/mine b2 --capability history
     """
     from evotrainer import api
-    from evotrainer.views.summary import audit_lines
+    from evotrainer.views.shortcut_audits import audit_lines
     from evotrainer.views.terminal import LiveView
 
     with LiveView(folder, console(stderr=True), plain=plain or as_json) as view:

@@ -258,7 +258,7 @@ def _audits(record: Record, branch: str) -> list[str]:
     """Print each audit and what followed from it; return what differs when they are computed again."""
     from evotrainer.verify import when_readable
     from evotrainer.verify.effects import audit_differences
-    from evotrainer.views.summary import audit_lines
+    from evotrainer.views.shortcut_audits import audit_lines
 
     wrong: list[str] = []
     for e in record.of("audited"):

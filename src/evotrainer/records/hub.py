@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.records.text import cut
+from evotrainer.records.text import cause, cut
 
 PINNED = re.compile(r"hf:([\w.-]+/[\w.-]+)@([0-9a-f]{40})")
 ID = re.compile(r"(?:hf:)?([A-Za-z0-9][\w.-]*/[\w.-]+)(?:@([\w./-]+))?")
@@ -33,6 +35,39 @@ def looks_like_id(base: str) -> tuple[str, str | None] | None:
     return (m[1], m[2]) if m else None
 
 
+NO_WAY = ("ConnectError", "ConnectTimeout", "ConnectionError", "OfflineModeIsEnabled", "ProxyError")
+"""Errors of the Hub's clients, old and new, by which no connection was made."""
+
+
+@contextmanager
+def reached_hub() -> Iterator[str]:
+    """Why the Hub cannot be reached, empty where it can. Where it cannot, its clients read their cache at once: by
+    themselves they try again for half a minute, with two lines for each try."""
+    from huggingface_hub import constants, get_session
+
+    why = ""
+    try:
+        get_session().head(constants.ENDPOINT, timeout=10)
+    except Exception as e:  # of httpx or requests, as huggingface_hub has it
+        why = cause(e) if type(e).__name__ in NO_WAY else ""
+    settings = [constants]
+    if why:
+        try:
+            from datasets import config
+
+            settings.append(config)
+        except ImportError:
+            pass
+    before = [s.HF_HUB_OFFLINE for s in settings]
+    try:
+        for s in settings if why else ():
+            s.HF_HUB_OFFLINE = True
+        yield why
+    finally:
+        for s, was in zip(settings, before, strict=True):
+            s.HF_HUB_OFFLINE = was
+
+
 def snapshot(repo: str, revision: str | None = None) -> Path:
     """Folder of a model in the local cache, fetched first where it is not there.
 
@@ -46,19 +81,22 @@ def snapshot(repo: str, revision: str | None = None) -> Path:
         raise MissingDependencyError(
             f"policy.base {repo} is a Hugging Face id, which needs huggingface_hub; {install('trl')}"
         ) from None
-    try:
-        if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
-            try:
-                return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED, local_files_only=True))
-            except LocalEntryNotFoundError:
-                pass
-        return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED))
-    except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
-        said = cut(" ".join(str(e).split()), 400)
-        raise ConfigError(
-            f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({type(e).__name__}: "
-            f"{said}); check the id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
-        ) from None
+    if revision and re.fullmatch(r"[0-9a-f]{40}", revision):
+        try:
+            return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED, local_files_only=True))
+        except LocalEntryNotFoundError:
+            pass
+    with reached_hub() as no_way:
+        try:
+            return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED))
+        except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
+            said = f"{type(e).__name__}: {cut(' '.join(str(e).split()), 400)}"
+            if no_way:
+                said = f"the Hub cannot be reached: {no_way}; no copy of it is in the cache"
+            raise ConfigError(
+                f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({said}); check the id, "
+                "the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
+            ) from None
 
 
 def pinned(base: str, folder: Path) -> str | None:

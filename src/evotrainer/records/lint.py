@@ -16,6 +16,27 @@ class LintIssue(Frozen):
     message: str
 
 
+def weighed_against(recipe: Recipe) -> bool:
+    """Has the loss a term beside the policy's, against which the size of that one counts?
+
+    Where it has none, a factor that multiplies the whole gradient of a step does next to nothing: AdamW divides the
+    size out again, but for its changes from step to step, and clipping does so wholly.
+    """
+    return recipe.entropy_bonus != 0 or recipe.sft_anchor > 0 or recipe.replay.weight > 0
+
+
+def dead_groups_act(recipe: Recipe) -> bool:
+    """Does it matter to a training whether groups without reward spread are dropped?
+
+    Their advantages are 0, and every loss of every trainer divides by what is kept: dropped, they leave the same
+    gradient, larger by 1 / share of live groups. So only where KL or entropy pull at them too, another term is weighed
+    against the policy's, turn rewards or a hook give them advantages, or resampling replaces them; and for bnpo, which
+    TRL normalises within each micro-batch.
+    """
+    pulled = recipe.kl_beta > 0 or recipe.credit.kind == "turn" or recipe.loss == "bnpo" or bool(recipe.hooks)
+    return pulled or weighed_against(recipe) or recipe.resample > 0
+
+
 def lint(recipe: Recipe) -> list[LintIssue]:
     """Refuse combinations without any gradient, warn of known harmful ones."""
     out: list[LintIssue] = []
@@ -43,6 +64,13 @@ def lint(recipe: Recipe) -> list[LintIssue]:
             "error",
             "resample",
             "resampling replaces filtered groups, but group_filter is none; choose a filter",
+        )
+    if recipe.group_filter.kind == "zero_variance" and not dead_groups_act(recipe):
+        add(
+            "warning",
+            "group_filter",
+            "zero_variance drops groups whose advantages are 0 anyway: the gradient keeps its direction and grows, and "
+            "AdamW divides its size out again; it acts with resample, kl_beta, entropy_bonus, sft_anchor or replay",
         )
     if recipe.lr > 1e-3:
         add("warning", "lr", "lr above 1e-3 collapsed the small policies of the embedded trainer where it was tried")

@@ -134,7 +134,7 @@ def without(parent: Recipe, bundle: Intervention, factor: str) -> Intervention:
 
 
 def unmeasured(state: RunState, branch: str) -> list[str]:
-    """Factors of a bundle that no knock-out has shown to matter: it cannot be promoted while there are any.
+    """Factors of a bundle that no knock-out has measured and kept: it cannot be promoted while there are any.
 
     A part of a bundle rests on the bundle's own knock-outs; a single change on its verdict.
     """

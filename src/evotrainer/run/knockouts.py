@@ -1,4 +1,4 @@
-"""The proof of a bundle: without each of its factors it must lose, on fresh seeds, before it may be promoted."""
+"""What each factor of a bundle adds, measured on fresh seeds before it may be promoted; what adds nothing goes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from evotrainer.run.context import RunContext
 
 
 def prove(ctx: RunContext, n: int, name: str) -> str:
-    """The branch that may be promoted: a bundle all of whose factors matter; else the part of it that does, which has
-    to be judged first; empty where no factor matters."""
+    """The branch that may be promoted: a bundle none of whose factors adds nothing; else the part of it that is left,
+    which has to be judged first; empty where every factor adds nothing."""
     b = ctx.branches[name]
     if not is_bundle(b) or not unmeasured(ctx.state, name):
         return name

@@ -22,6 +22,8 @@ from evotrainer.trainers import trainer_spec
 
 FEW_STEPS = 50
 """Steps in which the rate of a warm start rises (`trainers.embedded.warmstart.WARMUP`)."""
+LEAST_RATE = 1e-5
+"""Of the small policies that ship, which learn at 2e-4 and more; AdamW moves no weight by more than the rate a step."""
 SHOWN = 32
 """Demonstrations whose answers are measured."""
 
@@ -52,6 +54,12 @@ def oddities(task: TaskFile, environment: Environment, recipes: Sequence[Recipe]
             f"policy.warm_start.steps={warm.steps}: its rate still rises for the first {FEW_STEPS} steps, so the base "
             "policy learns next to nothing from its demonstrations, and RL needs attempts that are right; give it "
             "hundreds"
+        )
+    small = task.policy.base == "warm-start" or task.policy.base.startswith("builtin:")
+    if trains and small and (slow := min(r.lr for r in chain)) < LEAST_RATE:
+        yield (
+            f"recipe.lr={slow:g}: policy.base={task.policy.base} is a small policy, which hardly moves at a rate that "
+            "suits models of billions of weights: no change of the recipe would show; give it about 3e-4"
         )
     if task.executor.name == "local" and task.run.workers > (cores := default_workers()):
         yield (

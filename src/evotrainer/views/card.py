@@ -16,6 +16,7 @@ from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
+from evotrainer.views.shortcut_audits import audit_reason
 from evotrainer.views.summary import comparison_lines, noise_line, verdict_sentence
 from evotrainer.views.text import base_told, last_part, one_line, percent, point_range, points, value
 from evotrainer.views.words import RUN_FLOOR
@@ -253,7 +254,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     if view.noise:
         rows.append((RUN_FLOOR, noise_line(view)))
     for a in b.audits if b else ():
-        rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {a.reason}"))
+        rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {audit_reason(a)}"))
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [

@@ -19,7 +19,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.text import counted
 from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
-from evotrainer.views.text import change, one_line, points
+from evotrainer.views.text import change, lost_points, one_line, points
 
 TRIGGERS = {
     "opened": "as the run began",
@@ -176,7 +176,7 @@ def says(spec: DetectorSpec) -> str:
 
 
 def _audit_text(a: ShortcutAudit) -> str:
-    return f"{a.capability} closed: {points(a.excess)} points lost beyond {a.reference}, at least {points(a.low)}"
+    return f"{a.capability} closed: lost beyond {a.reference} {lost_points(a.excess, a.low)}"
 
 
 def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:

@@ -12,6 +12,7 @@ from evotrainer.records.text import counted
 from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.shortcut_audits import audit_reason
 from evotrainer.views.style import PURPOSE, VERDICT
 from evotrainer.views.tables import facts_grid, ruled_table
 from evotrainer.views.text import (
@@ -143,7 +144,7 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out.append(("measured on", f"{counted(e.seeds, 'seed')}, {counted(e.tasks, 'task')}; {told}"))
     for a in b.audits:
         word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
-        out.append((f"audit: {a.capability}", f"{word}: {a.reason}"))
+        out.append((f"audit: {a.capability}", f"{word}: {audit_reason(a)}"))
     if b.invalid:
         out.append(("invalidated", b.invalid))
     out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]

@@ -16,7 +16,7 @@ from evotrainer.records.verdicts import Effect
 from evotrainer.views import summary, words
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.style import BRIEF
-from evotrainer.views.text import change, confidence, one_line, percent, point_range, points
+from evotrainer.views.text import change, confidence, lost_points, one_line, percent, point_range, points
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
@@ -207,8 +207,8 @@ def doubts(view: RunView) -> Iterator[str]:
     champion = view.branches.get(view.champion)
     for a in champion.audits if champion else ():
         yield (
-            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {points(a.excess)} points "
-            f"{point_range(a.low, a.high)} beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
+            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {lost_points(a.excess, a.low, a.high)} "
+            f"beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
         )
     yield from (f"In {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
 

@@ -9,7 +9,7 @@ from evotrainer.records.canaries import flip_line
 from evotrainer.records.events import Reestimated
 from evotrainer.records.findings import input_told
 from evotrainer.records.text import counted
-from evotrainer.records.verdicts import ShortcutAudit, Verdict
+from evotrainer.records.verdicts import Verdict
 from evotrainer.views import progress, words
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.text import change, confidence, duration, percent, point_range, points
@@ -99,9 +99,13 @@ def task_lines(view: RunView) -> list[tuple[str, str]]:
     return [("tasks", line)] if (line := told(view.opened)) else []
 
 
+WIDE = " (wide: how far trainings differ when decoded greedily is known from these alone)"
+"""Said once of greedy intervals on cert: one attempt a task, and no other trainings read so lend their spread."""
+
+
 def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
     """(what, difference with interval, reading) for every certified comparison."""
-    out = []
+    out: list[tuple[str, str, str]] = []
     for name, c in (view.certified.comparisons if view.certified else {}).items():
         a, _, b = name.partition("-")
         low, high = c.get("low"), c.get("high")
@@ -120,6 +124,8 @@ def comparison_lines(view: RunView) -> list[tuple[str, str, str]]:
             reading += f", p = {p:.2g}"
         if view.certified and (g := view.certified.greedy.get(name)):
             reading += f"; greedy {points(g['mean'])} points {point_range(g['low'], g['high'])}"
+            if low is not None and high is not None and g["high"] - g["low"] > 2 * (high - low):
+                reading += WIDE if not any(WIDE in r for _, _, r in out) else ""
         told = [c, view.certified.greedy.get(name)] if view.certified else []
         if view.certified and (g := view.certified.chosen.get(name)) and not any(_same(g, x) for x in told):
             how = {r.name: r.decoding for r in view.certified.rows}
@@ -180,23 +186,6 @@ def control_line(b: BranchView, view: RunView) -> str:
     why = f"{control.parent} trained for as long as {b.name} ({change_of(control)}), as {b.name} took more compute"
     gate = next((g for g in b.verdict.gates if g.gate == "compute"), None) if b.verdict else None
     return f"{name}: {why}" + (f"; beside it {b.name} {gate.message}" if gate else "")
-
-
-def audit_lines(a: ShortcutAudit) -> list[str]:
-    """A counterfactual audit of a branch, for a terminal."""
-    word = "CONFIRMED" if a.confirmed else "not confirmed"
-    seeds = "  ".join(f"seed {s}: {100 * v:+.1f}" for s, v in a.per_seed.items())
-    lost = "" if a.gain_lost is None else f"; {a.gain_lost:.0%} of its gain over {a.reference} goes"
-    closed = f"{a.capability} ({a.knob}: {a.open} -> {a.closed})"
-    where = f"{f'{a.measure} on the ' if a.measure else ''}gate split, {counted(a.tasks, 'task')}"
-    return [
-        f"audit of {a.branch}: {closed}, {a.occasion}: shortcut {word}",
-        f"  {'':14}{'open':>8}{'closed':>8}   {where}, the same policies on the same tasks",
-        f"  {a.branch:14}{a.score_open:8.1%}{a.score_closed:8.1%}",
-        f"  {a.reference:14}{a.reference_open:8.1%}{a.reference_closed:8.1%}",
-        f"  lost beyond {a.reference}: {100 * a.excess:+.1f} points [{100 * a.low:+.1f}, {100 * a.high:+.1f}]{lost}",
-        f"  by seed        {seeds}",
-    ]
 
 
 def state(view: RunView) -> tuple[str, str]:

@@ -110,6 +110,13 @@ def point_range(low: float | None, high: float | None, sign: bool = True) -> str
     return f"[{points(low, sign=sign)}, {points(high, sign=sign)}]"
 
 
+def lost_points(mean: float, *bounds: float) -> str:
+    """A loss: `+0.4 points [-0.2, +1.0]` or `+0.4 points, at least -0.2`; `nothing (...)` where it is none."""
+    around = f"points {point_range(*bounds)}" if len(bounds) == 2 else f"points, at least {points(bounds[0])}"
+    shown = f"{points(mean)} {around}"
+    return shown if round(100 * mean, 1) > 0 else f"nothing ({shown})"
+
+
 def duration(seconds: float | None) -> str:
     """`47 s`, `12 min 30 s`, `3 h 05 min`."""
     if seconds is None:

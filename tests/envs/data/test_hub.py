@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -97,3 +98,32 @@ def test_what_is_pinned_or_no_hub_id_is_left_as_it_is() -> None:
         assert pin(environment) == environment
     with pytest.raises(TaskSetError, match="is not of the form hf:org/name"):
         pin({"source": "hf:"})
+
+
+TWO = """
+import sys
+import time
+from evotrainer.envs.data.rows import load_rows
+from evotrainer.records.hub import snapshot
+from evotrainer.errors import EvoTrainerError
+for ask in (lambda: load_rows("org/set", "main", "train"), lambda: snapshot("org/model")):
+    try:
+        ask()
+    except EvoTrainerError as e:
+        print(e)
+"""
+
+
+def test_without_a_network_a_set_and_a_model_are_refused_at_once_in_one_line_each(tmp_path: Path) -> None:
+    pytest.importorskip("datasets")
+    proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), "")
+    place = {"HF_ENDPOINT": "http://127.0.0.1:9", "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0"}
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-c", TWO], capture_output=True, text=True, env={**os.environ, **proxies, **place}, timeout=250
+    )
+    assert time.monotonic() - begun < 25, "the clients' own tries take half a minute"
+    assert done.stderr == "", "none of their lines"
+    of_set, of_model = done.stdout.splitlines()
+    assert "data set org/set (config main, split train) cannot be loaded: the Hub cannot be reached (" in of_set
+    assert "policy.base org/model: cannot be fetched (the Hub cannot be reached: " in of_model

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from evotrainer.agents.catalogue.values import LENGTH, Values, of, when
 from evotrainer.agents.moves import Move, Situation, Variant
+from evotrainer.records.lint import weighed_against
 from evotrainer.records.recipe import Recipe
 
 
@@ -61,7 +62,8 @@ ALGORITHM: tuple[Move, ...] = (
         "loss",
         "algorithm",
         {"length_gaming": 0.5, "false_revival": 0.2},
-        when(lambda r: r.loss in ("grpo", "bnpo", "dapo"), "dr_grpo"),
+        # dapo divides by the step's tokens, dr_grpo by a constant: alone, that is the size of one gradient
+        when(lambda r: r.loss in ("grpo", "bnpo") or (r.loss == "dapo" and weighed_against(r)), "dr_grpo"),
         "dividing by the answer's own length rewards long wrong answers (Dr.GRPO)",
         LENGTH,
         "down",

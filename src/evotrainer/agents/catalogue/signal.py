@@ -7,10 +7,28 @@ from typing import Any
 
 from evotrainer.agents.catalogue.values import DEAD, NEGATIVE, PUSHES_DOWN, SPREAD, of, when
 from evotrainer.agents.moves import Move, Situation, Variant
+from evotrainer.records.lint import dead_groups_act, weighed_against
+from evotrainer.records.recipe import Recipe
 
 
 def group_filter(kind: str, keep: float = 0.9) -> dict[str, Any]:
     return {"kind": kind, "keep": keep, "decay": 0.1}
+
+
+def dead_dropped(s: Situation) -> Iterator[Variant]:
+    """Where groups without spread are seen, and it matters whether they are dropped."""
+    if s.recipe.group_filter.kind == "none" and s.metric(DEAD, 1.0) > 0 and dead_groups_act(s.recipe):
+        yield Variant(group_filter("zero_variance"), "zero_variance,0.9,0.1")
+
+
+def filters(r: Recipe) -> bool:
+    """Is there a filter that a training notices?"""
+    return r.group_filter.kind != "none" and (r.group_filter.kind != "zero_variance" or dead_groups_act(r))
+
+
+def sized(r: Recipe) -> bool:
+    """Batch scaling, with a term beside the policy's against which the size of its gradient counts."""
+    return r.reward_scaling == "batch" and (r.kl_beta > 0 or weighed_against(r))
 
 
 def more_smaller_groups(s: Situation) -> Iterator[Variant]:
@@ -63,7 +81,7 @@ SIGNAL: tuple[Move, ...] = (
         "group_filter",
         "signal",
         {"dead_groups": 0.5, "dead_training": 0.2, "saturation": 0.3},
-        when(lambda r: r.group_filter.kind == "none", group_filter("zero_variance")),
+        of(dead_dropped),
         "groups without spread dilute the step's mean and the optimizer's statistics",
         DEAD,
         "down",
@@ -96,7 +114,7 @@ SIGNAL: tuple[Move, ...] = (
         "group_filter",
         "signal",
         {"exploration_collapse": 0.2},
-        when(lambda r: r.group_filter.kind != "none" and r.resample == 0, group_filter("none")),
+        when(lambda r: r.resample == 0 and filters(r), group_filter("none")),
         "the filter may throw away rare but useful groups",
         subtracts=True,
     ),
@@ -179,7 +197,8 @@ SIGNAL: tuple[Move, ...] = (
         "reward_scaling",
         "signal",
         {"false_revival": 0.6, "length_gaming": 0.1},
-        when(lambda r: r.reward_scaling != "none", "none"),
+        # one divisor for a whole step is the size of its gradient
+        when(lambda r: r.reward_scaling == "group" or sized(r), "none"),
         "dividing by the group's spread overweights nearly uniform groups (Dr.GRPO)",
         subtracts=True,
     ),

@@ -12,6 +12,7 @@ from typing import Any
 
 from evotrainer.envs.data.rows import Row
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.records.hub import reached_hub
 from evotrainer.records.text import cause
 
 _FORM = re.compile(r"hf:(?P<id>[\w.-]+(?:/[\w.-]+)?)(?::(?P<config>[^@]+))?(?:@(?P<revision>\S+))?")
@@ -54,7 +55,8 @@ def read_hub(hub: HubSet) -> dict[str, list[Row]]:
     quiet = datasets.utils.logging.is_progress_bar_enabled()
     try:
         datasets.disable_progress_bars()
-        found = datasets.load_dataset(hub.id, hub.config, revision=hub.revision)
+        with reached_hub():
+            found = datasets.load_dataset(hub.id, hub.config, revision=hub.revision)
         return {str(name): [dict(r) for r in rows] for name, rows in found.items()}
     except Exception as e:  # the library raises whatever its many back ends raise
         raise TaskSetError(_trouble(hub, e, "cannot be loaded")) from None

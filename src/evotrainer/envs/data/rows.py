@@ -9,6 +9,7 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from evotrainer.envs.base import SPLITS
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records import caps
+from evotrainer.records.hub import reached_hub
 from evotrainer.records.text import counted
 
 Row = Mapping[str, Any]
@@ -178,14 +180,17 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
             f"{path} looks like a Hugging Face data set, which needs the `datasets` package; "
             f"{install('hf')}, or give a local .jsonl file"
         ) from None
-    try:
-        return [dict(r) for r in datasets.load_dataset(path, config, split=split)]
-    except Exception as e:  # the library raises whatever its many back ends raise
-        cause = str(e).strip().split("\n")[0]
-        raise TaskSetError(
-            f"data set {path} (config {config}, split {split}) cannot be loaded: {type(e).__name__}: {cause}; "
-            "check the id, hf_config and hf_split, or give a local .jsonl file"
-        ) from None
+    with nullcontext("") if Path(path).expanduser().is_dir() else reached_hub() as no_way:
+        try:
+            return [dict(r) for r in datasets.load_dataset(path, config, split=split)]
+        except Exception as e:  # the library raises whatever its many back ends raise
+            said = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
+            if no_way:
+                said = f"the Hub cannot be reached ({no_way}), and no copy of it is in the cache"
+            raise TaskSetError(
+                f"data set {path} (config {config}, split {split}) cannot be loaded: {said}; "
+                "check the id, hf_config and hf_split, or give a local .jsonl file"
+            ) from None
 
 
 def field(row: Row, name: str, kind: type, where: str) -> Any:
