@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import cli
+from evotrainer.cli._running import live_view
 from evotrainer.cli.base import base
 from evotrainer.cli.init import init
 from evotrainer.config.load import load_task
@@ -65,7 +66,12 @@ def test_any_command_that_is_told_to_stop_ends_with_a_line(tmp_path: Path, sent:
     finally:
         p.kill()
     by = "interrupted" if sent == signal.SIGINT else f"stopped by {sent.name}"
-    assert (p.returncode, said) == (code, f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`\n")
+    assert (p.returncode, said) == (code, f"evotrainer: {by}\n"), "no run was stopped"
+
+
+def test_a_run_stopped_in_its_checks_was_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), live_view(tmp_path / "r", plain=True):
+        raise KeyboardInterrupt
 
 
 def test_nohup_stays_in_force() -> None:
@@ -140,6 +146,9 @@ def test_other_encodings_are_named_with_the_remedy(tmp_path: Path, data: bytes, 
         ("recipe.lr=inf", "recipe.lr: must be a finite number"),
         ("run.autonomy=human", "run.autonomy: must be full, escalating or human_gated, did you mean human_gated"),
         ("recipe=3", "recipe: must be a section of names and values"),
+        ("recipe.schedule=cosin", r"for its kind: recipe.schedule.kind=cosine \(got"),
+        ("recipe.schedule=never", "recipe.schedule.kind is one of: constant, "),
+        ("recipe.clip=0.2", r"set recipe.clip.low or recipe.clip.high \(got"),
     ],
 )
 def test_values_are_refused_in_the_words_of_a_task_file(task_file: Path, override: str, message: str) -> None:
