@@ -7,7 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -186,3 +188,61 @@ def test_a_call_that_does_not_return_gives_a_sign_and_its_name(monkeypatch: pyte
     assert user_files.call("reward function 'slow' on task t1", hangs) == "back"
     assert told == ["reward function 'slow' on task t1"]
     assert user_files.call("a quick one", lambda: os.getpid()) == os.getpid() and len(told) == 1
+
+
+@pytest.fixture
+def own_alarm() -> Iterator[None]:
+    """pytest-timeout's alarm set aside: the checks leave another one's alone."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, left)
+
+
+@pytest.mark.usefixtures("own_alarm")
+@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(300)"])
+def test_a_dry_run_ends_where_a_function_hangs(
+    task_file: Path, tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evotrainer import api
+
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.3)
+    text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
+    hangs = text.replace(
+        "    return max(0.0, 1 - len(completion)", f"    {body}\n    return max(0.0, 1 - len(completion)"
+    )
+    assert hangs != text
+    (tmp_path / "environment.py").write_text(hangs, encoding="utf-8")
+    (tmp_path / "task.toml").write_text(task_file.read_text(encoding="utf-8"), encoding="utf-8")
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(
+        TaskSetError, match=r"'brevity' of .* on task train-.* did not return within 0.3 s \(env.* line"
+    ):
+        api.preflight(load_task(tmp_path / "task.toml"), new=True)
+    assert signal.getsignal(signal.SIGALRM) == before and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.usefixtures("own_alarm")
+def test_calls_that_return_in_their_time_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.4)
+    monkeypatch.setattr(user_files, "OTHER_S", 0.4)
+
+    def several() -> str:
+        return "".join(user_files.call("reward", lambda: time.sleep(0.2) or "x", where=" on task t") for _ in range(4))
+
+    with user_files.WATCH.limited():
+        assert user_files.call("the grading", several) == "xxxx"
+    time.sleep(0.5)  # no alarm is left
+
+
+def test_the_checks_may_be_called_from_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "OTHER_S", 0.05)
+    said: list[str] = []
+
+    def check() -> None:
+        with user_files.WATCH.limited():
+            said.append(user_files.call("slow", lambda: time.sleep(0.2) or "back"))
+
+    t = threading.Thread(target=check)
+    t.start()
+    t.join()
+    assert said == ["back"]
