@@ -176,6 +176,7 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
+        copies=True,
         key_sha256=ctx.key.sha256 if ctx.key else "",
     )
 
