@@ -153,7 +153,20 @@ def test_overrides_are_a_list_of_texts_or_a_mapping(task: Path, tmp_path: Path, 
         load_task(task, {"recipe.lr": None})
     with pytest.raises(ConfigError, match=r"overrides is the text 'run.rounds=1'; give a list"):
         load_task(task, "run.rounds=1")
+    for wrong in ([1], 1):
+        with pytest.raises(ConfigError, match="overrides holds 1, which is no text; give texts"):
+            api.start(task, overrides=wrong)  # type: ignore[arg-type]
     with quick.stopped(lambda spec: spec.branch == "b0"):
         quick.start(task, tmp_path / "run", [HONEST])
     with pytest.raises(ConfigError, match="a resume cannot change 'recipe.lr'"):
         api.resume(tmp_path / "run", {"recipe.lr": 1e-4})
+
+
+def test_what_is_no_path_is_named(task: Path) -> None:
+    for call in (api.open_run, api.Run, api.resume, api.start, lambda x: api.start(task, 3)):
+        with pytest.raises(ConfigError, match=r"is (None|3), which is no path; give a text or a Path"):
+            call(None)  # type: ignore[arg-type]
+
+
+def test_only_the_names_that_are_promised_are_shown() -> None:
+    assert dir(api) == sorted(api.__all__)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.load import apply_overrides, load_run_task, load_task, no_run, resolve
+from evotrainer.config.load import apply_overrides, as_path, load_run_task, load_task, no_run, resolve
 from evotrainer.config.overrides import Overrides, as_texts, check_resumable
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
@@ -36,6 +36,10 @@ if TYPE_CHECKING:
 __all__ = ["Run", "audit_branch", "open_run", "preflight", "resume", "start"]
 
 
+def __dir__() -> list[str]:
+    return __all__
+
+
 @dataclass(frozen=True)
 class Run:
     """A run folder, open for reading."""
@@ -43,7 +47,7 @@ class Run:
     folder: Path
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "folder", Path(self.folder))  # people write Run("runs/x")
+        object.__setattr__(self, "folder", as_path(self.folder, "folder"))  # people write Run("runs/x")
 
     def events(self) -> list[Event]:
         """All events, oldest first."""
@@ -128,8 +132,7 @@ class Run:
         return (r for batch in batches for r in decode(batch))
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Check the hash chain, files, and every claim that can be computed again;
-        `head`: hash of an event that was noted earlier."""
+        """Check hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
@@ -137,8 +140,7 @@ class Run:
         return found if found.problems else found.joined("report", *check_report(self.folder))
 
     def export(self, out: Path | str, branch: str | None = None, seed: int | None = None, anyway: bool = False) -> Path:
-        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a model card;
-        returns its path.
+        """Write a branch's policy (default: the champion's) as a Hugging Face folder with a card; returns its path.
 
         Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
         IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
@@ -183,7 +185,7 @@ class Run:
 
 def open_run(folder: Path | str) -> Run:
     """A run folder for reading; StoreError where it is none."""
-    p = Path(folder)
+    p = as_path(folder, "folder")
     if not (p / "ledger.db").is_file():
         raise StoreError(no_run(p))
     return Run(p)
@@ -212,7 +214,7 @@ def start(
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
-    folder = Path(out) if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    folder = as_path(out, "out") if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     check_out(folder)
     check_human(resolved, ask)
     resolved = with_pinned_data(resolved)

@@ -7,12 +7,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from evotrainer import cli
+from evotrainer.cli._running import live_view
 from evotrainer.cli.base import base
 from evotrainer.cli.init import init
 from evotrainer.config.load import load_task
@@ -65,7 +68,12 @@ def test_any_command_that_is_told_to_stop_ends_with_a_line(tmp_path: Path, sent:
     finally:
         p.kill()
     by = "interrupted" if sent == signal.SIGINT else f"stopped by {sent.name}"
-    assert (p.returncode, said) == (code, f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`\n")
+    assert (p.returncode, said) == (code, f"evotrainer: {by}\n"), "no run was stopped"
+
+
+def test_a_run_stopped_in_its_checks_was_not_begun(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), live_view(tmp_path / "r", plain=True):
+        raise KeyboardInterrupt
 
 
 def test_nohup_stays_in_force() -> None:
@@ -140,6 +148,9 @@ def test_other_encodings_are_named_with_the_remedy(tmp_path: Path, data: bytes, 
         ("recipe.lr=inf", "recipe.lr: must be a finite number"),
         ("run.autonomy=human", "run.autonomy: must be full, escalating or human_gated, did you mean human_gated"),
         ("recipe=3", "recipe: must be a section of names and values"),
+        ("recipe.schedule=cosin", r"for its kind: recipe.schedule.kind=cosine \(got"),
+        ("recipe.schedule=never", "recipe.schedule.kind is one of: constant, "),
+        ("recipe.clip=0.2", r"set recipe.clip.low or recipe.clip.high \(got"),
     ],
 )
 def test_values_are_refused_in_the_words_of_a_task_file(task_file: Path, override: str, message: str) -> None:
@@ -177,3 +188,61 @@ def test_a_call_that_does_not_return_gives_a_sign_and_its_name(monkeypatch: pyte
     assert user_files.call("reward function 'slow' on task t1", hangs) == "back"
     assert told == ["reward function 'slow' on task t1"]
     assert user_files.call("a quick one", lambda: os.getpid()) == os.getpid() and len(told) == 1
+
+
+@pytest.fixture
+def own_alarm() -> Iterator[None]:
+    """pytest-timeout's alarm set aside: the checks leave another one's alone."""
+    left, _ = signal.setitimer(signal.ITIMER_REAL, 0)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, left)
+
+
+@pytest.mark.usefixtures("own_alarm")
+@pytest.mark.parametrize("body", ["while True: pass", "import time; time.sleep(300)"])
+def test_a_dry_run_ends_where_a_function_hangs(
+    task_file: Path, tmp_path: Path, body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evotrainer import api
+
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.3)
+    text = (task_file.parent / "environment.py").read_text(encoding="utf-8")
+    hangs = text.replace(
+        "    return max(0.0, 1 - len(completion)", f"    {body}\n    return max(0.0, 1 - len(completion)"
+    )
+    assert hangs != text
+    (tmp_path / "environment.py").write_text(hangs, encoding="utf-8")
+    (tmp_path / "task.toml").write_text(task_file.read_text(encoding="utf-8"), encoding="utf-8")
+    before = signal.getsignal(signal.SIGALRM)
+    with pytest.raises(
+        TaskSetError, match=r"'brevity' of .* on task train-.* did not return within 0.3 s \(env.* line"
+    ):
+        api.preflight(load_task(tmp_path / "task.toml"), new=True)
+    assert signal.getsignal(signal.SIGALRM) == before and signal.getitimer(signal.ITIMER_REAL)[0] == 0
+
+
+@pytest.mark.usefixtures("own_alarm")
+def test_calls_that_return_in_their_time_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.4)
+    monkeypatch.setattr(user_files, "OTHER_S", 0.4)
+
+    def several() -> str:
+        return "".join(user_files.call("reward", lambda: time.sleep(0.2) or "x", where=" on task t") for _ in range(4))
+
+    with user_files.WATCH.limited():
+        assert user_files.call("the grading", several) == "xxxx"
+    time.sleep(0.5)  # no alarm is left
+
+
+def test_the_checks_may_be_called_from_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "OTHER_S", 0.05)
+    said: list[str] = []
+
+    def check() -> None:
+        with user_files.WATCH.limited():
+            said.append(user_files.call("slow", lambda: time.sleep(0.2) or "back"))
+
+    t = threading.Thread(target=check)
+    t.start()
+    t.join()
+    assert said == ["back"]

@@ -42,6 +42,8 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
         ("return [[1.0]] * 2", "completions, **kwargs", r"'right' gave list \[1.0\] for attempt 0"),
         ("return [float('nan')] * 2", "completions, **kwargs", "'right' gave nan for attempt 0"),
         ("return [0.0, float('-inf')]", "completions, **kwargs", "'right' gave -inf for attempt 1"),
+        ("return [1e300] * 2", "completions, **kwargs", r"'right' gave 1e\+300 for attempt 0 .*-1,000,000 and"),
+        ("return [1e7 * len(c) for c in completions]", "completions, **kwargs", "'right' gave 10000000.0 for att"),
         ("os._exit(0)", "completions, **kwargs", r"called os._exit\(0\)"),
     ],
 )
@@ -90,11 +92,17 @@ def test_none_throughout_is_a_note_that_names_the_function(tmp_path: Path) -> No
     assert "'right' gave None for each of 2 train rows with empty completions" in note and "pays nothing" in note
 
 
+def test_one_number_for_every_completion_is_a_note(tmp_path: Path) -> None:
+    (note,) = tried(tmp_path, "return [1.0] * len(completions)")
+    assert "'right' gave 1.0 for each of 25 completions" in note and "no gradient" in note
+    assert tried(tmp_path, "return [0.0] * len(completions)") == [], "it may want the right answer"
+
+
 def test_columns_are_renamed(tmp_path: Path) -> None:
     rows, file = tmp_path / "rows.jsonl", tmp_path / "reward.py"
     rows.write_text("".join(json.dumps({"question": r["prompt"], "gold": r["answer"]}) + "\n" for r in ROWS))
     file.write_text(
-        "def right(prompts, completions, answer, **kwargs):\n    return [float(len(kwargs))] * len(answer)\n"
+        "def right(prompts, completions, answer, **kwargs):\n    return [float(len(c)) for c in completions]\n"
     )
     config = {"name": f"trl-rewards:{file}:right", "path": str(rows)}
     with pytest.raises(TaskSetError, match=r'row 1: field .prompt. is empty.*columns = .prompt = "question".'):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import ValidationError
 
-from evotrainer.errors import FaultsError
-from evotrainer.executors.scores import check_faults, split_score
+from evotrainer.errors import FaultsError, TrainerError
+from evotrainer.executors.local import last_error
+from evotrainer.executors.scores import check_faults, split_score, unrecordable
+from evotrainer.records.events import SplitScore
 from evotrainer.records.rollout import Rollout, Turn
 
 
@@ -67,3 +70,18 @@ def test_the_second_reading_is_one_attempt_per_task_and_enters_no_mean_of_the_fi
     plain, s = split_score(rs, "gate", 3, 2), split_score(rs, "gate", 3, 2, greedy=second, temperature=0.5)
     assert s.greedy_per_task == {"a": 1.0, "b": 0.0} and s.greedy == 0.5 and s.temperature == 0.5
     assert s.model_copy(update={"greedy": None, "greedy_per_task": {}, "temperature": None}) == plain
+
+
+def test_a_result_that_no_record_takes_is_told_in_our_words(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(ValidationError) as raised:
+        SplitScore(split="search", step=0, score=float("inf"), attempts=1, per_task={})
+    told = unrecordable(raised.value)
+    assert isinstance(told, TrainerError)
+    assert str(told) == "what the trial made cannot be recorded: score: must be a finite number (got 'inf')"
+    assert "Traceback" in capsys.readouterr().err, "the log keeps it"
+    assert unrecordable(other := ValueError("x")) is other
+
+
+def test_a_log_s_last_error_leaves_out_where_the_library_sends_its_reader() -> None:
+    log = ["Traceback", "pydantic.ValidationError: 6 errors", *["a", "  b", "    For further information visit x"] * 6]
+    assert "further" not in last_error(log)

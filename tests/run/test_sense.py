@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evotrainer import api
 from evotrainer.config.load import load_task
+from evotrainer.envs.base import Score, Task
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, install
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.run import sense
 from evotrainer.run.observer import SilentObserver
 from evotrainer.run.oddities import check_out
 from evotrainer.run.sense import told_shares
@@ -100,6 +103,7 @@ def test_large_parts_that_multiply_to_an_absurd_whole_are_refused(task_file: Pat
         dry_run(task_file, "recipe.steps=100000", "recipe.prompts_per_step=1000", "recipe.group_size=100")
 
 
+PAID = '    return float(sorted(completion.strip()) == sorted(task.data["answer"]))'
 TRUTH = '    return float(completion.strip() == task.data["answer"])'
 
 
@@ -108,6 +112,8 @@ TRUTH = '    return float(completion.strip() == task.data["answer"])'
     [
         ("demos=demonstrations", "demos=None", "warm-start, but environment sort-letters offers no demonstrations"),
         ('f"sort {word}\\n"', 'f"sort {word}{40 * word}\\n"', "context=32 is shorter than a demonstration of"),
+        (PAID, "    return 1e300", r"'right_letters' gave 1e\+300 on task train-.*, completion .*1,000,000"),
+        (PAID, "    return -1e7 * (len(completion) > 20)", "'right_letters' gave -10000000.0 on task train-"),
         (TRUTH, "    return None", "its outcome, 'sorted_word', gave None for each of"),
         (TRUTH, "    return 7.0", "its truth, gave 7 on task train-.*between 0 and 1"),
         (TRUTH, "    return float('nan')", "its truth, gave nan on task"),
@@ -153,6 +159,23 @@ def test_what_an_own_environment_gets_wrong_is_found(
 ) -> None:
     with pytest.raises(EvoTrainerError, match=message):
         dry_run(own(tmp_path, task_file, old, new))
+
+
+@pytest.mark.parametrize("value", [1.0, 0.0])
+def test_a_paid_reward_that_is_the_same_for_every_answer_is_noted(
+    task_file: Path, tmp_path: Path, value: float
+) -> None:
+    (note,) = dry_run(own(tmp_path, task_file, PAID, f"    return {value}"))
+    assert f"reward 'right_letters', which is paid, gave {value} for every answer that was tried" in note
+    assert "no gradient" in note
+
+
+def test_a_reward_that_may_just_want_the_right_answer_is_not_noted() -> None:
+    task = SimpleNamespace(recipe=SimpleNamespace(rewards={"right": 1.0}))
+    for shown, value, noted in (("", 0.0, False), ("", -1.0, False), ("", 1.0, True), ("shown", -1.0, True)):
+        scores = [Score({"right": value}, "incorrect")] * 2
+        tries = [(Task("t", "train", "p", {}), shown)]
+        assert bool(list(sense._constant(task, "outcome", tries, scores))) is noted  # type: ignore[arg-type]
 
 
 def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file: Path, tmp_path: Path) -> None:

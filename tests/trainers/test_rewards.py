@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
-from evotrainer.errors import TrainerError
+from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import LengthRule, Recipe
+from evotrainer.records.rollout import Turn
 from evotrainer.trainers.rewards import check_components, compose, length_term, repeated_share
+from evotrainer.trainers.rollouts import refuse_nonsense
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -45,3 +51,18 @@ def test_repetition_counts_four_grams_seen_before() -> None:
     assert repeated_share([7] * 8) == pytest.approx(4 / 5)
     recipe = Recipe(rewards={"a": 1.0}, repetition_penalty=0.5)
     assert compose(recipe, {"a": 1.0}, [7] * 8, 10)[0] == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize(("value", "why"), [(math.nan, "a finite number"), (-1e300, "scale it")])
+def test_a_reward_that_is_none_is_named_and_what_is_sealed_is_not_quoted(value: float, why: str) -> None:
+    said = SimpleNamespace(turns=[Turn("assistant", "ah")])
+    a: Any = SimpleNamespace(
+        score=SimpleNamespace(components={"r": value}), task=SimpleNamespace(id="t1"), k=0, episode=said
+    )
+    for split in ("train", "search"):
+        with pytest.raises(TaskSetError, match=rf"'r' gave .* on task t1, attempt 0 \(which says 'ah'\); .*{why}"):
+            refuse_nonsense(a, split)
+    for split in ("gate", "cert", "gate-greedy"):
+        with pytest.raises(TaskSetError, match=f"'r' gave .* on task t1 of {split}; ") as e:
+            refuse_nonsense(a, split)
+        assert "'ah'" not in str(e.value)

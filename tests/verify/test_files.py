@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened, TrialFinished
 from evotrainer.records.weights import weights_sha256
 from evotrainer.verify import files
@@ -27,6 +30,24 @@ def policy(folder: Path, names: list[str]) -> Path:
         index = {"weight_map": {f"w{i}": n for i, n in enumerate(names)}}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     return folder
+
+
+def test_a_run_of_an_earlier_version_need_not_have_copies_and_its_copies_are_compared(tmp_path: Path) -> None:
+    sha = hashlib.sha256(b"x").hexdigest()
+    for copies in (False, True):
+        body = RunOpened.model_construct(environment={"files": {"/there/env.py": sha, "/data.csv": sha}}, copies=copies)
+        opens = Event(1, "run", "run", "", body, "")
+        then = Event(2, "step", "step", "", None, "")
+        found = list(files.copies(tmp_path, [opens, then], Counter()))
+        assert len(found) == copies and "data" not in "".join(found)
+        assert not list(files.copies(tmp_path, [opens], Counter())), "killed before it was copied"
+        place = tmp_path / "environment" / sha[:16] / "env.py"
+        place.parent.mkdir(parents=True)
+        place.write_bytes(b"x")
+        assert not list(files.copies(tmp_path, [opens, then], Counter()))
+        place.write_bytes(b"y")
+        assert "does not match" in next(files.copies(tmp_path, [opens, then], Counter()))
+        shutil.rmtree(tmp_path / "environment")
 
 
 def told(run: Path, sha: str | None) -> list[str]:

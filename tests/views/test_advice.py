@@ -20,11 +20,13 @@ from evotrainer.errors import TrainerError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.export import choose
+from evotrainer.projections.base_policy import no_spread
 from evotrainer.records.console import Console
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect, GateResult
+from evotrainer.run.observer import SilentObserver
 from evotrainer.views import advice as advice_module
 from evotrainer.views import champion_advice
 from evotrainer.views.advice import a_branch_is_undecided, advice
@@ -79,6 +81,35 @@ def test_a_base_that_solves_five_percent_wants_a_longer_warm_start(start: Start)
     assert status_json(run)["next"] == line
     page = write_report(run.folder).read_text(encoding="utf-8")
     assert "policy.warm_start.steps=800" in page and 'id="next"' in page
+
+
+@pytest.mark.parametrize(("base", "told"), [(0.05, True), (0.4, False)])
+def test_a_base_that_solves_too_little_is_told_before_anything_is_trained(
+    task_file: Path, tmp_path: Path, base: float, told: bool
+) -> None:
+    class Log(SilentObserver):
+        def note(self, text: str) -> None:
+            lines.append(text)
+
+        def finished(self, trial: TrialFinished) -> None:
+            lines.append(trial.trial)
+
+    lines: list[str] = []
+    Paper(scored(base, base)).start(
+        task_file, tmp_path / "r", [*QUICK, "run.rounds=0", "policy.warm_start.steps=400"], view=Log()
+    )
+    found = [i for i, x in enumerate(lines) if "too few successes to learn from" in x]
+    assert bool(found) is told
+    assert not told or (found[0] < lines.index("b0-s1") and "policy.warm_start.steps=800 (now 400)" in lines[found[0]])
+
+
+def test_attempts_that_all_earn_the_same_are_told() -> None:
+    def read(value: float | None) -> str:
+        share = SimpleNamespace(name="frac_reward_zero_std", value=value)
+        return no_spread(SimpleNamespace(metrics=(share,)))  # type: ignore[arg-type]
+
+    assert "in 100% of the groups" in read(1.0) and "recipe.rewards" in read(1.0)
+    assert read(0.72) == "" and read(None) == ""
 
 
 def test_advice_that_takes_a_new_run_says_what_alpha_it_will_have(

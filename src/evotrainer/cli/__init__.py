@@ -138,8 +138,8 @@ class Terminated(KeyboardInterrupt):
 
 
 def obey_signals() -> None:
-    """Have SIGTERM and SIGHUP end a command as Ctrl-C does: with a line that says how to go on. One that is ignored
-    (nohup) stays ignored."""
+    """Have SIGTERM and SIGHUP end a command as Ctrl-C does: with a line; that of a run says how to go on. One that is
+    ignored (nohup) stays ignored."""
 
     def stop(number: int, frame: Any) -> None:
         raise Terminated(number)
@@ -175,7 +175,7 @@ def main() -> None:
             raise
         by = f"stopped by {stop.name}" if isinstance(stop, Terminated) else "interrupted"
         with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"evotrainer: {by}; a run goes on with `evotrainer resume RUN`", file=sys.stderr)
+            print(f"evotrainer: {by}", file=sys.stderr)
         raise SystemExit(getattr(stop, "exit_code", 130)) from None
     except BrokenPipeError:
         raise SystemExit(141) from None

@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def live_view(folder: Path, plain: bool) -> Iterator[Any]:
-    """The view of a run in progress; Ctrl-C, SIGTERM and SIGHUP end its trials and print how to resume."""
+    """The view of a run in progress; Ctrl-C, SIGTERM and SIGHUP end its trials and print how to resume it, once it has
+    begun."""
     from evotrainer.views.terminal import LiveView
 
     try:
         with LiveView(folder, console(), plain=plain) as view:
             yield view
     except KeyboardInterrupt as stop:
+        if not (folder / "ledger.db").exists():  # stopped in the checks before: nothing was begun
+            raise
         by = f"stopped by {stop.name}" if hasattr(stop, "name") else "interrupted"
         e = AbortedError(f"{by}; nothing is lost: evotrainer resume {folder}")
         e.exit_code = getattr(stop, "exit_code", 130)

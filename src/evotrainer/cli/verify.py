@@ -48,7 +48,8 @@ def _say(result: VerifyReport, head: str) -> None:
     """What was checked, and what does not hold."""
     print("checked " + ", ".join(f"{n} {what if n != 1 else _one(what)}" for what, n in sorted(result.checked.items())))
     noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""
-    print(f"head {result.checked['events']} {result.head}{noted}")
+    if result.head or result.ok:
+        print(f"head {result.checked['events']} {result.head}{noted}")
     if result.chain_only:
         print("protected by the hash chain alone: " + ", ".join(result.chain_only))
     if result.unchecked:

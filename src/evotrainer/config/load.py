@@ -71,7 +71,7 @@ def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     Relative paths in `environment` and `policy` are taken from the task file's folder,
     those of overrides from the caller's.
     """
-    p = Path(path)
+    p = as_path(path, "task")
     if p.is_dir():
         raise ConfigError(_folder(p))
     try:
@@ -99,6 +99,13 @@ def _folder(p: Path) -> str:
     if files := some(p.glob("*.toml")):
         return f"{p} is a folder; give a task file in it: {files}"
     return f"{p} is a folder without a task file (*.toml); `evotrainer init DIR` makes one"
+
+
+def as_path(value: Path | str, what: str) -> Path:
+    """ConfigError where a program gives something else than a path."""
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(f"{what} is {value!r}, which is no path; give a text or a Path")
+    return Path(value)
 
 
 def no_run(p: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,13 @@ def as_texts(overrides: Overrides) -> list[str]:
     if isinstance(overrides, str):
         raise ConfigError(f"overrides is the text {overrides!r}; give a list of texts: [{overrides!r}]")
     if not isinstance(overrides, Mapping):
-        return list(overrides)
+        given = list(overrides) if isinstance(overrides, Iterable) else [overrides]
+        if wrong := [o for o in given if not isinstance(o, str)]:
+            raise ConfigError(
+                f'overrides holds {wrong[0]!r}, which is no text; give texts, as ["run.rounds=1"], or a dict, as '
+                '{"run.rounds": 1}'
+            )
+        return given
     out = []
     for key, value in overrides.items():
         section = "." not in key and isinstance(value, Mapping)

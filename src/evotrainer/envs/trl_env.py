@@ -26,7 +26,7 @@ from evotrainer.envs.trl_tries import tried, tried_on
 from evotrainer.envs.user_files import WATCH, load_module, named_exit, no_hard_exit
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.rollout import Finish, Turn
+from evotrainer.records.rollout import Finish, Turn, no_reward
 from evotrainer.records.text import quoted, shown
 
 CLASS, FUNCTION = "trl:", "trl-rewards:"
@@ -210,16 +210,14 @@ def _which(row: Row) -> str:
     return f'; environment.columns = {{prompt = "{found}"}} takes the column {found}' if found else ""
 
 
-def no_reward(value: Any) -> str | None:
-    """A value in words where it is neither a finite number nor None."""
-    if value is None:
-        return None
+def refused(value: Any) -> tuple[str, str]:
+    """A value in words, and why it is no reward; empty where it is one."""
     if isinstance(value, str | bytes):
-        return f"the text {quoted(value)}"
+        return f"the text {quoted(value)}", no_reward(math.nan)
     try:
-        return None if math.isfinite(value) else str(value)
+        return str(value), no_reward(value)
     except (TypeError, ValueError, OverflowError):
-        return f"{type(value).__name__} {shown(value, 60)}"
+        return f"{type(value).__name__} {shown(value, 60)}", no_reward(math.nan)
 
 
 def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
@@ -243,12 +241,10 @@ def watched(name: str, f: Callable[..., Any]) -> Callable[..., Any]:
             )
         values = values if isinstance(values, Sized) else list(values)
         for n, v in enumerate(values):
-            if (why := no_reward(v)) is not None:
+            said, why = refused(v)
+            if why:
                 prompt = prompt_text(kwargs["prompts"][n], "prompts") if "prompts" in kwargs else ""
-                raise TaskSetError(
-                    f"{what} gave {why} for attempt {n} of a batch, prompt {quoted(prompt)}; a reward is a finite "
-                    "number, or None where it does not apply: correct the function"
-                )
+                raise TaskSetError(f"{what} gave {said} for attempt {n} of a batch, prompt {quoted(prompt)}; {why}")
         return values
 
     return wrapped

@@ -53,6 +53,8 @@ def tried_on(name: str, f: Callable[..., Any], given: Mapping[str, Any]) -> str:
         return ""
     try:
         one, two = list(f(**given)), list(f(**given))
+    except TaskSetError:
+        raise
     except Exception as e:
         return (
             f"reward function {name!r} raised {raised(e)} when it was tried on completions of 1 to {LENGTHS} "
@@ -63,6 +65,11 @@ def tried_on(name: str, f: Callable[..., Any], given: Mapping[str, Any]) -> str:
         return (
             f"reward function {name!r} gave {one[at]} and then {two[at]} for the same completion: its noise is "
             "trained on, and no rollout can be graded again; take random numbers from a seed that the row gives"
+        )
+    if one and one[0] is not None and one[0] > 0 and all(v == one[0] for v in one):  # 0 may just want the right answer
+        return (
+            f"reward function {name!r} gave {one[0]} for each of {len(one)} completions that it was tried on: where it "
+            "does so for every answer, a training has no gradient from it; check that it tells answers apart"
         )
     return ""
 

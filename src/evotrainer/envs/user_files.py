@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import signal
 import sys
 import threading
 import time
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 SILENT_S = 30.0
 """Seconds in one call of a user's code after which a sign is given."""
 POLL_S = 1.0
+ANSWER_S, OTHER_S = 60.0, 600.0
+"""Seconds that one call may take in the checks before a run: a reward of one answer; whatever else, as an import."""
+
+
+class TooLong(BaseException):
+    """A call did not come back in its time; no `except Exception` of a user's keeps it."""
 
 
 def say_so(what: str, seconds: float) -> None:
@@ -37,15 +44,54 @@ class CallWatch:
         self._calls: list[tuple[str, float]] = []
         self._told = 0.0
         self._pid = 0
+        self._limited = False
 
     @contextlib.contextmanager
-    def calling(self, what: str) -> Iterator[None]:
+    def limited(self) -> Iterator[None]:
+        """Calls end after ANSWER_S or OTHER_S, as a TaskSetError. Signals do that, which reach the main thread only:
+        elsewhere, and where a user has an alarm of his own, all that is given is the sign."""
+        main = threading.current_thread() is threading.main_thread()
+        if not main or not hasattr(signal, "setitimer") or signal.getitimer(signal.ITIMER_REAL)[0]:
+            yield
+            return
+
+        def stop(number: int, frame: Any) -> None:
+            raise TooLong
+
+        before = signal.signal(signal.SIGALRM, stop)
+        self._limited = True
+        try:
+            yield
+        finally:
+            self._limited = False
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+
+    @contextlib.contextmanager
+    def _within(self, what: str, seconds: float) -> Iterator[None]:
+        if not self._limited or threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        try:
+            signal.setitimer(signal.ITIMER_REAL, seconds)
+            try:
+                yield
+            finally:  # a call around this one has come on: its time begins anew
+                signal.setitimer(signal.ITIMER_REAL, OTHER_S if len(self._calls) > 1 else 0)
+        except TooLong as e:
+            raise TaskSetError(
+                f"{what} did not return within {seconds:g} s{_place(e)}; correct what hangs there, or make it faster"
+            ) from None
+
+    @contextlib.contextmanager
+    def calling(self, what: str, seconds: float = OTHER_S) -> Iterator[None]:
         if self._pid != os.getpid():  # a thread does not come along into a fork
             self._pid, self._calls = os.getpid(), []
             threading.Thread(target=self._look, daemon=True, name="evotrainer-user-code").start()
         self._calls.append((what, time.monotonic()))
         try:
-            yield
+            with self._within(what, seconds):
+                yield
         finally:
             self._calls.pop()
 
@@ -93,8 +139,9 @@ USERS = "evotrainer_user_"
 
 def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
     """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
-    ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds."""
-    with WATCH.calling(what + where), no_hard_exit():
+    ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds;
+    in the checks before a run (`CallWatch.limited`) it is ended."""
+    with WATCH.calling(what + where, ANSWER_S if where else OTHER_S), no_hard_exit():
         try:
             return f(*args)
         except EvoTrainerError:
@@ -106,13 +153,18 @@ def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
 
 
 def raised(e: BaseException) -> str:
-    """An error by name and text, and where in a user's file it arose: the innermost of its lines that led there."""
+    """An error by name and text, and where in a user's file it arose."""
+    return f"{type(e).__name__}: {e}{_place(e)}"
+
+
+def _place(e: BaseException) -> str:
+    """The innermost line of a user's file that led to an error."""
     place, step = "", e.__traceback__
     while step is not None:
         if str(step.tb_frame.f_globals.get("__name__", "")).startswith(USERS):
             place = f" ({Path(step.tb_frame.f_code.co_filename).name}, line {step.tb_lineno})"
         step = step.tb_next
-    return f"{type(e).__name__}: {e}{place}"
+    return place
 
 
 def load_module(path: Path) -> ModuleType:

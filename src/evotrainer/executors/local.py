@@ -298,10 +298,11 @@ class LocalExecutor:
 
 def last_error(lines: Sequence[str]) -> str:
     """The error that a log ends with: its last line, or where that belongs to a message of several, all of them."""
+    lines = [x for x in lines if not x.strip().startswith("For further information")] or lines
     at = next((i for i in range(len(lines) - 1, -1, -1) if re.match(r"[\w.]+(Error|Exception|Exit)\b", lines[i])), None)
     if at is None or at == len(lines) - 1 or len(lines) - at > 8:
         return lines[-1]
-    return "; ".join(s for x in lines[at:] if (s := x.strip()) and not s.startswith("For further information"))
+    return "; ".join(s for x in lines[at:] if (s := x.strip()))
 
 
 def disk_full(folder: Path) -> str:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from evotrainer.errors import FaultsError
+from pydantic import ValidationError
+
+from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records.events import SplitScore
+from evotrainer.records.frozen import explain
 from evotrainer.records.split_scores import SPLITS
 from evotrainer.records.text import cut
 
@@ -14,6 +18,14 @@ if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
 
     Groups = Sequence[Sequence[Rollout]]
+
+
+def unrecordable(e: Exception) -> Exception:
+    """What a trial made and no record takes, in our words; its traceback goes to the log. Other errors as they are."""
+    if not isinstance(e, ValidationError):
+        return e
+    traceback.print_exception(e)
+    return TrainerError(f"what the trial made cannot be recorded: {cut(explain(e), 300)}")
 
 
 def check_faults(trial: str, split: str, groups: Groups) -> None:

@@ -23,7 +23,7 @@ from evotrainer.executors.head_start import check_one_part, saved, take_rollouts
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
-from evotrainer.executors.scores import check_faults, split_score
+from evotrainer.executors.scores import check_faults, split_score, unrecordable
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.warm import make_base
 from evotrainer.executors.written import hook_fields, with_written
@@ -324,7 +324,7 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
         tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
         return TrainerError.exit_code
     except Exception as e:
-        known: Exception = e
+        known = unrecordable(e)
         if not isinstance(e, StoreError) and (cause := disk_trouble(e)) is not None:
             known = os_trouble(f"trial {folder.name} cannot write", cause)
         if not isinstance(known, EvoTrainerError):

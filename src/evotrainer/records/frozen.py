@@ -37,7 +37,7 @@ def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:
     parts: dict[str, None] = {}
     for x in e.errors():
         loc = ".".join(str(p) for p in x["loc"] if p not in UNION) or "value"
-        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else _plain(x)
+        msg = "unknown name" + _near(model, x["loc"]) if x["type"] == "extra_forbidden" else _plain(x, model)
         # a validator of ours says what is wrong; of a whole section, the values of all its fields would say nothing;
         # what is missing has no value
         silent = x["type"] == "missing" or (x["type"] == "value_error" and isinstance(x["input"], dict))
@@ -70,7 +70,7 @@ BOUNDS = {
 }
 
 
-def _plain(x: Any) -> str:
+def _plain(x: Any, model: type[BaseModel] | None = None) -> str:
     """What is wrong with a value, in the words of a task file: no library's."""
     kind, ctx, value = x["type"], x.get("ctx") or {}, x["input"]
     if kind in BOUNDS:
@@ -99,9 +99,7 @@ def _plain(x: Any) -> str:
             parts = [v.strip() for v in str(value).split(",")]
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
-        of_kinds = what == WORDS["model"] and x["loc"][0] == "recipe" and isinstance(value, str)
-        hint = f"; for its kind: {'.'.join(map(str, x['loc']))}.kind={value}" if of_kinds else ""
-        return f"must be {what}{hint}"
+        return f"must be {what}{_set_instead(model, x['loc'], value) if what == WORDS['model'] else ''}"
     return str(x["msg"]).removeprefix("Value error, ")
 
 
@@ -128,6 +126,20 @@ def _near(model: type[BaseModel] | None, loc: tuple[int | str, ...]) -> str:
     if len(within) == 1 or name in NAMES:  # of another section: the recipe's
         return within[0] if within else name_hint(name, {NAMES[name].partition(" ")[0].partition(".")[0]}, "recipe.")
     return f"; there are: {', '.join(names)}" if names else "; there are none to set"
+
+
+def _set_instead(model: type[BaseModel] | None, loc: tuple[int | str, ...], value: Any) -> str:
+    """What to set where a section was given a plain value: its kind where it has kinds, else its fields."""
+    for part in (p for p in loc if isinstance(p, str)):
+        model = _parts(model).get(part) if model else None
+    if model is None:
+        return ""
+    place, names = ".".join(map(str, loc)), list(model.model_fields)
+    if "kind" in names and isinstance(value, str):
+        kinds = [str(k) for k in get_args(model.model_fields["kind"].annotation)]
+        near = difflib.get_close_matches(value, kinds, n=1)
+        return f"; for its kind: {place}.kind={near[0]}" if near else f"; {place}.kind is one of: {', '.join(kinds)}"
+    return f"; set {' or '.join(f'{place}.{n}' for n in names[:3])}{', ...' if len(names) > 3 else ''}"
 
 
 def _parts(model: type[BaseModel]) -> dict[str, type[BaseModel]]:

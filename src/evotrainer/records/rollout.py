@@ -7,6 +7,7 @@ An infrastructure fault is an outcome of its own (`error_kind`), never reward 0.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import takewhile
@@ -18,6 +19,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 Outcome = Literal["correct", "incorrect", "unknown"]
 Finish = Literal["stop", "length", "turn_limit", "error"]
 GREEDY = "-greedy"
+MOST_REWARD = 1e6
+"""Size beyond which a component's value is a fault of its function: squares of larger ones overflow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,15 @@ class Turn:
     text: str
     tool_calls: tuple[ToolCall, ...] = ()
     tokens: int | None = None
+
+
+def no_reward(value: float | None) -> str:
+    """Why a component's value is no reward, and what to do; empty where it is one."""
+    if value is None or abs(value) <= MOST_REWARD:
+        return ""
+    if math.isfinite(value):
+        return f"a reward lies between -{MOST_REWARD:,.0f} and {MOST_REWARD:,.0f}: correct the function, or scale it"
+    return "a reward is a finite number, or None where it does not apply: correct the function"
 
 
 def greedy_split(split: str) -> str:

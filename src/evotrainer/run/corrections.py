@@ -14,12 +14,12 @@ from evotrainer.envs import open_environment, pay_terms
 from evotrainer.envs.base import DRAWN
 from evotrainer.errors import IntegrityError
 from evotrainer.executors.spec import trial_dir
-from evotrainer.projections.environment_files import any_trained, files_of
+from evotrainer.projections.environment_files import CODE, any_trained, files_of
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
-from evotrainer.run.kept_files import CODE, ways_on
+from evotrainer.run.kept_files import ways_on
 from evotrainer.run.task_sets import ids_sha256
 
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")

@@ -5,21 +5,13 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from evotrainer.projections.environment_files import CODE, copy_of
 from evotrainer.records.durable import os_errors, replace_synced, sha256_file
-
-CODE = ".py"
-KEPT = "environment"
-"""Folder in the run's; in it a folder per content hash. Data files are not copied: they are large, and hold tasks."""
-
-
-def place(folder: Path, file: str, sha: str) -> Path:
-    """Where the copy of a file with this SHA-256 lies."""
-    return folder / KEPT / sha[:16] / Path(file).name
 
 
 def keep(folder: Path, file: str, sha: str) -> None:
     """Copy a Python file into the run folder, once per content; StoreError where that cannot be written."""
-    to = place(folder, file, sha)
+    to = folder / copy_of(file, sha)
     if not file.endswith(CODE) or (to.is_file() and sha256_file(to) == sha):
         return
     with os_errors(f"cannot keep a copy of {file} in {folder}"):
@@ -32,7 +24,7 @@ def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
 
     A copy is named where the run has one that is what it should be.
     """
-    copy = place(folder, file, sha)
+    copy = folder / copy_of(file, sha)
     back = f" (`{shlex.join(['cp', str(copy), file])}`)" if copy.is_file() and sha256_file(copy) == sha else ""
     anew = f"`evotrainer run {shlex.quote(str(folder / 'task.toml'))}`"
     restored = f"restore it{back}, or start a new run with it as it is now ({anew})"

@@ -14,6 +14,7 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.projections.base_policy import no_spread, too_weak
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.environment_files import files_of
 from evotrainer.projections.task_sets import told as task_line
@@ -176,6 +177,7 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
+        copies=True,
         key_sha256=ctx.key.sha256 if ctx.key else "",
     )
 
@@ -200,7 +202,12 @@ def measure_base(ctx: RunContext) -> None:
     outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
     for note in (n for base in done for n in never_given(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
-    readings.read(ctx, keys.reading(BASE), 0, BASE)
+    health = readings.read(ctx, keys.reading(BASE), 0, BASE)
+    opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps
+    if opened is not None and not ctx.task.run.evaluate_only:  # before the trainings, which would not learn
+        score = next((s.score for base in done for s in base.scores if s.split == "search"), None)
+        if told := too_weak(score, opened.base_policy.get("path", ""), warm) or no_spread(health):
+            ctx.observer.note(told)
 
 
 def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> None:

@@ -11,6 +11,7 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
+from evotrainer.envs.user_files import WATCH, call
 from evotrainer.errors import ConfigError
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.lint import lint
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from evotrainer.records.recipe import Recipe
 
 
+@WATCH.limited()
 def check_task(task: TaskFile, *, new: bool = False, further: Callable[[], None] = lambda: None) -> list[str]:
     """What must hold before anything is spent: base policy, trainer, agent and the changes it is given, environment;
     of a new run also what its recipes pay, its skills and `further`.
@@ -127,7 +129,6 @@ def check_environment(
     to be told before a new run.
     """
     from evotrainer.envs import OPTION, open_environment
-    from evotrainer.envs.user_files import call
 
     rest = {k: v for k, v in task.environment.items() if k != OPTION}  # which is checked beside what recipes name
     environment = open_environment(rest, accept_tier_e=task.sandbox.accept_tier_e)

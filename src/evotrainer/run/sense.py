@@ -21,6 +21,7 @@ from evotrainer.envs.given import answers_of_lengths, check_tasks, demonstration
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import no_reward
 from evotrainer.records.text import counted, quoted
 from evotrainer.run.oddities import check_budget, oddities
 from evotrainer.run.policy_context import check_context
@@ -202,13 +203,7 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
         return []
     truth = next(iter(getattr(environment, "outcome_components", ()) or (environment.proxy or ())[1:]), "")
     values = [s.components.get(truth) for _, _, s in graded]
-    for t, text, s in graded:
-        for name, value in s.components.items():
-            if value is not None and not math.isfinite(value):
-                raise TaskSetError(
-                    f"reward function {name!r} gave {value} on task {t.id}, completion {quoted(text)}; a reward is a "
-                    "finite number, or None where it does not apply: correct the function"
-                )
+    refuse_nonsense(tries, scores)
     if truth and values and all(v is None for v in values):
         raise TaskSetError(
             f"environment {environment.name}: its outcome, {truth!r}, gave None for each of {len(values)} answers that "
@@ -216,8 +211,34 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
         )
     cut = [(tries[0][0], text) for text in answers_of_lengths([text for _, text in tries])]
     again = call(grading, _scores, environment, [*tries, *cut], task.recipe.knobs)
+    refuse_nonsense([*tries, *cut], again)
     differs = _differs(tries, scores, again)
-    return [*_doubts(task, graded, truth or "the outcome"), *([differs] if differs else [])]
+    constant = _constant(task, truth, tries, again)
+    return [*_doubts(task, graded, truth or "the outcome"), *constant, *([differs] if differs else [])]
+
+
+def refuse_nonsense(tries: Sequence[tuple[Task, str]], scores: Sequence[Score]) -> None:
+    """TaskSetError where a component's value is no reward."""
+    for (t, text), s in zip(tries, scores, strict=True):
+        for name, value in s.components.items() if not s.error_kind else ():
+            if why := no_reward(value):
+                said = f"gave {value} on task {t.id}, completion {quoted(text)}"
+                raise TaskSetError(f"reward function {name!r} {said}; {why}")
+
+
+def _constant(task: TaskFile, truth: str, tries: Sequence[tuple[Task, str]], all_: Sequence[Score]) -> Iterator[str]:
+    """Notes on paid rewards that gave one number for every answer. A low one may just want the right answer, where none
+    was shown; of the outcome, `_doubts` says so."""
+    shown = any(text for _, text in tries)
+    for name in (c for c, w in task.recipe.rewards.items() if w):
+        values = {s.components.get(name) for s in all_ if not s.error_kind}
+        value = next(iter(values), None)
+        if len(values) == 1 and value is not None and (value > 0 or (shown and name != truth)):
+            yield (
+                f"reward {name!r}, which is paid, gave {value} for every answer that was tried ({len(all_)}: "
+                f"{'demonstrations, ' if shown else ''}empty ones, some of every small length): a training has no "
+                "gradient from it; check that it tells answers apart"
+            )
 
 
 def _differs(tries: Sequence[tuple[Task, str]], first: Sequence[Score], again: Sequence[Score]) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -11,8 +10,9 @@ from typing import Any, Protocol
 
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.rollout import Finish, Rollout, greedy_split, rollout_id
+from evotrainer.records.rollout import Finish, Rollout, greedy_split, no_reward, rollout_id
 from evotrainer.records.scaffold import digest
+from evotrainer.records.split_scores import SPLITS
 from evotrainer.records.text import quoted
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
@@ -111,15 +111,14 @@ def environment_facts(described: Mapping[str, Any]) -> tuple[str, str | None]:
     return str(described.get("hash", "")), None if tier is None else str(tier)
 
 
-def refuse_nonsense(a: Attempt) -> None:
-    """TaskSetError where a reward is no number: names the function, the task and the attempt."""
+def refuse_nonsense(a: Attempt, split: str) -> None:
+    """TaskSetError where a reward is none: names the function, the task and the attempt, whose text stays untold where
+    it is sealed."""
     for name, value in a.score.components.items():
-        if value is not None and not math.isfinite(value):
+        if why := no_reward(value):
             said = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
-            raise TaskSetError(
-                f"reward function {name!r} gave {value} on task {a.task.id}, attempt {a.k} (which says "
-                f"{quoted(said)}); a reward is a finite number, or None where it does not apply: correct the function"
-            )
+            which = f" of {split}" if split.startswith(SPLITS) else f", attempt {a.k} (which says {quoted(said)})"
+            raise TaskSetError(f"reward function {name!r} gave {value} on task {a.task.id}{which}; {why}")
 
 
 def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout:
@@ -127,7 +126,7 @@ def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout
     i, s = p.identity, a.score
     sampled = a.sampled
     fault = s.error_kind is not None
-    refuse_nonsense(a)
+    refuse_nonsense(a, p.split)
     reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
     if tags := tags_of(a.task):

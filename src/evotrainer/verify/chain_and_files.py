@@ -7,6 +7,7 @@ Kinds that only the chain can vouch for are listed with the reason; a kind that 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -43,10 +44,11 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         problems += [Problem("ledger", p) for p in ledger.verify()]
         notes = ledger.blind_spots()
+        notes += files.strays(folder)
         try:
             events = ledger.events()
-        except StoreError:  # already among the problems; what cannot be believed is not checked further
-            events = []
+        except StoreError:  # already among the problems; whatever rests on events would only follow from it
+            return _without_events(folder, problems, notes)
     record = Record(folder, events)
     if head:
         since = _since(events, head)
@@ -62,6 +64,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         if event.kind in checks:
             problems += checks[event.kind](record, event)
     problems += [Problem("rollouts", p) for p in files.stores(folder, record.checked)]
+    problems += [Problem("environment", p) for p in files.copies(folder, events, record.checked)]
     unnamed = _unnamed(folder, events)
     if unnamed and writer is not None and events:  # a run that goes on may have named them since
         time.sleep(WRITTEN_SOON_S)
@@ -87,6 +90,13 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
         tuple(k for k in kinds if k not in checks and k not in CHAIN_ONLY),
         tuple(dict.fromkeys(record.locked)),
     )
+
+
+def _without_events(folder: Path, problems: list[Problem], notes: list[str]) -> VerifyReport:
+    checked: Counter[str] = Counter(events=0)
+    problems += [Problem("rollouts", p) for p in files.stores(folder, checked)]
+    untold = "the ledger cannot be believed, so nothing that rests on its events was checked"
+    return VerifyReport(folder, tuple(problems), dict(checked), notes=(*notes, untold))
 
 
 def _unnamed(folder: Path, events: list[Event]) -> list[Problem]:

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from pydantic_core import from_json, to_json
 
 from evotrainer.errors import StoreError
+from evotrainer.projections.environment_files import KEPT, copies_of
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
@@ -27,6 +28,10 @@ STORES = ("rollouts", "sealed")
 """Subfolders of a run that hold one rollout store per trial."""
 TRIALS = "trials"
 RESULT = "result.json"
+MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking", "calibration"}
+MADE |= {"executor.jsonl"}
+BEGINNINGS = ("ledger.", ".leaving-", ".evotrainer-")
+"""What commands make at the top of a run folder."""
 
 
 def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
@@ -56,6 +61,31 @@ def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({}))
             yield f"{name}, which the run was built upon, is not here: it could not be compared"
         elif sha256_file(path) != sha:
             yield f"{name} is not what the run was built upon any more"
+
+
+def copies(folder: Path, events: list[Event], checked: Counter[str]) -> Iterator[str]:
+    """The run's copies of the environment's Python files, byte for byte, and nothing beside them."""
+    named = copies_of(events)
+    # what the last event names may not be copied yet
+    due = copies_of(events[:-1]) if any(isinstance(e.body, RunOpened) and e.body.copies for e in events) else {}
+    for place, sha in named.items():
+        if not (folder / place).is_file():
+            if place in due:
+                yield f"{place}, the run's copy of a file that it was built upon, is missing; restore it"
+            continue
+        checked["files"] += 1
+        if sha256_file(folder / place) != sha:
+            yield f"{place} does not match the SHA-256 in the ledger; it was changed after the run kept it"
+    for path in sorted(p for p in (folder / KEPT).rglob("*") if p.is_file()):
+        if (place := path.relative_to(folder).as_posix()) not in named:
+            yield f"{place} is not in the ledger; it was added"
+
+
+def strays(folder: Path) -> Iterator[str]:
+    """What lies at the top of a run folder and no part of a run makes."""
+    for path in sorted(folder.iterdir()):
+        if path.name not in MADE and not path.name.startswith(BEGINNINGS):
+            yield f"{path.name} is no part of a run: nothing reads it, and it is not checked"
 
 
 def policy(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[str]:

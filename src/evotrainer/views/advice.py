@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping
 
+from evotrainer.projections.base_policy import DEAD, too_weak
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
 from evotrainer.records.keys import USER_CODE
@@ -23,14 +24,12 @@ UNDECIDED = {
 }
 """Gates that keep a shown gain from being promoted, and what to do."""
 RULES: list[Callable[[RunView], str]] = []
-FEW, MOST = 0.10, 0.95
-"""Share of tasks that the base policy solves below which RL has too little, and from which too little is left."""
+MOST = 0.95
+"""Share of tasks that the base policy solves from which too little is left."""
 RISE, STILL = 0.05, 0.01
 """What counts as risen, and what as not: score units."""
 CONSTANT = 0.95
 """Share of rollouts on which a vetoed reward has one value, from which it is said to have no spread."""
-DEAD = 0.99
-"""Share of groups without spread from which a training had no gradient."""
 NO_WORK = ("evaluated the base policy", "every round was searched only")
 """Ends of runs that were not to prove anything."""
 ROUNDS_OVER = "every round of the task file was played"
@@ -177,16 +176,11 @@ def a_bundle_was_better(view: RunView) -> str:
 @anew
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
-    score = base.mean("search") if base else None
-    if score is None or score >= FEW or promoted(view):
+    if base is None or promoted(view):
         return ""
-    text = f"the base policy solves {percent(score)} of the search tasks, too few successes to learn from: "
-    told = view.opened.base_policy.get("path") if view.opened else ""
-    if told != "warm-start":
-        return text + "start from a stronger policy.base, or give the train split easier tasks"
     steps = (settings(view).get("policy") or {}).get("warm_start", {}).get("steps")
-    now = f"={2 * steps} (now {steps})" if isinstance(steps, int) else ""
-    return text + f"warm-start it for longer, policy.warm_start.steps{now}"
+    path = view.opened.base_policy.get("path", "") if view.opened else ""
+    return too_weak(base.mean("search"), path, steps)
 
 
 @rule

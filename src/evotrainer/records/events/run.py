@@ -88,6 +88,9 @@ class RunOpened(Frozen):
     """path as given, sha256 of the weights."""
     draw: TaskDraw | None = None
     """Gate and cert tasks; None in runs of earlier versions, which have the environment's own and count nothing."""
+    copies: bool = False
+    """A copy of every Python file of the environment is kept in `environment/`; False in ledgers of earlier versions,
+    whose runs may have them all the same."""
     key_sha256: str = ""
     """SHA-256 (64 hex) of the key that gate and cert are encrypted with up to the first end, which reveals it. Empty:
     they are not encrypted."""

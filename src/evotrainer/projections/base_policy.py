@@ -1,0 +1,33 @@
+"""Can RL learn from this base policy? Told as soon as it is measured, and again at the end of a run without a gain."""
+
+from __future__ import annotations
+
+from evotrainer.records.findings import HealthReport
+
+FEW = 0.10
+"""Share of tasks that the base policy solves below which RL has too little to learn from."""
+DEAD = 0.99
+"""Share of groups without spread from which a training has no gradient."""
+
+
+def too_weak(score: float | None, base: str, warm_steps: object) -> str:
+    """What to set where the base policy solves too little; empty where it solves enough. `score`: on search;
+    `base`: where it comes from (`RunOpened.base_policy`); `warm_steps`: of the task file."""
+    if score is None or score >= FEW:
+        return ""
+    text = f"the base policy solves {100 * score:.1f}% of the search tasks, too few successes to learn from: "
+    if base != "warm-start":
+        return text + "start from a stronger policy.base, or give the train split easier tasks"
+    now = f"={2 * warm_steps} (now {warm_steps})" if isinstance(warm_steps, int) else ""
+    return text + f"warm-start it for longer, policy.warm_start.steps{now}"
+
+
+def no_spread(health: HealthReport) -> str:
+    """What to set where the base policy's attempts at a task all earn the same; empty where some do not."""
+    share = next((m.value for m in health.metrics if m.name == "frac_reward_zero_std"), None)
+    if share is None or share < DEAD:
+        return ""
+    return (
+        f"the base policy's attempts at the same search task earn the same reward in {share:.0%} of the groups, so a "
+        "training begins without a gradient: pay something that tells them apart (recipe.rewards), or give easier tasks"
+    )
