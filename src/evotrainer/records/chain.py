@@ -47,12 +47,12 @@ class EventRow:
 def canonical(body: Frozen) -> str:
     """Canonical JSON of a body: sorted keys, no blanks, lone surrogates as U+FFFD.
 
-    StoreError for what JSON cannot hold (NaN, infinity, foreign objects).
+    StoreError for what JSON cannot hold (NaN, infinity, foreign objects, endless nesting).
     """
     try:
         values = _clean(body.model_dump(mode="python"))
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, RecursionError) as e:
         raise StoreError(f"{type(body).__name__} cannot be recorded: {e}; record None instead") from None
 
 

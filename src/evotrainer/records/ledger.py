@@ -158,6 +158,8 @@ class Ledger:
                     f"event {id!r} is already recorded with another content (seq {known.seq}, kind {known.kind!r}); "
                     "a correction must be a new event with its own id"
                 )
+            if problem := parse(EventRow(len(self._events) + 1, id, kind, "", text, "", ""))[1]:
+                raise StoreError(f"{problem}; it could not be read again, so nothing was recorded")
             fault_point(f"before:{id}")
             self._note_head(len(self._events), self._head)  # where the disk took the last event and not its note
             self._insert(kind, id, text)

@@ -14,6 +14,7 @@ from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.seat import MOST, STAGES, SeatBriefing, SeatProposal, SeatTrial, read_answer
+from evotrainer.records.text import clean_text
 
 
 class SeatLog(Protocol):
@@ -87,7 +88,7 @@ class Desk:
         except CarrierError as e:
             reply = Reply("", problem=str(e))
         took = time.monotonic() - began if reply.wall_s is None else reply.wall_s
-        raw = struck(reply.raw, self.secrets)[: MOST + 1]
+        raw = clean_text(struck(reply.raw, self.secrets))[: MOST + 1]
         proposal, stage, problem = self._read(raw, reply, asked.request, step, past)
         return SeatAnswered(
             **where,

@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evotrainer.agents import make_agent
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.agents.seat.carriers.base import CarrierError, SeatTurn
@@ -122,7 +120,7 @@ def in_the_format(raw: str) -> bool:
     """Would a request take the answer that offers the factors it names, as a run of some task may?"""
     try:
         said = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
-    except ValidationError:
+    except ValueError:
         return False
     named = {f for p in said for t in p.trials for f in t.changes} - REQUEST.factors.keys()
     offers = {**REQUEST.factors, **{f: FactorOffer(now=None, legal="") for f in sorted(named)}}

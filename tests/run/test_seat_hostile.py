@@ -1,0 +1,58 @@
+"""Answers and servers that mean harm, or are broken: a run loses a try, and nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evotrainer import api
+from evotrainer.records.seat import DEEPEST, read_answer
+from tests.paper import Paper, bodies, complaints
+from tests.run.test_seat import GOOD, finish, found, program, request, say, task, trial
+
+__all__ = ["task"]
+
+
+def nested(levels: int) -> str:
+    return '{"trials": [{"changes": {"lr": ' + "[" * levels + "]" * levels + '}, "why": "x"}]}'
+
+
+UNFIT = {
+    "deep": (nested(200), f"nested deeper than {DEEPEST} levels"),
+    "deeper": (nested(900), f"nested deeper than {DEEPEST} levels"),
+    "too large": ('{"trials": [{"changes": {"lr": 1e999}, "why": "x"}]}', "a number is too large for a float"),
+    "half a character": (r'{"trials": [{"changes": {"lr": "\ud83d"}, "why": "x"}]}', "a text holds half a character"),
+    "half of one in its words": (r'{"trials": [{"changes": {"lr": 1}, "why": "\ud83d bad"}]}', "half a character"),
+    "endless digits": ('{"trials": [{"changes": {"lr": 1' + "0" * 400 + '}, "why": "x"}]}', ""),
+}
+
+
+@pytest.fixture
+def quick() -> Paper:
+    return Paper(finish)
+
+
+@pytest.mark.parametrize("what", UNFIT)
+def test_an_answer_that_no_ledger_could_hold_is_an_ordinary_refused_one(
+    what: str, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    raw, problem = UNFIT[what]
+    assert problem in read_answer(raw, request())[1]
+    run = quick.start(task, tmp_path / "run", program(tmp_path, {**GOOD, "search0": [raw, GOOD["search0"]]}))
+    first, second = bodies(run, "answered")[:2]
+    assert first.stage in ("schema", "rules") and problem in first.problem and "\n" not in first.problem
+    assert not first.fallback and not second.problem and api.open_run(run.folder).closed
+    assert not found(run) and not complaints(run)
+
+
+def test_half_a_character_as_it_came_is_replaced_before_it_is_read(task: Path, tmp_path: Path, quick: Paper) -> None:
+    """As a server sends it, whose words are JSON in JSON: what is recorded is what was read."""
+    halved = say({**trial(lr=2e-5), "why": "\ud83d bad"}, trial(prompts_per_step=20))
+    halved = halved.replace("\\ud83d", "\ud83d")
+    envelope = json.dumps({"result": halved})
+    run = quick.start(task, tmp_path / "run", program(tmp_path, {**GOOD, "search0": envelope}))
+    (first, *_) = bodies(run, "answered")
+    assert not first.problem and first.proposal.trials[0].why == "\N{REPLACEMENT CHARACTER} bad"
+    assert not found(run) and not complaints(run)
