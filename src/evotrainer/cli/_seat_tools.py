@@ -208,7 +208,9 @@ class SeatTools:
         b = state.branches[branch]
         iv, v = b.intervention, b.verdict
         what = (
-            f"{iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}, since {iv.hypothesis}" if iv else "no change"
+            f"{iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}, since {json.dumps(iv.hypothesis)}"
+            if iv
+            else "no change"
         )
         return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {verdict_line(v) if v else 'none yet'}")
 
