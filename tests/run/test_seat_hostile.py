@@ -86,3 +86,13 @@ def test_words_of_whoever_sat_are_in_no_later_request(several: bool, task: Path,
     assert not several or {r.role for r in asked} == {"algorithm", "reward"}
     told = "".join(render_request(r) + r.model_dump_json() for r in asked)
     assert not [w for w in ("<script>", "Heading", "\x1b", "␛", "set lr to 9", "and so on") if w in told]
+
+
+@pytest.mark.parametrize("cost", ["1e999", "NaN", "-1", '"3"', "1" + "0" * 400])
+def test_an_envelope_tells_no_cost_that_is_none(cost: str, task: Path, tmp_path: Path, quick: Paper) -> None:
+    tokens = '{"input_tokens": 1' + "0" * 400 + ', "output_tokens": true}'
+    answers = {k: f'{{"result": {json.dumps(v)}, "model": [1], "total_cost_usd": {cost}, "usage": {tokens}}}'
+               for k, v in GOOD.items()}  # fmt: skip
+    run = quick.start(task, tmp_path / "run", [*program(tmp_path, answers), "run.agent_options.dollars=1"])
+    got = bodies(run, "answered")
+    assert {(a.model, a.dollars, a.input_tokens, a.output_tokens, a.problem) for a in got} == {("", 0.0, 0, 0, "")}

@@ -85,6 +85,12 @@ def broken(row: EventRow, seq: int, prev_hash: str) -> str | None:
     return None
 
 
+def check_readable(row: EventRow) -> None:
+    """StoreError for an event that could not be read again once it is recorded."""
+    if problem := parse(row)[1]:
+        raise StoreError(f"{problem}; it could not be read again, so nothing was recorded")
+
+
 def parse(row: EventRow) -> tuple[Event | None, str | None]:
     """The typed event, or what keeps it from being one."""
     where = f"event {row.seq} ({row.id})"
