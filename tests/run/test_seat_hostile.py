@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from evotrainer import api
+from evotrainer.agents import make_agent
 from evotrainer.agents.seat.text import render_request
+from evotrainer.errors import ConfigError
 from evotrainer.records.seat import DEEPEST, read_answer
 from tests.paper import Paper, bodies, complaints
 from tests.run.test_seat import GOOD, finish, found, program, request, say, task, trial
@@ -96,3 +99,20 @@ def test_an_envelope_tells_no_cost_that_is_none(cost: str, task: Path, tmp_path:
     run = quick.start(task, tmp_path / "run", [*program(tmp_path, answers), "run.agent_options.dollars=1"])
     got = bodies(run, "answered")
     assert {(a.model, a.dollars, a.input_tokens, a.output_tokens, a.problem) for a in got} == {("", 0.0, 0, 0, "")}
+
+
+def test_what_nobody_means_is_refused_before_it_costs_a_training(task: Path, tmp_path: Path, quick: Paper) -> None:
+    """A thousand times the champion's rollouts, a number with 400 digits, true for 1: in a search and in a proposal."""
+    far = [say(trial(steps=n)) for n in (10**6, 10**400)]
+    true = [say(trial(**c)) for c in ({"steps": True}, {"schedule": {"kind": "linear", "warmup": True}})]
+    more = f"a = {[*far, *true]!r}\nA = {{k: [a[(i + r['round']) % 4], v] for i, (k, v) in enumerate(A.items())}}"
+    run = quick.start(task, tmp_path / "run", [*program(tmp_path, GOOD, more), "run.rounds=2"])
+    refused = [a for a in bodies(run, "answered") if a.problem and not a.attempt]
+    assert {a.stage for a in refused} == {"rules"} and {a.step[:6] for a in refused} == {"search", "propos"}
+    assert not [a for a in refused if not re.search("CPU-s; a training is ended at 20 |for a number", a.problem)]
+    assert {p.recipe.steps for p in run.state.probes.values()} == {12} and not found(run) and not complaints(run)
+
+
+def test_a_number_for_a_text_is_told_with_its_quotes() -> None:
+    with pytest.raises(ConfigError, match='model: must be a text: put it in quotes, model="404"'):
+        make_agent("seat", 0, {"carrier": "llm", "model": 404})

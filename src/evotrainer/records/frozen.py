@@ -100,6 +100,8 @@ def _plain(x: Any) -> str:
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
         of_kinds = what == WORDS["model"] and x["loc"][0] == "recipe" and isinstance(value, str)
+        if what == WORDS["string"] and isinstance(value, bool | int | float):
+            return f'must be a text: put it in quotes, {x["loc"][-1]}="{str(value).lower()}"'
         hint = f"; for its kind: {'.'.join(map(str, x['loc']))}.kind={value}" if of_kinds else ""
         return f"must be {what}{hint}"
     return str(x["msg"]).removeprefix("Value error, ")
