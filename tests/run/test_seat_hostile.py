@@ -10,9 +10,10 @@ import pytest
 
 from evotrainer import api
 from evotrainer.agents import make_agent
+from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.agents.seat.text import render_request
 from evotrainer.errors import ConfigError
-from evotrainer.records.seat import DEEPEST, read_answer
+from evotrainer.records.seat import DEEPEST, SeatProposal, read_answer
 from tests.paper import Paper, bodies, complaints
 from tests.run.test_seat import GOOD, finish, found, program, request, say, task, trial
 
@@ -116,3 +117,23 @@ def test_what_nobody_means_is_refused_before_it_costs_a_training(task: Path, tmp
 def test_a_number_for_a_text_is_told_with_its_quotes() -> None:
     with pytest.raises(ConfigError, match='model: must be a text: put it in quotes, model="404"'):
         make_agent("seat", 0, {"carrier": "llm", "model": 404})
+
+
+def test_through_the_queue_each_of_them_costs_one_try(task: Path, tmp_path: Path, quick: Paper) -> None:
+    tries = [raw for raw, _ in UNFIT.values()]
+    for attempt, raw in enumerate([*tries, GOOD["search0"]]):
+        put_answer(tmp_path / "run" / "seat", f"r1-search0-{attempt}", raw)
+    for step in ("search2", "proposal0"):
+        put_answer(tmp_path / "run" / "seat", f"r1-{step}-0", GOOD[step])
+    queue = ["run.agent_options.carrier=queue", "run.agent_options.timeout_s=5"]
+    run = quick.start(task, tmp_path / "run", [*queue, f"run.agent_options.retries={len(tries)}"])
+    assert [bool(a.problem) for a in bodies(run, "answered")] == [True] * len(tries) + [False] * 3
+    assert not found(run) and not complaints(run)
+
+
+def test_no_documented_command_has_its_vendor_enforce_the_schema() -> None:
+    """Vendors want all names fixed and required there: `changes` has free ones."""
+    page = (Path(__file__).parents[2] / "docs" / "seat.md").read_text(encoding="utf-8")
+    commands = re.findall(r"^\| [^|]+ \| `(\[.*?\])` \|", page, flags=re.M)
+    assert len(commands) == 4 and not [c for c in commands if "schema" in c]
+    assert SeatProposal.model_json_schema()["$defs"]["SeatTrial"]["properties"]["changes"]["additionalProperties"]
