@@ -119,3 +119,45 @@ def test_a_program_or_a_mount_that_is_not_there_is_refused_before_anything_is_sp
         CommandCarrier(["/nope/x"], {})
     with pytest.raises(AgentError, match=r"agent_options\.mount: no /nope; give files or folders that are there"):
         CommandCarrier([sys.executable], {}, ["/nope"])
+
+
+def test_what_is_hidden_is_covered_where_the_system_shows_it(
+    place: tuple[Path, SeatTurn, list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As for a run under /opt; the home is empty there, too."""
+    at, turn, command = place
+    monkeypatch.setattr(confined, "SYSTEM", (*confined.SYSTEM, str(at)))
+    (at / "home" / "files").mkdir(parents=True)
+    monkeypatch.setenv("HOME", str(at / "home"))
+    tasks = SeatTurn("x", turn.folder, turn.key, 60.0, (*turn.hidden, at / "other" / "file", at / "not there"))
+    got = seen(
+        [*command, json.dumps([str(at / p) for p in ("run", "keys", "other/file", "login/token", "home")])], tasks
+    )
+    assert [got[str(at / p)] for p in ("run", "keys", "other/file")] == [[], [], "PermissionError"]
+    assert got[str(at / "login/token")] == "content of login/token", "it is the system's"
+    assert got[str(at / "home")] == []
+
+
+def test_of_a_project_a_program_sees_its_bin_and_of_an_installation_what_it_is_made_of(
+    place: tuple[Path, SeatTurn, list[str]],
+) -> None:
+    at, turn, _ = place
+    for name in ("proj/.env", "proj/runs/old/ledger.db", "proj/bin/helper", "node/lib/node_modules/x", "node/.env"):
+        (at / name).parent.mkdir(parents=True, exist_ok=True)
+        (at / name).write_text(name)
+    (at / "node" / "bin").mkdir()
+    for top in ("proj", "node"):
+        (at / top / "bin" / "agent").write_text(f"#!{sys.executable}\n{LOOK}")
+        (at / top / "bin" / "agent").chmod(0o755)
+        asked = [str(at / top), str(at / top / "bin"), str(at / "node" / "lib" / "node_modules")]
+        got = seen([str(at / top / "bin" / "agent"), json.dumps(asked)], turn, mounts=[*interpreter()])
+        if top == "proj":
+            assert got[asked[0]] == ["bin"] and got[asked[1]] == ["agent", "helper"]
+        else:
+            assert got[asked[0]] == ["bin", "lib"] and got[asked[2]] == ["x"]
+
+
+def interpreter() -> list[str]:
+    """What Python itself is made of, where that is not the system's."""
+    found = {Path(sys.prefix), Path(sys.base_prefix)}
+    return [str(p) for p in sorted(found) if not any(p.is_relative_to(s) for s in confined.SYSTEM)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import time
 from collections.abc import Iterator
@@ -16,6 +18,7 @@ from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm import LlmCarrier
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
+from evotrainer.run.observer import SilentObserver
 from tests.agents.serving import serving
 from tests.cli.call import in_this_process as evotrainer
 
@@ -49,6 +52,13 @@ class Handler(BaseHTTPRequestHandler):
         said = self.server.script[min(len(seen), len(self.server.script)) - 1]
         if said == "silence":
             time.sleep(1.5)
+            return
+        if said == "drip":  # a line of its headers every tenth of a second
+            with contextlib.suppress(OSError):
+                self.wfile.write(b"HTTP/1.1 200 OK\r\n")
+                for i in range(40):
+                    self.wfile.write(f"x-{i}: y\r\n".encode())
+                    time.sleep(0.1)
             return
         status, text = said if isinstance(said, tuple) else (200, wrapped(said, self.path))
         self.send_response(status)
@@ -156,3 +166,96 @@ def test_a_model_without_a_key_or_a_name_is_told_before_anything_is_spent(monkey
         make_agent("seat", 0, {"carrier": "llm", "model": "x"})
     with pytest.raises(ConfigError, match=r"carrier llm needs run.agent_options.model"):
         make_agent("seat", 0, {"carrier": "llm"})
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_an_answer_that_drips_ends_in_time(server: Server, protocol: str) -> None:
+    server.script = ["drip"]
+    began = time.monotonic()
+    with pytest.raises(CarrierError, match=r"gave no answer within 0.5 s.*Timeout"):
+        ask(server, protocol, timeout_s=0.5)
+    assert time.monotonic() - began < 2
+
+
+def test_a_model_is_asked_from_a_notebook_too(server: Server) -> None:
+    async def cell() -> Reply:
+        return ask(server)
+
+    assert read_answer(asyncio.run(cell()).raw, ASKED)[1] == ""
+
+
+def body(protocol: str, **more: Any) -> str:
+    return json.dumps({**json.loads(wrapped(GOOD, "/messages" if protocol == "anthropic" else "")), **more})
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_tokens_that_a_server_does_not_tell_are_estimated(server: Server, protocol: str) -> None:
+    for usage in (None, {}, {"input_tokens": -1, "prompt_tokens": True, "completion_tokens": 10**400}):
+        server.script = [(200, body(protocol, usage=usage, model=404))]
+        reply = ask(server, protocol)
+        sent = len(json.dumps(server.seen[-1][2], ensure_ascii=False)) // 4
+        assert reply.estimated and abs(reply.input_tokens - sent) < 5 and reply.output_tokens == len(GOOD) // 4
+        assert reply.dollars == pytest.approx((reply.input_tokens + 10 * reply.output_tokens) / 1e6, abs=1e-6)
+        assert reply.model == "tiny"
+    assert not ask_again(server, protocol).estimated
+
+
+def ask_again(server: Server, protocol: str) -> Reply:
+    server.script = [GOOD]
+    return ask(server, protocol)
+
+
+def test_a_cap_in_dollars_needs_prices_and_a_key_fits_a_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"carrier": "llm", "model": "x", "endpoint": "http://127.0.0.1:1", "dollars": 1}
+    for more in ({}, {"price_in": 1.0}, {"price_out": 1.0}):
+        with pytest.raises(ConfigError, match="a cap in dollars needs price_in and price_out"):
+            make_agent("seat", 0, {**told, **more})
+    make_agent("seat", 0, {**told, "price_in": 1.0, "price_out": 2.0})
+    make_agent("seat", 0, {"carrier": "command", "command": ["true"], "dollars": 1, "sandbox": False})
+    monkeypatch.setenv("TWO_LINES", "sk-first\nsk-second")
+    with pytest.raises(ConfigError, match="key has a line break"):
+        make_agent("seat", 0, {**told, "dollars": None, "key_env": "TWO_LINES"})
+
+
+class Said(SilentObserver):
+    """Keeps what a run tells."""
+
+    def __init__(self, said: list[str]) -> None:
+        self.said = said
+
+    def note(self, text: str) -> None:
+        self.said.append(text)
+
+
+def test_a_key_that_a_server_sends_back_is_in_no_file_of_the_run(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the model's name, in its words, in errors, cut by any limit on the length of what is quoted."""
+    from tests.paper import Paper, bodies
+    from tests.run.test_seat import TASK, finish
+
+    monkeypatch.setenv("SEAT_LLM_KEY", f"{KEY}\n")
+    long = body("openai", model="m" * 90 + KEY, usage=None).replace("sk-", "\\u0073k-")
+    server.script = [(200, long), (200, body("openai", model=f"Bearer {KEY}")), (401, "x" * 192 + KEY)]
+    server.script += [(200, "y" * 110 + KEY), "z" * 65_530 + KEY]
+    task = tmp_path / "task.toml"
+    task.write_text(
+        f'{TASK}carrier = "llm"\nmodel = "tiny"\nendpoint = "{server.url}"\nkey_env = "SEAT_LLM_KEY"\ntokens = 9999\n'
+    )
+    said: list[str] = []
+    run = Paper(finish).start(task, tmp_path / "run", ["run.probes=6", "run.workers=1"], view=Said(said))
+    got = bodies(run, "answered")
+    assert {a.model for a in got} >= {f"{'m' * 90}[SEAT_LLM_", "Bearer [key]"}
+    files = [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".toml"]
+    assert files and not [p for p in files if KEY[:8].encode() in p.read_bytes()]
+    assert [x for x in said if x.endswith("tells no tokens: they are estimated as bytes / 4")]
+    assert not [x for x in said if KEY[:8] in x]
+
+
+def test_doctor_tells_options_that_a_seat_does_not_take_in_one_line(tmp_path: Path) -> None:
+    from tests.run.test_seat import TASK
+
+    task = tmp_path / "task.toml"
+    task.write_text(f'{TASK}carrier = "llm"\nmodel = "tiny"\nendpoint = "http://127.0.0.1:1"\ndollars = 0.01\n')
+    done = evotrainer("doctor", "--seat", str(task))
+    assert "[FAIL] seat: run.agent_options of agent seat: " in done.stdout and "price_in and price_out" in done.stdout

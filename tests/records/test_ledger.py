@@ -248,3 +248,18 @@ def test_a_step_returns_what_was_recorded_so_that_a_resumed_run_sees_the_same(pa
 def test_every_kind_has_a_body_of_its_own() -> None:
     assert len(set(BODIES.values())) == len(BODIES)
     assert BODIES["invalidated"] is Invalidated
+
+
+@pytest.mark.parametrize("levels", [250, 3000])
+def test_what_could_not_be_read_again_is_not_recorded(path: Path, levels: int) -> None:
+    value: object = 1
+    for _ in range(levels):
+        value = [value]
+    with Ledger.open(path) as ledger:
+        change = opened("b1", "b0", RECIPE, intervention("lr", value, 1))
+        with pytest.raises(StoreError, match="nothing was recorded|cannot be recorded"):
+            ledger.append("branch", "b1/opened", change)
+        assert len(ledger.events()) == 3 and ledger.verify() == []
+        assert ledger.append("closed", "closed", closed()).seq == 4
+    with Ledger.open(path, readonly=True) as ledger:
+        assert ledger.head[0] == 4

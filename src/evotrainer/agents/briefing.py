@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import Finding, MetricValue
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.output import visible
-from evotrainer.records.recipe import diff, format_diff
+from evotrainer.records.recipe import diff, format_diff, short
 from evotrainer.records.skills import CLAIMS
 
 QUOTE = 400
@@ -118,8 +119,8 @@ def _fenced(text: str) -> list[str]:
 
 
 def table_text(text: str) -> str:
-    """A text in a cell of a table."""
-    return " ".join(text.split()).replace("|", "\\|")
+    """A text in a cell of a table, or in any one line."""
+    return " ".join(visible(text).split()).replace("|", "\\|")
 
 
 def _lineage(b: Briefing) -> list[str]:
@@ -128,12 +129,17 @@ def _lineage(b: Briefing) -> list[str]:
         return []
     head = ["| branch | parent | round | change | search | verdict | gate effect |", "|---|---|---|---|---|---|---|"]
     rejected = [
-        f"- {x.branch}: {x.intervention.hypothesis} -> {x.verdict.kind}: {x.verdict.reason}"
+        table_text(f"- {x.branch}: {_idea(x.intervention)} -> {x.verdict.kind}: {x.verdict.reason}")
         for x in b.branches
         if x.intervention and x.verdict and x.verdict.kind != "promote"
     ]
     tail = ["", "### Tried and not promoted", "", *rejected] if rejected else []
     return ["## Lineage", "", *head, *rows, *tail]
+
+
+def _idea(iv: Intervention) -> str:
+    """The hypothesis, if it is not of whoever sits: its words are no text of a request, not of its own later one."""
+    return f"{format_diff({iv.factor: (iv.old, iv.new)})}, named by the seat" if iv.move == "seat" else iv.hypothesis
 
 
 def _rows(b: Briefing) -> Iterator[str]:
@@ -170,9 +176,10 @@ def _cases(b: Briefing) -> list[str]:
         seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = f"{100 * c.forecast.mean:+.1f} ± {100 * c.forecast.sd:.1f}" if c.forecast else ""
         happened = f"{c.kind} {100 * c.effect.mean:+.1f}" if c.effect else c.kind or "open"
+        new = table_text(str(short(c.new)))
         came = {True: "yes", False: "no", None: ""}[c.came_true]
         like = "" if c.likeness is None else f"{c.likeness:.2f}"
-        rows.append(f"| {c.branch} | {seen} | {like} | {c.factor} = {c.new} | {expected} | {happened} | {came} |")
+        rows.append(f"| {c.branch} | {seen} | {like} | {c.factor} = {new} | {expected} | {happened} | {came} |")
     again = [f"- {k}: {', '.join(v)}" for k, v in b.reopenable.items()]
     rule = [
         "",

@@ -98,10 +98,9 @@ def _seat(task: Path) -> list[EvoTrainerError]:
 def _outputs(seat: str, options: Mapping[str, Any]) -> None:
     """Ask an endpoint once in each output mode, and name the cheapest that works; AgentError where the mode that is set
     does not."""
-    from evotrainer.agents.seat.options import SeatOptions
-    from evotrainer.agents.seat.trial_request import try_outputs
+    from evotrainer.agents.seat.trial_request import seat_of, try_outputs
 
-    is_set, works, problem = SeatOptions.model_validate(dict(options)).output_mode, [], ""
+    is_set, works, problem = seat_of(options).options.output_mode, [], ""
     for t in try_outputs(options):
         told = f"no valid answer: {t.problem}" if t.problem else t.line if t.beside else f"valid answer in {t.told}"
         print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] {seat}: output {t.output}: {told}")

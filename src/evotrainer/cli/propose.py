@@ -61,7 +61,10 @@ def answer(run: Run, raw: str) -> str:
 
     open_ = waiting(run)
     if open_ is None:
-        more = f"it has ended: `evotrainer resume {run.folder} run.rounds=N` with more rounds asks again"
+        o, rounds = run.task.run, run.state.last_round + 1
+        queued = o.agent == "seat" and o.agent_options.get("carrier") == "queue"
+        seat = "" if queued else " run.agent=seat run.agent_options.carrier=queue"
+        more = f"it has ended: `evotrainer resume {run.folder} run.rounds={rounds}{seat}` goes on and asks again"
         when = f"`evotrainer seat {run.folder}` shows when it does"
         raise AgentError(f"{run.folder} asks nobody now; {more if run.closed else when}")
     if open_.carrier != "queue":

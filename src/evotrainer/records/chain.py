@@ -47,12 +47,12 @@ class EventRow:
 def canonical(body: Frozen) -> str:
     """Canonical JSON of a body: sorted keys, no blanks, lone surrogates as U+FFFD.
 
-    StoreError for what JSON cannot hold (NaN, infinity, foreign objects).
+    StoreError for what JSON cannot hold (NaN, infinity, foreign objects, endless nesting).
     """
     try:
         values = _clean(body.model_dump(mode="python"))
         return json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    except (ValueError, TypeError) as e:
+    except (ValueError, TypeError, RecursionError) as e:
         raise StoreError(f"{type(body).__name__} cannot be recorded: {e}; record None instead") from None
 
 
@@ -83,6 +83,12 @@ def broken(row: EventRow, seq: int, prev_hash: str) -> str | None:
     if row.hash != chain_hash(row.prev_hash, row.seq, row.id, row.kind, row.time, row.body):
         return f"{where}: its content does not match its hash"
     return None
+
+
+def check_readable(row: EventRow) -> None:
+    """StoreError for an event that could not be read again once it is recorded."""
+    if problem := parse(row)[1]:
+        raise StoreError(f"{problem}; it could not be read again, so nothing was recorded")
 
 
 def parse(row: EventRow) -> tuple[Event | None, str | None]:

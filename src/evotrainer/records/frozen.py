@@ -99,6 +99,8 @@ def _plain(x: Any, model: type[BaseModel] | None = None) -> str:
             parts = [v.strip() for v in str(value).split(",")]
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
+        if what == WORDS["string"] and isinstance(value, bool | int | float):
+            return f'must be a text: put it in quotes, {x["loc"][-1]}="{str(value).lower()}"'
         return f"must be {what}{_set_instead(model, x['loc'], value) if what == WORDS['model'] else ''}"
     return str(x["msg"]).removeprefix("Value error, ")
 

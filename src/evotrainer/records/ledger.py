@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, parse
+from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, check_readable, parse
 from evotrainer.records.durable import WriterLock, held_by, os_errors, writer_of
 from evotrainer.records.encryption import take_in
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
@@ -158,6 +158,7 @@ class Ledger:
                     f"event {id!r} is already recorded with another content (seq {known.seq}, kind {known.kind!r}); "
                     "a correction must be a new event with its own id"
                 )
+            check_readable(EventRow(len(self._events) + 1, id, kind, "", text, "", ""))
             fault_point(f"before:{id}")
             self._note_head(len(self._events), self._head)  # where the disk took the last event and not its note
             self._insert(kind, id, text)

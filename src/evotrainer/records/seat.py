@@ -11,19 +11,22 @@ import contextlib
 import difflib
 import hashlib
 import json
+import math
 from collections.abc import Container
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field, ValidationError
 
 from evotrainer.records.frozen import Frozen, explain
-from evotrainer.records.text import cut
+from evotrainer.records.text import clean_text, cut
 
 BRIEFING, PROPOSAL = "evotrainer-briefing-v1", "evotrainer-proposal-v1"
 MOST = 65_536
 """Characters of an answer that are read; a longer one is refused and its head kept."""
 STARTS = 500
 """Braces of an answer at which an object is looked for."""
+DEEPEST = 100
+"""Levels of lists and objects in an answer: a reader of the ledger gives up at 200, and events hold answers deeper."""
 VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 """What differs between two runs that decide the same: it is no part of a request's key."""
 LATER = ("role", "trainings", "champion_scores", "noise_sd")
@@ -209,7 +212,10 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
     """The proposal that a raw answer holds, or None and why not, in one line. `verify` calls it again."""
     if len(raw) > MOST:
         return None, f"the answer is longer than {MOST:,} characters; give only the JSON object"
-    objects = objects_in(raw, SeatProposal.model_fields)
+    try:
+        objects = objects_in(raw, SeatProposal.model_fields)
+    except ValueError as e:
+        return None, str(e)
     if len(objects) > 1:
         return None, "the answer holds several different JSON objects that are answers; give one, and quote none"
     if not objects:
@@ -224,7 +230,7 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
         return None, "neither trials nor stop is given; give one of them"
     for i, t in enumerate(found.trials[: asked.places]):
         if problem := _wrong_trial(t, asked):
-            return None, f"trials.{i}: {problem}"
+            return None, _short(f"trials.{i}: {problem}")
     return found.model_copy(update={"trials": found.trials[: asked.places]}), ""
 
 
@@ -255,7 +261,10 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
 
 def objects_in(raw: str, fields: Container[str]) -> list[dict[str, Any]]:
     """The JSON objects in a text, alone, in code fences or among prose: each different one that has one of the fields
-    of an answer, else the first. An answer that quotes what a rollout dictates must not be taken for its own."""
+    of an answer, else the first. An answer that quotes what a rollout dictates must not be taken for its own.
+
+    ValueError, in one line, for an answer that no ledger could hold as it was given.
+    """
     decoder, at, first = json.JSONDecoder(parse_constant=_refuse), -1, raw.find("{")
     found: dict[int, dict[str, Any]] = {}
     for _ in range(STARTS):
@@ -266,9 +275,29 @@ def objects_in(raw: str, fields: Container[str]) -> list[dict[str, Any]]:
             at = end - 1
     answers: list[dict[str, Any]] = []
     for value in found.values():
-        if any(k in fields for k in value) and value not in answers:
-            answers.append(value)
+        if any(k in fields for k in value):
+            if problem := _unfit(value):
+                raise ValueError(problem)
+            if value not in answers:
+                answers.append(value)
     return answers or [v for at, v in found.items() if at == first]
+
+
+def _unfit(value: Any) -> str:
+    """What keeps a decoded value from being recorded and read back as the same one; empty: nothing does."""
+    level, depth = [value], 0
+    while level:
+        if (depth := depth + 1) > DEEPEST:
+            return f"lists and objects are nested deeper than {DEEPEST} levels; give values that a factor can take"
+        inner: list[Any] = []
+        for v in level:
+            if isinstance(v, float) and not math.isfinite(v):
+                return "a number is too large for a float (more than 1.8e308); give one that a factor can take"
+            if isinstance(v, str) and clean_text(v) != v:
+                return "a text holds half a character (one of \\ud800 to \\udfff alone); give whole characters"
+            inner += (*v, *v.values()) if isinstance(v, dict) else v if isinstance(v, list) else ()
+        level = inner
+    return ""
 
 
 def _refuse(constant: str) -> Any:

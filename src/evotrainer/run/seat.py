@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from evotrainer.agents.base import Sitter
 from evotrainer.agents.seat.agent import intervention
@@ -14,6 +15,7 @@ from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.looks import register_file
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.run_keys import keys_folder
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
@@ -61,11 +63,12 @@ def hidden(ctx: RunContext) -> tuple[Path, ...]:
 def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
     """By the checks that the run makes of any agent's answer: it can be corrected before it costs a place."""
     if request.step == "proposal":
+        parent = ctx.branches[ctx.incumbent].recipe
         try:
-            change = intervention(trial, ctx.branches[ctx.incumbent].recipe, ctx.incumbent)
+            change = intervention(trial, parent, ctx.incumbent)
         except ValueError as e:
             return " ".join(str(e).split())
-        return propose.refusal(ctx, change, 0)
+        return propose.refusal(ctx, change, 0) or senseless(ctx, trial, parent.with_factor(change.factor, change.new))
     probes = [p.record() for p in ctx.state.probes.values() if p.incumbent == ctx.incumbent]
     changes = merged(trial, probes) if request.role else changed(trial.changes, ctx.branches[ctx.incumbent].recipe)
     try:
@@ -76,4 +79,40 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         return str(e).partition(": ")[2] or str(e)
     except ConfigError as e:
         return str(e)
+    return senseless(ctx, trial, recipe)
+
+
+FAR = 10.0
+"""Times the CPU-seconds at which a training is ended: what would take more is not begun. Cost grows with the rollouts,
+less than they do: one that was seen took a quarter of what its number of rollouts promised."""
+
+
+def senseless(ctx: RunContext, trial: SeatTrial, recipe: Recipe) -> str:
+    """Why nobody means this recipe: true or false for a number, or a training that would be ended long before its last
+    step, by what the champion's took."""
+    for factor, new in trial.changes.items():
+        if boolean := _boolean(new, recipe.value(factor)):
+            return f"{factor}: {boolean} is given for a number; give the number"
+    champion, limit = ctx.branches[ctx.incumbent], 2 * ctx.task.budget.trial_cpu_s
+    took = [t.training_s or t.computed_cpu_s for t in champion.complete]
+    more = min(_rollouts(recipe), 10**30) / _rollouts(champion.recipe)
+    if took and (need := more * sum(took) / len(took)) > FAR * limit:
+        return (
+            f"it samples {more:,.0f} times what {ctx.incumbent} samples, some {need:,.0f} CPU-s; a training "
+            f"is ended at {limit:,.0f} (twice budget.trial_cpu_s)"
+        )
     return ""
+
+
+def _rollouts(recipe: Recipe) -> int:
+    return sum(r.steps * r.prompts_per_step * r.group_size for r in recipe.chain)
+
+
+def _boolean(given: Any, made: Any) -> str:
+    """`true` or `false` where it is given for what the recipe reads as a number; empty: nowhere."""
+    if isinstance(given, Mapping) and isinstance(made, Mapping):
+        return next((b for k, v in given.items() if (b := _boolean(v, made.get(k)))), "")
+    if isinstance(given, list) and isinstance(made, list | tuple):
+        return next((b for v, m in zip(given, made, strict=False) if (b := _boolean(v, m))), "")
+    number = isinstance(made, int | float) and not isinstance(made, bool)
+    return str(given).lower() if isinstance(given, bool) and number else ""

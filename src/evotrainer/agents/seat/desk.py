@@ -9,7 +9,7 @@ from typing import Protocol
 
 from evotrainer.agents.seat.carriers.base import Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.seat.secrets import struck
+from evotrainer.agents.seat.secrets import recordable, struck
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -48,6 +48,7 @@ class Desk:
 
     def __init__(self, carrier: Carrier, options: SeatOptions, secrets: dict[str, str], log: SeatLog) -> None:
         self.carrier, self.options, self.secrets, self.log = carrier, options, secrets, log
+        self._told: set[str] = set()
 
     def ask(self, request: SeatBriefing) -> SeatProposal | None:
         """A valid answer, or None where the statistical agent's own proposal takes its place."""
@@ -87,7 +88,9 @@ class Desk:
         except CarrierError as e:
             reply = Reply("", problem=str(e))
         took = time.monotonic() - began if reply.wall_s is None else reply.wall_s
-        raw = struck(reply.raw, self.secrets)[: MOST + 1]
+        reply = recordable(reply, self.secrets)
+        self._note_usage(reply)
+        raw = reply.raw[: MOST + 1]
         proposal, stage, problem = self._read(raw, reply, asked.request, step, past)
         return SeatAnswered(
             **where,
@@ -121,6 +124,18 @@ class Desk:
         if last is not None and proposal.same(last):
             return proposal, "repeated", f"the same answer as to {taken[-1].step}, word for word in what it changes"
         return proposal, "", ""
+
+    def _note_usage(self, reply: Reply) -> None:
+        """Tell once what is estimated, and which cap never ends this run since nothing is told of what it caps."""
+        o, tokens = self.options, reply.input_tokens + reply.output_tokens
+        told = "tells no tokens: they are estimated as bytes / 4" if reply.estimated else ""
+        capped = (("tokens", o.tokens, tokens), ("dollars", o.dollars, reply.dollars))
+        idle = [name for name, most, got in capped if most and not got]
+        if idle and not reply.problem:
+            told = f"tells no {' and no '.join(idle)}: that cap ends nothing, run.agent_options.requests and wall_s do"
+        if told and told not in self._told:
+            self._told.add(told)
+            self.log.note(f"seat ({self.carrier.name}): {self.carrier.name} {told}")
 
     def _cap(self, past: Sequence[SeatAnswered]) -> str:
         """Which cap is reached; empty: none."""

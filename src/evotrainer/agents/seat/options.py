@@ -27,6 +27,7 @@ class CarrierOptions(Frozen):
     tokens: int | None = Field(None, ge=0)
     """Tokens, of requests and answers together, after which nobody is asked any more; None: no limit."""
     dollars: float | None = Field(None, ge=0)
+    """The same in dollars; of carrier llm only with `price_in` and `price_out`."""
     timeout_s: float = Field(600.0, gt=0)
     """Seconds that one answer is waited for."""
     model: str = ""
@@ -59,6 +60,9 @@ class CarrierOptions(Frozen):
     def _spoken(self) -> Self:
         if self.output == "json" and self.protocol == "anthropic":
             raise ValueError("the Anthropic protocol has no JSON mode; set output to schema, tool or text")
+        unpriced = not (self.price_in and self.price_out)
+        if self.dollars and unpriced and self.model and getattr(self, "carrier", "llm") == "llm":
+            raise ValueError("a cap in dollars needs price_in and price_out, dollars per million tokens; set both")
         return self
 
     @property
@@ -130,7 +134,7 @@ def make_llm(options: CarrierOptions, secrets: dict[str, str]) -> LlmCarrier:
         options.model,
         options.protocol,
         options.endpoint,
-        secrets.get(key_name(options), ""),
+        secrets.get(key_name(options), "").strip(),
         options.most_tokens,
         options.output_mode,
         (options.price_in, options.price_out),

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 
+from evotrainer.agents.seat.carriers.base import Reply
 from evotrainer.errors import ConfigError
+from evotrainer.records.text import clean_text
 
 _TAKEN: dict[str, str] = {}
 
@@ -27,5 +30,12 @@ def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
 def struck(text: str, secrets: dict[str, str]) -> str:
     """The text with each secret's value replaced by its name."""
     for name, value in secrets.items():
+        value = value.strip()
         text = text.replace(value, f"[{name}]") if len(value) >= 4 else text
     return text
+
+
+def recordable(reply: Reply, secrets: dict[str, str]) -> Reply:
+    """An answer whose every text is without secrets and without half characters."""
+    raw, model, problem = (clean_text(struck(t, secrets)) for t in (reply.raw, reply.model, reply.problem))
+    return replace(reply, raw=raw, model=model[:100], problem=problem)

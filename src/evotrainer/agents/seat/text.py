@@ -76,13 +76,18 @@ def render_request(asked: SeatBriefing) -> str:
     )
     parts.append("\n".join(_trainings(asked)))
     if asked.candidates:
-        thought = [
-            f"- {_whole(c.changes)}: {100 * c.mean:+.1f} ± {100 * c.sd:.1f} points{f' ({c.note})' if c.note else ''}"
-            for c in asked.candidates
-        ]
         head = f"## What the statistical agent expects, against the champion {asked.champion}"
-        parts.append("\n".join([head, "", *thought]))
+        parts.append("\n".join([head, "", *expected(asked)]))
     return "\n\n".join([*parts, asked.text])
+
+
+def expected(asked: SeatBriefing, factor: str = "") -> list[str]:
+    """What the statistical agent thinks of changes, of one factor where it is named, best first."""
+    return [
+        f"- {_whole(c.changes)}: {100 * c.mean:+.1f} ± {100 * c.sd:.1f} points{f' ({c.note})' if c.note else ''}"
+        for c in asked.candidates
+        if not factor or factor in c.changes
+    ]
 
 
 def _trainings(asked: SeatBriefing) -> list[str]:

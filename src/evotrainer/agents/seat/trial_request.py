@@ -9,14 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evotrainer.agents import make_agent
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.agents.seat.carriers.base import CarrierError, SeatTurn
 from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
-from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.seat.secrets import struck
+from evotrainer.agents.seat.secrets import recordable, struck
 from evotrainer.errors import AgentError
 from evotrainer.records.seat import FactorOffer, SeatBriefing, SeatProposal, objects_in, read_answer
 
@@ -73,6 +70,13 @@ class Tried:
         return f"{self.wall_s:.1f} s ({tokens}{money}{f', {self.model}' if self.model else ''})"
 
 
+def seat_of(options: Mapping[str, Any]) -> SeatAgent:
+    """The agent that a run with these options would have; ConfigError for options that it does not take."""
+    agent = make_agent("seat", 0, options)
+    assert isinstance(agent, SeatAgent)
+    return agent
+
+
 def try_seat(options: Mapping[str, Any]) -> Tried:
     """What came of it; AgentError or ConfigError where no valid answer came."""
     tried = _try(options)
@@ -84,8 +88,7 @@ def try_seat(options: Mapping[str, Any]) -> Tried:
 
 def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
     """What comes of each output mode of carrier llm, plain text first: CarrierError where not even that is answered."""
-    wanted = SeatOptions.model_validate(dict(options))
-    for output in OUTPUTS[wanted.protocol]:
+    for output in OUTPUTS[seat_of(options).options.protocol]:
         try:
             yield _try({**options, "output": output})
         except CarrierError as e:
@@ -95,14 +98,14 @@ def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
 
 
 def _try(options: Mapping[str, Any]) -> Tried:
-    agent = make_agent("seat", 0, options)
-    assert isinstance(agent, SeatAgent)
+    agent = seat_of(options)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         try:
             reply = agent.carrier.ask(REQUEST, SeatTurn("doctor", Path(folder), "doctor", agent.options.timeout_s))
         except CarrierError as e:
             raise CarrierError(struck(str(e), agent.secrets)) from None
+    reply = recordable(reply, agent.secrets)
     problem = read_answer(reply.raw, REQUEST)[1]
     elsewhere = bool(problem) and in_the_format(reply.raw)
     return Tried(
@@ -122,7 +125,7 @@ def in_the_format(raw: str) -> bool:
     """Would a request take the answer that offers the factors it names, as a run of some task may?"""
     try:
         said = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
-    except ValidationError:
+    except ValueError:
         return False
     named = {f for p in said for t in p.trials for f in t.changes} - REQUEST.factors.keys()
     offers = {**REQUEST.factors, **{f: FactorOffer(now=None, legal="") for f in sorted(named)}}

@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply
 from evotrainer.agents.seat.options import CarrierOptions, make_command, make_llm, secrets_of
-from evotrainer.agents.seat.secrets import struck
+from evotrainer.agents.seat.secrets import recordable, struck
 from evotrainer.config.load import apply_overrides
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.numerics import at_least
@@ -176,7 +176,7 @@ class Reader:
             self.asked, self.silent = self.asked + 1, 0
             self.tokens += reply.input_tokens + reply.output_tokens
             self.dollars += reply.dollars
-        return replace(reply, raw=struck(reply.raw, self.secrets)), ""
+        return recordable(reply, self.secrets), ""
 
     def _spent(self) -> bool:
         o = self.options

@@ -95,7 +95,10 @@ def read_verdict(raw: str, rollout: Rollout) -> tuple[ReaderVerdict | None, str]
     """The verdict that an answer holds, or None and why not. A hack needs a quote that the policy did write."""
     if len(raw) > MOST:
         return None, f"the answer is longer than {MOST:,} characters; give only the JSON object"
-    objects = objects_in(raw, ReaderVerdict.model_fields)
+    try:
+        objects = objects_in(raw, ReaderVerdict.model_fields)
+    except ValueError as e:
+        return None, str(e)
     if len(objects) != 1:
         return None, "the answer holds several JSON objects; give one" if objects else "the answer holds no JSON object"
     told = {k: v for k, v in objects[0].items() if k in ReaderVerdict.model_fields and v is not None}

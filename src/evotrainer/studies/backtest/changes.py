@@ -7,7 +7,8 @@ import json
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import ReplayInput, compose, lost
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
+from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.studies.backtest.sources import Subject
 
 PREDICTED = ("accuracy", "score", "pass_rate", "pass@2", "pass@4", "pass@8")
@@ -161,12 +163,16 @@ def _whole(recipe: Recipe, setting: str) -> str:
     return f"{key}.kind{eq}{value}" if of_kinds and not value.strip().startswith("{") else setting
 
 
-def replay_change(subject: Subject, intervention: Intervention, note: str = "") -> Replayed:
-    """Replay a change on one subject; ConfigError where it pays a component that is not stored."""
+def replay_change(
+    subject: Subject, intervention: Intervention, note: str = "", accept_tier_e: bool = False
+) -> Replayed:
+    """Replay a change on one subject, code in the sandbox; ConfigError where it pays a component that is not stored."""
     b = subject.batch
     if intervention.factor == "rewards" and isinstance(intervention.new, Mapping):
         _check_components(subject, intervention.new)
-    result = backtest(intervention, subject.recipe, b, subject.context)
+    with closing(RewardRunner(accept_tier_e)) as scorer:  # it opens the sandbox when there is code to run
+        context = replace(subject.context, scorer=scorer, hooks=scorer)
+        result = backtest(intervention, subject.recipe, b, context)
     gone: tuple[LostTask, ...] = ()
     if intervention.factor in SAMPLING and "lost_tasks" in result.numbers:
         gone = _lost(subject, intervention)

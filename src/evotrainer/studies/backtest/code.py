@@ -4,8 +4,7 @@ exist."""
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from evotrainer.errors import ConfigError
@@ -23,7 +22,6 @@ from evotrainer.records.written import (
     defined,
     source_lines,
 )
-from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.studies.backtest.changes import Replayed, replay_change
 from evotrainer.studies.backtest.sources import Subject
 
@@ -121,9 +119,7 @@ def try_code(subject: Subject, path: Path, weight: float, instead: str | None, a
     if hook and instead:
         raise ConfigError("--instead-of is of reward components; a hook takes the place of the one it stands in for")
     change = as_hook(recipe, name, source) if hook else as_change(recipe, name, source, weight, instead)
-    with closing(RewardRunner(accept_tier_e)) as scorer:
-        ready = replace(subject, context=replace(subject.context, scorer=scorer, hooks=scorer))
-        replayed = replay_change(ready, change)
+    replayed = replay_change(subject, change, accept_tier_e=accept_tier_e)
     own = recipe.hooks if hook else recipe.written
     before = next((s for k, s in own.items() if k.partition("@")[0] == name), "")
     return TriedCode(content_name(name, source), source, before, replayed)

@@ -60,6 +60,13 @@ class Reply:
     """Of a replay, what the answer took when it was given; None: measure it."""
     problem: str = ""
     """Of a replay: why there was no answer then."""
+    estimated: bool = False
+    """Whoever answered told no tokens."""
+
+
+def count(usage: Mapping[str, Any], *names: str) -> int:
+    """Tokens under these names; what is no count is 0."""
+    return sum(n for k in names if type(n := usage.get(k)) is int and 0 < n < 10**12)
 
 
 class Carrier(Protocol):

@@ -13,8 +13,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.confined import check, confined, mounted
+from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import MOST, SeatBriefing
@@ -72,7 +73,7 @@ class CommandCarrier:
         answer = files["answer_file"]
         if answer.is_file() and not answer.is_symlink():
             with answer.open(encoding="utf-8", errors="replace") as f:
-                return Reply(f.read(MOST + 1))
+                return Reply(f.read(4 * MOST))
         return unwrapped(out)
 
     def _run(self, argv: list[str], text: str, folder: Path, timeout_s: float) -> str:
@@ -93,7 +94,7 @@ class CommandCarrier:
             if p.poll() is None or _group_lives(p.pid):
                 _end(p)
         if p.returncode:
-            said = " ".join(_head(err, 2000).split())[-300:]
+            said = " ".join(struck(_head(err, 2000), self.secrets).split())[-300:]
             raise CarrierError(f"{name} ended with exit code {p.returncode}{f': {said}' if said else ''}")
         return _head(out, 4 * MOST)
 
@@ -140,21 +141,20 @@ def unwrapped(out: str) -> Reply:
     try:
         found: Any = json.loads(out)
     except (ValueError, RecursionError):
-        return Reply(out[: MOST + 1])
+        return Reply(out)
     if not isinstance(found, dict) or not set(ENVELOPE) & found.keys():
-        return Reply(out[: MOST + 1])
+        return Reply(out)
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
     usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
-    raw = inner if isinstance(inner, str) else json.dumps(inner)
-    cost = found.get("total_cost_usd")
+    try:
+        raw = inner if isinstance(inner, str) else json.dumps(inner)
+    except RecursionError:
+        return Reply(out)
+    model, cost = found.get("model"), found.get("total_cost_usd")
     return Reply(
-        raw[: MOST + 1],
-        model=str(found.get("model", ""))[:100],
-        input_tokens=_count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
-        output_tokens=_count(usage, "output_tokens"),
-        dollars=float(cost) if isinstance(cost, int | float) and cost >= 0 else 0.0,
+        raw,
+        model=model if isinstance(model, str) else "",
+        input_tokens=count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        dollars=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
     )
-
-
-def _count(usage: Mapping[str, Any], *names: str) -> int:
-    return sum(n for k in names if isinstance(n := usage.get(k), int) and n > 0)

@@ -17,6 +17,8 @@ from evotrainer.errors import AgentError, ConfigError
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/run/systemd/resolve")
 """Programs, libraries, certificates, names of hosts; read-only."""
+INSTALLED = ("bin", "shims", "lib", "lib32", "lib64", "libexec", "ssl", "versions", "pyvenv.cfg")
+"""What of a folder X a program X/bin/program is made of: a virtual environment, a prefix of node, pyenv, ..."""
 WRITABLE = ":rw"
 """After a path of `mounts`: the program may write there."""
 
@@ -49,13 +51,13 @@ def _problem(bwrap: str | None) -> str:
 
 def _base() -> list[str]:
     args = ["--die-with-parent", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
-    args += ["--cap-drop", "ALL"]
+    args += ["--cap-drop", "ALL", "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
     for folder in SYSTEM:
         if Path(folder).is_symlink():
             args += ["--symlink", os.readlink(folder), folder]
         elif Path(folder).is_dir():
             args += ["--ro-bind", folder, folder]
-    return [*args, "--proc", "/proc", "--dev", "/dev", "--tmpfs", "/tmp"]
+    return args
 
 
 def confined(argv: Sequence[str], folder: Path, mounts: Sequence[str], hidden: Sequence[Path]) -> list[str]:
@@ -63,9 +65,10 @@ def confined(argv: Sequence[str], folder: Path, mounts: Sequence[str], hidden: S
 
     `mounts`: what of the user's files it sees as well. AgentError where one of them holds, or lies in, what is hidden.
     """
-    args, home = [str(find()), *_base()], os.environ.get("HOME", "")
-    if home and not any(Path(home).is_relative_to(s) for s in SYSTEM):
-        args += ["--tmpfs", home]
+    args = [str(find()), *_base(), *(["--tmpfs", str(home)] if (home := _empty_home()) else [])]
+    for path in (h.resolve() for h in hidden):
+        if _bound(path) and path.exists():
+            args += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
     for path in own_files([a for a in argv if not Path(a).is_relative_to(folder)], hidden):
         args += ["--ro-bind", str(path.resolve()), str(path)]
     for path, how in mounted(mounts):
@@ -86,18 +89,33 @@ def mounted(mounts: Sequence[str]) -> list[tuple[Path, str]]:
 
 
 def own_files(argv: Sequence[str], hidden: Sequence[Path]) -> list[Path]:
-    """What a program needs of itself: the folder that it is installed in (`X` of `X/bin/program`) as far as that holds
-    nothing hidden and no home, else its file; and the files that its arguments name."""
+    """What a program needs of itself: its file, of `X/bin/program` that folder, and where there is an `X/lib` too what
+    is INSTALLED in X, as far as that holds nothing hidden and no home; and the files that its arguments name."""
     found = [p for a in argv[1:] if (p := Path(a)).is_absolute() and p.is_file()]
     if program := shutil.which(argv[0]):
         at = Path(program).absolute()
         for p in dict.fromkeys((at, at.resolve())):
-            whole = p.parent.parent if p.parent.name in ("bin", "shims") else p
-            fits = not Path.home().is_relative_to(whole) and not any(_overlap(whole, h) for h in hidden)
-            found.append(whole if fits else p)
+            top = p.parent.parent
+            parts = [p.parent] if p.parent.name in ("bin", "shims") else []
+            if parts and any((top / n).is_dir() for n in ("lib", "libexec")):
+                parts = [q for n in INSTALLED if (q := top / n).exists()]
+            parts = [q for q in parts if not Path.home().is_relative_to(q) and not any(_overlap(q, h) for h in hidden)]
+            found += parts if p.parent in parts else [p, *parts]
     for path in found:
         refuse_hidden(path, hidden)
-    return [p for p in dict.fromkeys(found) if not any(p.is_relative_to(s) for s in SYSTEM)]
+    return [p for p in dict.fromkeys(found) if not _bound(p)]
+
+
+def _empty_home() -> Path | None:
+    """The home that is shown empty; None where that would hide the system itself."""
+    home = Path(os.environ.get("HOME") or "/")
+    return None if any(Path(s).is_relative_to(home) for s in SYSTEM) else home
+
+
+def _bound(path: Path) -> bool:
+    """Is it seen as a part of the system?"""
+    home = _empty_home()
+    return any(path.is_relative_to(s) for s in SYSTEM) and not (home and path.is_relative_to(home))
 
 
 def _overlap(a: Path, b: Path) -> bool:

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, asked_for, openai_words, streamed_words
+from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
-from evotrainer.errors import MissingDependencyError, install
-from evotrainer.records.seat import MOST, SeatBriefing
+from evotrainer.errors import ConfigError, MissingDependencyError, install
+from evotrainer.records.seat import SeatBriefing
 from evotrainer.records.text import cut, quoted
 
-if TYPE_CHECKING:
-    import httpx
-
+T = TypeVar("T")
 ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
 """Protocol -> where it is spoken unless `endpoint` says otherwise."""
 TRIES = 4
@@ -50,6 +52,8 @@ class LlmCarrier:
 
     def __post_init__(self) -> None:
         _httpx()
+        if not (self.key.isascii() and self.key.isprintable()):
+            raise ConfigError("the endpoint's key has a line break or a sign that no header holds; export it again")
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         return self.put(question_of(request), turn.timeout_s)
@@ -61,14 +65,14 @@ class LlmCarrier:
         if self.output in TOLD:
             schema = json.dumps(question.schema, separators=(",", ":"))
             prompt += f"\n\n# Schema of an answer\n\n```json\n{schema}\n```\n"
-        cause = ""
+        message, cause = self._message(question, prompt), ""
         for i in range(TRIES):
             pause = self.pause_s * 2 ** (i - 1) if i else 0.0
             if time.monotonic() + pause >= end:
                 break
             time.sleep(pause)
             try:
-                return self._read(self._send(question, prompt, end))
+                return self._read(self._send(message, end), message[2])
             except BusyError as e:
                 cause = str(e)
         raise CarrierError(f"{self._where} gave no answer within {timeout_s:g} s and {TRIES} tries: {cause}")
@@ -77,20 +81,17 @@ class LlmCarrier:
     def _where(self) -> str:
         return (self.endpoint or ENDPOINTS[self.protocol]).rstrip("/")
 
-    def _send(self, question: Question, prompt: str, end: float) -> str:
+    def _send(self, message: tuple[str, dict[str, str], dict[str, Any]], end: float) -> str:
         """The body of the endpoint's answer; BusyError where another try may help, CarrierError where none does."""
         httpx = _httpx()
-        url, headers, body = self._message(question, prompt)
+        left = max(0.05, end - time.monotonic())
         try:
-            # redirects are not followed: a key goes where the task file says, and nowhere else
-            with httpx.Client(timeout=max(0.05, end - time.monotonic()), trust_env=True) as client:
-                with client.stream("POST", url, headers=headers, json=body) as answer:
-                    text = _whole(answer, end)
-                    status = answer.status_code
-        except (httpx.TimeoutException, httpx.TransportError) as e:
+            status, text = _finished(_posted(*message, left), left + 1)
+        except (TimeoutError, httpx.RequestError) as e:
             raise BusyError(f"{type(e).__name__} {e}".strip()) from None
         except httpx.InvalidURL as e:
             raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
+        text = struck(text, {"key": self.key})  # before a part of it is quoted
         said = cut(" ".join(text.split()), 200)
         if status in AGAIN:
             raise BusyError(f"status {status}: {said}")
@@ -117,8 +118,9 @@ class LlmCarrier:
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
         return f"{self._where}/chat/completions", key, told
 
-    def _read(self, text: str) -> Reply:
-        """The model's words and what they cost; BusyError where the body is no answer of the protocol."""
+    def _read(self, text: str, body: Mapping[str, Any]) -> Reply:
+        """The model's words and what they cost, tokens that the endpoint does not tell as bytes / 4; BusyError where
+        what it sent is no answer of the protocol."""
         try:
             found = _streamed(text) if text.lstrip().startswith(("data:", "event:", ":")) else json.loads(text)
             said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
@@ -126,33 +128,51 @@ class LlmCarrier:
             raise BusyError(
                 f"its answer is not of the {self.protocol} protocol: {quoted(' '.join(text.split()), 120)}"
             ) from None
-        dollars = (used[0] * self.prices[0] + used[1] * self.prices[1]) / 1e6
-        model = str(found.get("model") or self.model)[:100]
-        return Reply(said[: MOST + 1], model, used[0], used[1], round(dollars, 6))
+        sent = len(json.dumps(body, ensure_ascii=False).encode()) // 4
+        told, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
+        dollars = (told * self.prices[0] + given * self.prices[1]) / 1e6
+        model = m if isinstance(m := found.get("model"), str) and m else self.model
+        return Reply(said, model, told, given, round(dollars, 6), estimated=not all(used))
 
 
-def _whole(answer: httpx.Response, end: float) -> str:
-    """The body, read until `end` at most."""
-    got = bytearray()
-    for part in answer.iter_bytes():
-        got += part
-        if len(got) > LARGEST:
-            raise CarrierError(f"the endpoint sent more than {LARGEST:,} bytes")
-        if time.monotonic() > end:
-            raise BusyError("it was still sending when time was up")
-    return got.decode("utf-8", errors="replace")
+async def _posted(url: str, headers: Mapping[str, str], body: Mapping[str, Any], left: float) -> tuple[int, str]:
+    """(status, body) of the answer; TimeoutError where it is not whole after `left` seconds, however it drips."""
+    async with asyncio.timeout(left):
+        # redirects are not followed: a key goes where the task file says, and nowhere else
+        async with _httpx().AsyncClient(timeout=None, trust_env=True) as client:
+            async with client.stream("POST", url, headers=headers, json=body) as answer:
+                got = bytearray()
+                async for part in answer.aiter_bytes():
+                    got += part
+                    if len(got) > LARGEST:
+                        raise CarrierError(f"the endpoint sent more than {LARGEST:,} bytes")
+                return answer.status_code, got.decode("utf-8", errors="replace")
+
+
+def _finished(work: Coroutine[Any, Any, T], most_s: float) -> T:
+    """What it returns or raises; in a thread of its own, since a notebook's has a running loop."""
+    done: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            done.set_result(asyncio.run(work))
+        except BaseException as e:  # whatever it is, it is raised where it is waited for
+            done.set_exception(e)
+
+    threading.Thread(target=run, daemon=True).start()
+    return done.result(most_s)
 
 
 def _openai(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
     said = openai_words(found["choices"][0]["message"])
-    return said, (_n(used.get("prompt_tokens")), _n(used.get("completion_tokens")))
+    return said, (count(used, "prompt_tokens"), count(used, "completion_tokens"))
 
 
 def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
-    told = sum(_n(used.get(k)) for k in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
-    return anthropic_words(found["content"]), (told, _n(used.get("output_tokens")))
+    told = count(used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return anthropic_words(found["content"]), (told, count(used, "output_tokens"))
 
 
 def _streamed(text: str) -> dict[str, Any]:
@@ -181,10 +201,6 @@ def _streamed(text: str) -> dict[str, Any]:
         "choices": [{"message": message}],
         "content": [{"type": "text", "text": said}],
     }
-
-
-def _n(count: Any) -> int:
-    return count if isinstance(count, int) and count > 0 else 0
 
 
 def _httpx() -> Any:
