@@ -15,9 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from bench.claim.real import HERE, fresh, played, reference, rows_of
+from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.judge import cost_ratio
 from evotrainer.judge.stats import effect, scores_of
+from evotrainer.projections.branches import START
+from evotrainer.records.events import TrialFinished
 from evotrainer.studies.compare.proof import RunProver
 
 
@@ -32,9 +35,9 @@ def prove(row: dict[str, Any], task_file: Path, overrides: list[str], out: Path,
     prover = RunProver(task, out, seeds, lambda folder, own: played(folder, own, None, None))
     for r in (start, recipe):
         prover(r, row["repeat"])
-    sides = [fresh(out, r.hash, row["repeat"]) for r in (recipe, start)]
+    sides = [read_cert(out, r.hash, row["repeat"]) for r in (recipe, start)]
     found = effect(*(scores_of(side, "cert") for side in sides))
-    cost = cost_ratio(*sides)
+    cost = cost_ratio(*(fresh(out, r.hash, row["repeat"]) for r in (recipe, start)))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
     return {
         "arm": row["arm"],
@@ -51,6 +54,13 @@ def prove(row: dict[str, Any], task_file: Path, overrides: list[str], out: Path,
         "date": str(date.today()),
         "commit": commit.strip(),
     }
+
+
+def read_cert(out: Path, recipe: str, repeat: int) -> list[TrialFinished]:
+    """The evaluations on cert of a recipe's trainings under fresh seeds."""
+    events = api.open_run(out / "proofs" / f"{recipe}-{repeat}").events()
+    done = [e.body for e in events if e.kind == "finished" and e.body.branch == START]
+    return [t for t in done if any(s.split == "cert" for s in t.scores)]
 
 
 def main() -> None:
