@@ -111,7 +111,7 @@ def test_what_nobody_means_is_refused_before_it_costs_a_training(task: Path, tmp
     refused = [a for a in bodies(run, "answered") if a.problem and not a.attempt]
     assert {a.stage for a in refused} == {"rules"} and {a.step[:6] for a in refused} == {"search", "propos"}
     assert not [a for a in refused if not re.search("CPU-s; a training is ended at 20 |for a number", a.problem)]
-    assert {p.recipe.steps for p in run.state.probes.values()} == {12} and not found(run) and not complaints(run)
+    assert {p.recipe.steps for p in run.state.probes.values()} <= {12, 24} and not found(run) and not complaints(run)
 
 
 def test_a_number_for_a_text_is_told_with_its_quotes() -> None:

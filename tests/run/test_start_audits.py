@@ -16,7 +16,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.run import loop
-from evotrainer.views.summary import audit_lines
+from evotrainer.views.shortcut_audits import audit_lines
 from tests.acting import policy
 from tests.leaky_task import ENV, EXPLOITS, HONEST, finish
 from tests.leaky_task import TASK as TASK

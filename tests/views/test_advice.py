@@ -382,7 +382,7 @@ PAGE = ROOT / "docs" / "nothing-promoted.md"
 def test_every_line_that_the_page_on_runs_without_a_promotion_explains_is_said() -> None:
     """Its first column quotes `views.advice` and the judge, whose sentences stand in the source in pieces."""
     said = ""
-    for path in ("views/advice.py", "judge/checks.py"):
+    for path in ("views/advice.py", "projections/base_policy.py", "judge/checks.py"):
         said += re.sub(r'"\s*\n\s*f?"', "", (ROOT / "src" / "evotrainer" / path).read_text(encoding="utf-8"))
     quoted = re.findall(r"^\| `([^`]+)` \|", PAGE.read_text(encoding="utf-8"), re.M)
     assert len(quoted) >= 12

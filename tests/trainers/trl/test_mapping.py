@@ -191,7 +191,7 @@ def test_a_pinned_model_is_found_without_a_network_and_recorded(cache: Path) -> 
 
 
 def test_a_model_that_is_nowhere_is_refused_with_cause_and_remedy(cache: Path) -> None:
-    with pytest.raises(ConfigError, match=r"org/other: cannot be fetched .*HF_HUB_OFFLINE=0.* or give a local folder"):
+    with pytest.raises(ConfigError, match=r"org/other: cannot be fetched .*HF_HUB_OFFLINE.* or give a local folder"):
         resolve_base("org/other")
 
 
