@@ -62,6 +62,15 @@ def test_another_gate_on_the_same_noise(task: Path, tmp_path: Path, quick: Paper
             calibrate_run(run.folder, runs=20, overrides=[wrong])
 
 
+def test_a_run_that_shares_its_gate_tasks_is_calibrated_at_its_own_alpha(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
+    monkeypatch.setattr("evotrainer.studies.calibration.share", lambda state: 0.25)
+    found = calibrate_run(run.folder, runs=20, overrides=["judge.alpha=0.04"])
+    assert found.shape.config.alpha == pytest.approx(0.01)
+
+
 def test_a_run_without_noise_has_nothing_to_calibrate(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["run.evaluate_only=true"])
     with pytest.raises(ConfigError, match="its noise is not measured yet"):

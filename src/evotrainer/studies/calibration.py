@@ -19,6 +19,7 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.error_budget import share
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.run import trial_specs
 
@@ -71,11 +72,12 @@ def calibrate_run(
         added[START] += further(other)
         groups |= {f"{other.name}/{k}": v for k, v in added.items()}
     verdicts = [v for v in run.verdicts if v.effect and v.look]
+    shape = shape_of(task, run.state)
     v_task = [g.numbers["v_task"] for v in verdicts for g in v.gates if g.gate == "effect"]
     return calibrate(
         measured(start, noise[-1], v_task),
-        shape_of(task),
-        real_comparisons(groups, shape_of(task).config, seed=seed),
+        shape,
+        real_comparisons(groups, shape.config, seed=seed),
         runs=runs,
         seed=seed,
         costs=costs_of(events),
@@ -83,13 +85,14 @@ def calibrate_run(
     )
 
 
-def shape_of(task: TaskFile) -> GateShape:
-    """The gate of a task file, as the simulation needs it."""
+def shape_of(task: TaskFile, state: RunState) -> GateShape:
+    """The gate of a task file, as the simulation needs it; runs that share their gate tasks share its alpha."""
+    config = judge_config(task, RunState())  # simulated trials cost nothing
     return GateShape(
         rounds=max(1, task.run.rounds),
         branches=task.run.branches,
         seeds=len(task.run.seeds),
-        config=judge_config(task, RunState()),  # simulated trials cost nothing
+        config=config.model_copy(update={"alpha": task.judge.alpha * share(state)}),
     )
 
 
