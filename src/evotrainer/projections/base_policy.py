@@ -15,7 +15,7 @@ def too_weak(score: float | None, base: str, warm_steps: object) -> str:
     `base`: where it comes from (`RunOpened.base_policy`); `warm_steps`: of the task file."""
     if score is None or score >= FEW:
         return ""
-    text = f"the base policy solves {100 * score:.1f}% of the search tasks, too few successes to learn from: "
+    text = f"the base policy solves {100 * score:.1f}% of the search tasks, few successes to learn from: "
     if base != "warm-start":
         return text + "start from a stronger policy.base, or give the train split easier tasks"
     now = f"={2 * warm_steps} (now {warm_steps})" if isinstance(warm_steps, int) else ""

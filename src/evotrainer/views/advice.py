@@ -178,6 +178,9 @@ def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     if base is None or promoted(view):
         return ""
+    learnt = view.certified.comparisons.get("start-base", {}) if view.certified else {}
+    if learnt.get("low", 0.0) > 0:
+        return ""  # however few they were, the starting recipe learnt from them
     steps = (settings(view).get("policy") or {}).get("warm_start", {}).get("steps")
     path = view.opened.base_policy.get("path", "") if view.opened else ""
     return too_weak(base.mean("search"), path, steps)
@@ -259,6 +262,7 @@ def the_budget_ended_it(view: RunView) -> str:
 
 
 rule(anew(worse_when_greedy))
+rule(anew(not_shown_better))
 
 
 @rule
@@ -276,7 +280,6 @@ def the_gain_is_not_explained(view: RunView) -> str:
     return ""
 
 
-rule(anew(not_shown_better))
 rule(use)
 
 

@@ -10,7 +10,7 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.model import BranchView
 from evotrainer.views.search import search_rounds
 from evotrainer.views.style import BRIEF, MARK, STYLE
-from evotrainer.views.text import one_line, percent, point_range, points
+from evotrainer.views.text import confidence, one_line, percent, point_range, points
 from evotrainer.views.trials import labels_line
 
 if TYPE_CHECKING:
@@ -58,9 +58,10 @@ def branch_line(b: BranchView) -> list[tuple[str, str]]:
     if b.intervention:
         parts.append((f"  {BRIEF[kind]}", STYLE[kind]))
     if e:
-        parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}", "bold"))
+        level = "" if abs(e.confidence - 0.95) < 1e-9 else f" at {confidence(e.confidence)}"
+        parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}{level} on gate", "bold"))
     if was:
-        parts.append((f" on fresh seeds, {points(was.mean)} at selection", "dim"))
+        parts.append((f", on fresh seeds, {points(was.mean)} at selection", "dim"))
     if score is not None:
         parts.append((f"  search {percent(score)}", "dim"))
     return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]
