@@ -164,7 +164,8 @@ def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, st
                 shutil.copyfile(template, part / template.name)
         else:
             with os_errors(f"cannot copy {chosen.policy}"):
-                shutil.copytree(chosen.policy, part, dirs_exist_ok=True)
+                # without their modes: safetensors writes files that their owner alone may read
+                shutil.copytree(chosen.policy, part, dirs_exist_ok=True, copy_function=shutil.copyfile)
         finish(part, base)
         with os_errors(f"cannot write {out}"):
             if out.exists():

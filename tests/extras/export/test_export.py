@@ -133,6 +133,7 @@ def test_transformers_loads_the_exported_champion_and_gives_the_same_logits(run:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     out = api.Run(run).export(tmp_path / "model")
+    assert len({f.stat().st_mode for f in out.iterdir() if f.is_file()}) == 1, "another user's server reads them all"
     ours = load_policy(run / "trials" / "b1-s13" / "policy")  # the middle one of 0.9, 0.7, 0.8
     model, tokenizer = AutoModelForCausalLM.from_pretrained(out), AutoTokenizer.from_pretrained(out)
     ids = [BOS, *ours.tokenizer.encode(TEXT)]
