@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import shutil
+import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.records.console import Console
 from evotrainer.views.terminal import render_status
 from tests.cli.call import in_this_process as evotrainer
@@ -41,3 +44,16 @@ def test_what_moves_fits_a_terminal_of_24_rows(finished_run: Path) -> None:
     screen.print(render_status(finished_run, brief=True))
     brief = screen.file.getvalue()  # type: ignore[attr-defined]
     assert brief.count("\n") <= 24 and "noise floor of the run" not in brief and "state" in brief
+
+
+def test_a_ledger_whose_end_was_cut_off_is_refused(finished_run: Path, tmp_path: Path) -> None:
+    """It would read as a run that was interrupted, whose certificate never was."""
+    cut = tmp_path / "cut"
+    shutil.copytree(finished_run, cut)
+    with contextlib.closing(sqlite3.connect(cut / "ledger.db")) as db:
+        for (name,) in list(db.execute("select name from sqlite_master where type = 'trigger'")):
+            db.execute(f"drop trigger {name}")
+        db.execute("delete from event where seq > 40")
+        db.commit()
+    told = evotrainer("status", str(cut))
+    assert told.returncode == IntegrityError.exit_code and "it ends at event 40, its head file at" in told.stderr

@@ -58,17 +58,24 @@ def read_head(ledger: Path) -> Head | None:
     return int(found[1]), found[2].decode()
 
 
+def cut_off(noted: Head, events: int) -> str | None:
+    """That a ledger of so many events ends before the head that was noted of it."""
+    n = noted[0]
+    if n <= events:
+        return None
+    return (
+        f"it ends at event {events}, its head file at {n}: {n - events} event(s) were cut off, "
+        "or an older copy was put back"
+    )
+
+
 def head_problem(noted: Head | None, hashes: Sequence[str], genesis: str) -> str | None:
     """What a noted head says against the hashes of a ledger's events, oldest first; None if nothing."""
     if noted is None:
         return "its head file is missing: events may have been cut off its end; restore ledger.head from a copy"
     n, digest = noted
-    if n > len(hashes):
-        cut = n - len(hashes)
-        return (
-            f"it ends at event {len(hashes)}, its head file at {n}: {cut} event(s) were cut off, "
-            "or an older copy was put back"
-        )
+    if problem := cut_off(noted, len(hashes)):
+        return problem
     if (hashes[n - 1] if n else genesis) != digest:
         return f"event {n} is not the one its head file names: the ledger, or its head file, was replaced"
     return None

@@ -11,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import StoreError
+from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.projections.branches import went_on
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
@@ -45,13 +45,17 @@ LOCK = "ledger.db.lock"
 
 def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     """Read a run folder; StoreError where it holds no ledger. `rollouts=False` skips the rollout store."""
+    from evotrainer.records.head import cut_off, read_head
     from evotrainer.records.ledger import Ledger
 
     folder = Path(run_folder)
     if not (folder / "ledger.db").exists():
         raise StoreError(f"no run in {folder}: ledger.db is missing; give the folder that `evotrainer run` wrote")
+    noted = read_head(folder / "ledger.db")  # before the events, which only grow
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         events = list(ledger.events())
+    if noted is not None and (problem := cut_off(noted, len(events))):
+        raise IntegrityError(f"ledger {folder / 'ledger.db'}: {problem}; restore a copy of the run")
     beats = read_heartbeats(folder)
     view = view_of(events, beats, read_errors(folder))
     view.folder = folder
