@@ -183,7 +183,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     rows = [("trainings", *Count._fields), *((k, *map(str, n)) for k, n in {**e.trainings, "in all": total}.items())]
     width = max(len(r[0]) for r in rows)
     lines = ["  ".join((r[0].ljust(width), *(x.rjust(6) for x in r[1:]))) for r in rows]
-    how = f"measured on {STEPS} steps here" if e.cost.measured else "as given"
+    how = f"measured on {STEPS} steps here" if e.cost.measured else "as given, which tells no disk"
     lines.append(
         f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"
