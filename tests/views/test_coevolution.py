@@ -126,7 +126,7 @@ def test_links_say_who_made_whom_and_who_stopped_whom() -> None:
         ("b2", "h1", "cleared"),
     ]
     text = {(x.branch, x.kind): x.text for x in told.links}
-    assert text["b1", "steered"] == "h0 diagnosed dead_groups at 0.50; answered by lr"
+    assert text["b1", "steered"] == "h0 diagnosed dead_groups (severity 0.50); answered by lr"
     assert text["b1", "stopped"].startswith(
         "mined_look asked for the audit with key closed: lost beyond base +70.0 points, at least "
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 from evotrainer.records.events import RunOpened
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import write_report
-from evotrainer.views.story import _docstring, story
+from evotrainer.views.story import _docstring, doubts, story
 from tests.whole_run import build_run
 
 
@@ -69,3 +71,11 @@ def test_the_metrics_of_a_decision_stand_open_and_the_rest_is_folded(finished_ru
     rows = [len(re.findall(r'<th scope="row" title="', part.partition("</details>")[0])) for part in (first, rest)]
     assert 0 < rows[0] <= 8 and rows[1] > rows[0]
     assert "proxy gap (paid minus meant)" in first
+
+
+def test_what_is_paid_and_wrong_stands_beside_a_gain_that_is_proved(tmp_path: Path) -> None:
+    view = load_view(build_run(tmp_path))
+    gap = SimpleNamespace(branch=view.champion)
+    view.coevolution = replace(view.coevolution, open_gaps=((gap, "robust rose by 8 points more"),))  # type: ignore[arg-type]
+    assert view.branches[view.champion].status == "promote"
+    assert list(doubts(view))[-1] == f"Beside its proved gain, in {view.champion} robust rose by 8 points more."

@@ -62,7 +62,8 @@ def _diagnosis(b: Briefing) -> list[str]:
     if not b.health.bottlenecks:
         return ["## Diagnosis", "", "No bottleneck stands out."]
     rows = [
-        f"{i}. **{x.name}** ({x.score:.2f}): {x.explanation}" + (f" [{', '.join(x.findings)}]" if x.findings else "")
+        f"{i}. **{x.name}** (severity {x.score:.2f}): {x.explanation}"
+        + (f" [{', '.join(x.findings)}]" if x.findings else "")
         for i, x in enumerate(b.health.bottlenecks, 1)
     ]
     return ["## Diagnosis", "", *rows]
@@ -173,7 +174,7 @@ def _cases(b: Briefing) -> list[str]:
     head = ["| branch | seen | like now | tried | expected | happened | came true |", "|---|---|---|---|---|---|---|"]
     rows = []
     for c in b.cases:
-        seen = ", ".join(f"{k} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
+        seen = ", ".join(f"{k} (severity {v:.2f})" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = f"{100 * c.forecast.mean:+.1f} ± {100 * c.forecast.sd:.1f}" if c.forecast else ""
         happened = f"{c.kind} {100 * c.effect.mean:+.1f}" if c.effect else c.kind or "open"
         new = table_text(str(short(c.new)))

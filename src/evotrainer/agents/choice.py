@@ -65,7 +65,7 @@ def _sure(s: Search, bundle: Sequence[Arm], sure: float, at_most: int | None = N
 def reasoning(s: Search, best: Sequence[Arm]) -> str:
     """Diagnosis, the model's effects, and what is proposed, in lines."""
     worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
-    lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
+    lines = ["Diagnosis: " + (", ".join(f"{k} (severity {v:.2f})" for k, v in worst) or "nothing stands out") + "."]
     trainings = counted(s.model.trainings, "training")
     lines.append(f"{trainings}, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:")
     for e in s.model.effects()[:8]:

@@ -241,7 +241,7 @@ def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
 def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:
     """Why these were proposed, as lines for a human."""
     worst = sorted(s.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
-    lines = ["Diagnosis: " + (", ".join(f"{k} {v:.2f}" for k, v in worst) or "nothing stands out") + "."]
+    lines = ["Diagnosis: " + (", ".join(f"{k} (severity {v:.2f})" for k, v in worst) or "nothing stands out") + "."]
     if s.evidence:
         fit = s.evidence.fit(s.recipe.rewards)
         lines.append(f"The present reward's alignment with the outcome is {fit.aligned:.2f} on stored rollouts.")

@@ -39,7 +39,7 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
         lines.append(report.undiagnosed)
     for i, b in enumerate(report.bottlenecks, 1):
         remedies = KINDS[b.name].factors if b.name in KINDS else ()
-        lines.append(f"{i}. **{b.name}** ({b.score:.2f}): {line(b.explanation)}")
+        lines.append(f"{i}. **{b.name}** (severity {b.score:.2f}): {line(b.explanation)}")
         if remedies:
             lines.append(f"   Factors that may help: {', '.join(remedies)}.")
     if claims := report.claims:

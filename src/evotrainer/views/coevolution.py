@@ -229,7 +229,7 @@ def _steered(b: ev.BranchOpened, d: ev.Diagnosed) -> Iterable[Link]:
         b.branch,
         h.harness,
         "steered",
-        f"{h.harness} diagnosed {found.name} at {found.score:.2f}{who}; answered by {iv.factor}",
+        f"{h.harness} diagnosed {found.name} (severity {found.score:.2f}){who}; answered by {iv.factor}",
     )
 
 

@@ -90,7 +90,7 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
     """One line per branch of a run in this state."""
     table = []
     for c in rows:
-        seen = ",\n".join(f"{one_line(k)} {v:.2f}" for k, v in list(c.seen.items())[:3]) or "sound"
+        seen = ",\n".join(f"{one_line(k)} (severity {v:.2f})" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = points(c.forecast.mean, c.forecast.sd) if c.forecast else ""
         if c.forecast and c.forecast.promote is not None:
             expected += f",\n{c.forecast.promote:.0%} promoted"

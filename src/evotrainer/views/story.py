@@ -210,7 +210,9 @@ def doubts(view: RunView) -> Iterator[str]:
             f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {lost_points(a.excess, a.low, a.high)} "
             f"beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
         )
-    yield from (f"In {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
+    # what is paid and wrong stays a doubt beside a gain that its change explains
+    proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
+    yield from (f"{proved} {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:

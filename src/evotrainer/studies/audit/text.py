@@ -95,7 +95,7 @@ def _reading(r: SubjectReading) -> str:
     for f in h.claims:
         lines += _finding(f)
     if h.bottlenecks:
-        lines.append("Ranked: " + ", ".join(f"{b.name} ({b.score:.2f})" for b in h.bottlenecks))
+        lines.append("Ranked: " + ", ".join(f"{b.name} (severity {b.score:.2f})" for b in h.bottlenecks))
     shown = [m for m in h.metrics if m.value is not None and (m.name in KEY_METRICS or not m.in_range)]
     shown.sort(key=lambda m: LAYERS.index(m.layer))
     lines += [metric_line(m) for m in shown[:16]]
