@@ -128,9 +128,10 @@ def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> No
     assert alone.factor in whole.new
 
 
-def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes() -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes(seed: int) -> None:
     """A run expected +10.9 points and a promotion with 98%, from sixteen trainings: the judge found +0.9."""
-    rng, start = np.random.default_rng(7), opened().model_copy(update={"offers": ()})
+    rng, start = np.random.default_rng(seed), opened().model_copy(update={"offers": ()})
     noisy = lambda recipe, n: worth(recipe) + 0.03 * float(rng.standard_normal())  # noqa: E731
     done, _ = drive(PooledAgent(0), 16, score=noisy, start=start)
     asked = PromotionThreshold(gain=0.05, se=0.01)
@@ -138,10 +139,10 @@ def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes()
     told = []
     for prior_sd in (0.05, 0.3):  # the wider, the more lucky trainings are believed
         (iv,) = PooledAgent(0, PooledOptions(prior_sd=prior_sd)).propose(b, Desk()).interventions
-        assert iv.forecast is not None
-        told.append((iv.new, iv.forecast.promote))
-        assert iv.forecast.mean > 0.1, "what decides how many seeds a branch gets is as it was"
-    assert told[0] == told[1] and 0.4 < told[0][1] < 0.7, "a normal gain of its mean and sd would say 0.92"
+        assert iv.forecast is not None and iv.forecast.promote is not None
+        told.append(iv.forecast)
+    assert told[1].mean > told[0].mean > 0.1, "what decides how many seeds a branch gets rests on the hopes"
+    assert told[0].promote == pytest.approx(told[1].promote, abs=0.03)
 
 
 def test_what_was_judged_is_not_proposed_again() -> None:

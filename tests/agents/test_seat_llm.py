@@ -245,7 +245,7 @@ def test_a_key_that_a_server_sends_back_is_in_no_file_of_the_run(
     said: list[str] = []
     run = Paper(finish).start(task, tmp_path / "run", ["run.probes=6", "run.workers=1"], view=Said(said))
     got = bodies(run, "answered")
-    assert {a.model for a in got} >= {f"{'m' * 90}[SEAT_LLM_", "Bearer [key]"}
+    assert {a.model for a in got} >= {f"{'m' * 90}[SEAT_LLM_", "Bearer [SEAT_LLM_KEY]"}
     files = [p for p in tmp_path.rglob("*") if p.is_file() and p.suffix != ".toml"]
     assert files and not [p for p in files if KEY[:8].encode() in p.read_bytes()]
     assert [x for x in said if x.endswith("tells no tokens: they are estimated as bytes / 4")]
@@ -259,3 +259,10 @@ def test_doctor_tells_options_that_a_seat_does_not_take_in_one_line(tmp_path: Pa
     task.write_text(f'{TASK}carrier = "llm"\nmodel = "tiny"\nendpoint = "http://127.0.0.1:1"\ndollars = 0.01\n')
     done = evotrainer("doctor", "--seat", str(task))
     assert "[FAIL] seat: run.agent_options of agent seat: " in done.stdout and "price_in and price_out" in done.stdout
+
+
+@pytest.mark.parametrize("word", ["content", "usage", "assistant"])
+def test_a_placeholder_key_that_is_a_word_of_the_protocol_damages_no_answer(server: Server, word: str) -> None:
+    carrier = LlmCarrier("tiny", "openai", server.url, word, prices=(1.0, 10.0), pause_s=0.01)
+    reply = carrier.ask(ASKED, SeatTurn("r1-search0-0", Path(), "r1/answered/search0/0", 5.0))
+    assert read_answer(reply.raw, ASKED)[1] == "" and (reply.input_tokens, reply.output_tokens) == (900, 40)

@@ -222,6 +222,37 @@ def test_a_dry_run_ends_where_a_function_hangs(
 
 
 @pytest.mark.usefixtures("own_alarm")
+def test_a_function_that_swallows_what_ends_it_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.2)
+
+    def nets() -> float:
+        try:
+            while True:
+                time.sleep(0.01)
+        except:  # noqa: E722
+            return 0.0
+
+    def alarms() -> float:
+        signal.alarm(0)
+        time.sleep(0.5)
+        return 1.0
+
+    for f in (nets, alarms):
+        with user_files.WATCH.limited(), pytest.raises(TaskSetError, match="did not return within"):
+            user_files.call("reward", f, where=" on task t")
+
+
+@pytest.mark.usefixtures("own_alarm")
+def test_a_slow_grader_has_its_time_for_every_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(user_files, "ANSWER_S", 0.1)
+    monkeypatch.setattr(user_files, "OTHER_S", 0.3)
+    with user_files.WATCH.limited():
+        assert user_files.call("grading", lambda: time.sleep(0.6) or "graded", answers=20) == "graded"
+        with pytest.raises(TaskSetError, match="did not return within 0.3 s"):
+            user_files.call("grading", lambda: time.sleep(0.6) or "graded", answers=2)
+
+
+@pytest.mark.usefixtures("own_alarm")
 def test_calls_that_return_in_their_time_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(user_files, "ANSWER_S", 0.4)
     monkeypatch.setattr(user_files, "OTHER_S", 0.4)

@@ -42,6 +42,7 @@ def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
         ("return [[1.0]] * 2", "completions, **kwargs", r"'right' gave list \[1.0\] for attempt 0"),
         ("return [float('nan')] * 2", "completions, **kwargs", "'right' gave nan for attempt 0"),
         ("return [0.0, float('-inf')]", "completions, **kwargs", "'right' gave -inf for attempt 1"),
+        ("return [1 + 2j] * 2", "completions, **kwargs", "'right' gave the complex number"),
         ("return [1e300] * 2", "completions, **kwargs", r"'right' gave 1e\+300 for attempt 0 .*-1,000,000 and"),
         ("return [1e7 * len(c) for c in completions]", "completions, **kwargs", "'right' gave 10000000.0 for att"),
         ("os._exit(0)", "completions, **kwargs", r"called os._exit\(0\)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +11,8 @@ from evotrainer import api
 from evotrainer.errors import TrainerError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.recipe import Recipe
+from evotrainer.rules.decoding import policies
 from evotrainer.views.fold import load_view
 from evotrainer.views.summary import comparison_lines
 from tests.leaky_task import HONEST
@@ -73,3 +76,19 @@ def test_a_start_that_learnt_nothing_differs_from_its_base_by_nothing(task: Path
     assert comparison_lines(load_view(run.folder))[0][2].startswith("the same weights, p = 1")
     plain = Paper(finish).start(task, tmp_path / "plain", ["run.rounds=0"])
     assert plain.certification is not None and plain.certification.comparisons["start-base"]["mean"] != 0
+
+
+def test_the_same_weights_at_another_temperature_of_use_are_another_policy() -> None:
+    trials = [TrialFinished.model_construct(policy_sha256="5" * 64)]
+    start = Recipe(rewards={"a": 1.0})
+
+    def read(recipe: Recipe) -> frozenset[str]:
+        branches = {"b0": SimpleNamespace(recipe=start), "b1": SimpleNamespace(recipe=recipe)}
+        return policies(SimpleNamespace(rules=9, branches=branches), "b1", trials)  # type: ignore[arg-type]
+
+    same = read(start)
+    assert read(start.with_factor("deploy_temperature", 0.4)) != same
+    for trained in ({"temperature": 0.5}, {"max_tokens": 7}, {"repetition_penalty": 0.2}, {"lr": 1e-4}):
+        assert read(start.model_copy(update=trained)) == same, "evaluated under the run's protocol"
+    earlier = SimpleNamespace(rules=8, branches={"b0": SimpleNamespace(recipe=start)})
+    assert policies(earlier, "b0", trials) == frozenset()  # type: ignore[arg-type]

@@ -178,6 +178,19 @@ def test_a_reward_that_may_just_want_the_right_answer_is_not_noted() -> None:
         assert bool(list(sense._constant(task, "outcome", tries, scores))) is noted  # type: ignore[arg-type]
 
 
+def test_a_penalty_that_nothing_earned_is_not_noted() -> None:
+    task = SimpleNamespace(recipe=SimpleNamespace(rewards={"right": 1.0, "penalty": -1.0}))
+    scores = [Score({"right": float(i), "penalty": 0.0}, "incorrect") for i in range(2)]
+    assert not list(sense._constant(task, "outcome", [(Task("t", "train", "p", {}), "shown")], scores))  # type: ignore[arg-type]
+
+
+def test_a_second_grading_that_met_a_fault_differs_in_nothing() -> None:
+    tries = [(Task("t", "train", "p", {}), "answer")]
+    whole, lost = Score({"right": 1.0}, "correct"), Score({"right": None}, "unknown", error_kind="sandbox")
+    assert sense._differs(tries, [whole], [lost]) == "" == sense._differs(tries, [lost], [whole])
+    assert "gave 1.0 and then 0.0" in sense._differs(tries, [whole], [Score({"right": 0.0}, "incorrect")])
+
+
 def test_a_draw_of_another_size_is_taken_where_it_holds_what_is_asked(task_file: Path, tmp_path: Path) -> None:
     task = own(tmp_path, task_file, "draw=draw", "draw=lambda seed: {k: v[1:] for k, v in draw(seed).items()}")
     assert dry_run(task) == []

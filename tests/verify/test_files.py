@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.records.chain import Event
-from evotrainer.records.events import RunOpened, TrialFinished
+from evotrainer.records.events import Resumed, RunOpened, TrialFinished
 from evotrainer.records.weights import weights_sha256
 from evotrainer.verify import files
 
@@ -48,6 +48,11 @@ def test_a_run_of_an_earlier_version_need_not_have_copies_and_its_copies_are_com
         place.write_bytes(b"y")
         assert "does not match" in next(files.copies(tmp_path, [opens, then], Counter()))
         shutil.rmtree(tmp_path / "environment")
+    # corrected twice before anything rested on the first correction: its copy was never made
+    once = Event(3, "resumed/1", "resumed", "", Resumed(n=1, files={"/there/env.py": "1" * 64}), "")
+    twice = Event(4, "resumed/2", "resumed", "", Resumed(n=2, files={"/there/env.py": "2" * 64}), "")
+    found = list(files.copies(tmp_path, [opens, then, once, twice, then], Counter()))
+    assert [f"environment/{x * 16}/" in "".join(found) for x in "12"] == [False, True]
 
 
 def told(run: Path, sha: str | None) -> list[str]:

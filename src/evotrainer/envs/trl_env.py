@@ -212,6 +212,8 @@ def _which(row: Row) -> str:
 
 def refused(value: Any) -> tuple[str, str]:
     """A value in words, and why it is no reward; empty where it is one."""
+    if isinstance(value, complex):
+        return f"the complex number {value}", no_reward(math.nan)
     if isinstance(value, str | bytes):
         return f"the text {quoted(value)}", no_reward(math.nan)
     try:

@@ -45,6 +45,11 @@ class CallWatch:
         self._told = 0.0
         self._pid = 0
         self._limited = False
+        self._depth = 0
+        """Calls under way in the main thread."""
+        self._ended = False
+        self._since = 0.0
+        """When the innermost of them began, or one within it returned."""
 
     @contextlib.contextmanager
     def limited(self) -> Iterator[None]:
@@ -56,6 +61,7 @@ class CallWatch:
             return
 
         def stop(number: int, frame: Any) -> None:
+            self._ended = True
             raise TooLong
 
         before = signal.signal(signal.SIGALRM, stop)
@@ -72,12 +78,18 @@ class CallWatch:
         if not self._limited or threading.current_thread() is not threading.main_thread():
             yield
             return
+        self._depth, self._ended, self._since = self._depth + 1, False, time.monotonic()
         try:
             signal.setitimer(signal.ITIMER_REAL, seconds)
             try:
                 yield
             finally:  # a call around this one has come on: its time begins anew
-                signal.setitimer(signal.ITIMER_REAL, OTHER_S if len(self._calls) > 1 else 0)
+                self._depth -= 1
+                took, self._since = time.monotonic() - self._since, time.monotonic()
+                signal.setitimer(signal.ITIMER_REAL, OTHER_S if self._depth else 0)
+            # the code swallowed what ended it, or set an alarm of its own in place of this one
+            if self._ended or took > 1.5 * seconds:
+                raise TooLong
         except TooLong as e:
             raise TaskSetError(
                 f"{what} did not return within {seconds:g} s{_place(e)}; correct what hangs there, or make it faster"
@@ -137,11 +149,12 @@ USERS = "evotrainer_user_"
 """What the names of modules begin with that users' files become."""
 
 
-def call(what: str, f: Callable[..., Any], *args: Any, where: str = "") -> Any:
+def call(what: str, f: Callable[..., Any], *args: Any, where: str = "", answers: int = 0) -> Any:
     """What a user's function returns. TaskSetError, which names `what` and `where` (` on task x`), where it raises or
     ends the program; errors of ours travel. A call that does not come back gives a sign after SILENT_S seconds;
-    in the checks before a run (`CallWatch.limited`) it is ended."""
-    with WATCH.calling(what + where, ANSWER_S if where else OTHER_S), no_hard_exit():
+    in the checks before a run (`CallWatch.limited`) it is ended, after ANSWER_S for each of the `answers` it grades."""
+    seconds = max(OTHER_S, answers * ANSWER_S) if answers else ANSWER_S if where else OTHER_S
+    with WATCH.calling(what + where, seconds), no_hard_exit():
         try:
             return f(*args)
         except EvoTrainerError:

@@ -100,7 +100,9 @@ def _plain(x: Any, model: type[BaseModel] | None = None) -> str:
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
         if what == WORDS["string"] and isinstance(value, bool | int | float):
-            return f'must be a text: put it in quotes, {x["loc"][-1]}="{str(value).lower()}"'
+            told = str(value).lower() if isinstance(value, bool) else value
+            at = f"{x['loc'][-1]}=" if isinstance(x["loc"][-1], str) else ""
+            return f'must be a text: put it in quotes, {at}"{told}"'
         return f"must be {what}{_set_instead(model, x['loc'], value) if what == WORDS['model'] else ''}"
     return str(x["msg"]).removeprefix("Value error, ")
 

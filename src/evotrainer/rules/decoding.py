@@ -14,8 +14,8 @@ SINCE = 3
 """`RunOpened.rules` from which a certificate compares policies by how they decode ..."""
 POLICIES_SINCE = 9
 """... and knows those of the same weights."""
-_READ = {"scaffold", "knobs", "max_tokens", "max_turns", "temperature", "top_p", "repetition_penalty"}
-"""Factors that change what the same weights answer."""
+_OWN = {"scaffold", "deploy_temperature"}
+"""What evaluations of a recipe's policy take from the recipe: all else is the run's protocol (`rules.recipes`)."""
 
 
 def decoding(state: RunState, branch: str) -> Literal["sampled", "greedy"] | None:
@@ -36,5 +36,5 @@ def policies(state: RunState, branch: str, trials: Sequence[TrialFinished]) -> f
     if state.rules < POLICIES_SINCE or not all(t.policy_sha256 for t in trials):
         return frozenset()
     recipe = state.branches[START if branch == BASE else branch].recipe
-    how = json.dumps(recipe.model_dump(mode="json", include=_READ), sort_keys=True)
+    how = json.dumps(recipe.model_dump(mode="json", include=_OWN), sort_keys=True)
     return frozenset(f"{t.policy_sha256} {how}" for t in trials)

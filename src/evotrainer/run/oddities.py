@@ -76,7 +76,7 @@ def too_few_tasks(task: TaskFile, there: Mapping[str, int]) -> Iterator[str]:
     ev, judge, gain = task.evaluation, task.judge, task.judge.worthwhile
     for split, seeds, level in (
         ("gate", max(judge.max_seeds, len(task.run.seeds)), judge.alpha * share(1)),
-        ("cert", len(task.run.certify_seeds), judge.alpha),
+        ("cert", len(task.run.certify_seeds), 0.025),  # a two-sided interval at 95%
     ):
         n, attempts = getattr(ev, f"{split}_tasks") or there.get(split) or 0, getattr(ev, f"{split}_attempts")
         if n > 1 and seeds > 1 and (least := detectable(n, attempts, seeds, level, seed_sd=0.0)) > gain:

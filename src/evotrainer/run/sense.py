@@ -197,7 +197,7 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
     if not tries or several or hasattr(environment, "environment_factory"):
         return []
     grading = f"the grading of environment {environment.name}"
-    scores = call(grading, _scores, environment, tries, task.recipe.knobs)
+    scores = call(grading, _scores, environment, tries, task.recipe.knobs, answers=len(tries))
     graded = [(t, text, s) for (t, text), s in zip(tries, scores, strict=True) if not s.error_kind] if scores else []
     if not graded:
         return []
@@ -210,7 +210,8 @@ def probe_outcome(task: TaskFile, environment: Environment) -> list[str]:
             "it was tried on, so nothing could be measured; it must return a number, 1 for correct"
         )
     cut = [(tries[0][0], text) for text in answers_of_lengths([text for _, text in tries])]
-    again = call(grading, _scores, environment, [*tries, *cut], task.recipe.knobs)
+    n = len(tries) + len(cut)
+    again = call(grading, _scores, environment, [*tries, *cut], task.recipe.knobs, answers=n)
     refuse_nonsense([*tries, *cut], again)
     differs = _differs(tries, scores, again)
     constant = _constant(task, truth, tries, again)
@@ -230,7 +231,7 @@ def _constant(task: TaskFile, truth: str, tries: Sequence[tuple[Task, str]], all
     """Notes on paid rewards that gave one number for every answer. A low one may just want the right answer, where none
     was shown; of the outcome, `_doubts` says so."""
     shown = any(text for _, text in tries)
-    for name in (c for c, w in task.recipe.rewards.items() if w):
+    for name in (c for c, w in task.recipe.rewards.items() if w > 0):
         values = {s.components.get(name) for s in all_ if not s.error_kind}
         value = next(iter(values), None)
         if len(values) == 1 and value is not None and (value > 0 or (shown and name != truth)):
@@ -244,7 +245,7 @@ def _constant(task: TaskFile, truth: str, tries: Sequence[tuple[Task, str]], all
 def _differs(tries: Sequence[tuple[Task, str]], first: Sequence[Score], again: Sequence[Score]) -> str:
     """A note on the first component that gives the same answer another value; empty where there is none."""
     for (t, text), a, b in zip(tries, first, again, strict=False):
-        for name, value in a.components.items():
+        for name, value in a.components.items() if not (a.error_kind or b.error_kind) else ():
             other = b.components.get(name)
             if value != other:
                 return (

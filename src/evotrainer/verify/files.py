@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
+from itertools import pairwise
 from pathlib import Path
 from types import MappingProxyType
 
 from pydantic_core import from_json, to_json
 
 from evotrainer.errors import StoreError
-from evotrainer.projections.environment_files import KEPT, copies_of
+from evotrainer.projections.environment_files import CODE, KEPT, copies_of
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
@@ -66,8 +67,10 @@ def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({}))
 def copies(folder: Path, events: list[Event], checked: Counter[str]) -> Iterator[str]:
     """The run's copies of the environment's Python files, byte for byte, and nothing beside them."""
     named = copies_of(events)
-    # what the last event names may not be copied yet
-    due = copies_of(events[:-1]) if any(isinstance(e.body, RunOpened) and e.body.copies for e in events) else {}
+    # copies are made behind the event that names them: a kill between the two leaves none, and where the file was
+    # corrected once more before anything rested on it, there will be none
+    rested = [e for e, after in pairwise(events) if after.kind != "resumed"]
+    due = copies_of(rested) if any(isinstance(e.body, RunOpened) and e.body.copies for e in events) else {}
     for place, sha in named.items():
         if not (folder / place).is_file():
             if place in due:
@@ -77,7 +80,7 @@ def copies(folder: Path, events: list[Event], checked: Counter[str]) -> Iterator
         if sha256_file(folder / place) != sha:
             yield f"{place} does not match the SHA-256 in the ledger; it was changed after the run kept it"
     for path in sorted(p for p in (folder / KEPT).rglob("*") if p.is_file()):
-        if (place := path.relative_to(folder).as_posix()) not in named:
+        if path.suffix == CODE and (place := path.relative_to(folder).as_posix()) not in named:
             yield f"{place} is not in the ledger; it was added"
 
 

@@ -95,7 +95,12 @@ class CommandCarrier:
                 _end(p)
         if p.returncode:
             said = " ".join(struck(_head(err, 2000), self.secrets).split())[-300:]
-            raise CarrierError(f"{name} ended with exit code {p.returncode}{f': {said}' if said else ''}")
+            more = (
+                "; it may lack files of its own: run.agent_options.mount shows more"
+                if p.returncode in (126, 127)
+                else ""
+            )
+            raise CarrierError(f"{name} ended with exit code {p.returncode}{f': {said}' if said else ''}{more}")
         return _head(out, 4 * MOST)
 
 

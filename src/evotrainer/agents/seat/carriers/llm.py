@@ -91,13 +91,16 @@ class LlmCarrier:
             raise BusyError(f"{type(e).__name__} {e}".strip()) from None
         except httpx.InvalidURL as e:
             raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
-        text = struck(text, {"key": self.key})  # before a part of it is quoted
-        said = cut(" ".join(text.split()), 200)
+        said = self._quotable(text, 200)
         if status in AGAIN:
             raise BusyError(f"status {status}: {said}")
         if status != 200:
             raise CarrierError(f"{self._where} answered status {status}: {said}; check model, endpoint and key")
         return text
+
+    def _quotable(self, text: str, most: int) -> str:
+        """The beginning of what a server sent, the key struck before a part of it could be cut off."""
+        return cut(" ".join(struck(text, {"key": self.key}).split()), most)
 
     def _message(self, question: Question, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
         """(URL, headers, body) of a request."""
@@ -126,7 +129,7 @@ class LlmCarrier:
             said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise BusyError(
-                f"its answer is not of the {self.protocol} protocol: {quoted(' '.join(text.split()), 120)}"
+                f"its answer is not of the {self.protocol} protocol: {quoted(self._quotable(text, 120))}"
             ) from None
         sent = len(json.dumps(body, ensure_ascii=False).encode()) // 4
         told, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
