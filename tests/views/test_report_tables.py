@@ -99,7 +99,7 @@ def test_every_table_with_columns_is_saved_as_csv(browser: Any, page: Path) -> N
     visit(browser, page)
     missing = browser.execute_script(
         "return [...document.querySelectorAll('main table:has(thead)')].filter(t => !t.closest('#sides') && "
-        "!t.matches('.cert, .gates, .budget') && !(t.closest('.scroll') || t).previousElementSibling"
+        "!t.matches('.gates, .budget') && !(t.closest('.scroll') || t).previousElementSibling"
         "?.querySelector('a[download]')).length"
     )
     assert missing == 0
@@ -111,6 +111,27 @@ def test_every_table_with_columns_is_saved_as_csv(browser: Any, page: Path) -> N
     rows = list(csv.reader(io.StringIO(unquote(link[0].partition(",")[2]))))
     assert rows[0][:3] == ["Branch", "Change", "Verdict"]
     assert {r[0].split()[0] for r in rows[1:]} == set(column(browser, 0))
+
+
+def test_what_is_typed_into_a_filter_leaves_the_rows_that_hold_it(browser: Any, page: Path) -> None:
+    visit(browser, page)
+    found = browser.execute_script(
+        "const box = document.querySelector('main input[type=search][aria-label=\"Filter rows\"]');"
+        "const table = [...document.querySelectorAll('main table')].find(t => (t.closest('.scroll') || t)"
+        ".previousElementSibling?.contains(box)), rows = [...table.tBodies[0].rows];"
+        "const word = rows[3].textContent.trim().split(/\\s+/)[0];"
+        "box.value = word.toUpperCase(); box.dispatchEvent(new Event('input'));"
+        "const left = rows.filter(r => !r.hidden); box.value = ''; box.dispatchEvent(new Event('input'));"
+        "return [word, rows.length, left.map(r => r.textContent), rows.filter(r => r.hidden).length];"
+    )
+    word, rows, left, hidden = found
+    assert 1 <= len(left) < rows and all(word.lower() in x.lower() for x in left) and hidden == 0
+
+
+def test_the_page_closes_with_the_line_of_advice(browser: Any, page: Path) -> None:
+    visit(browser, page)
+    closing, first = (browser.find_element("id", x).text for x in ("closing", "next"))
+    assert closing.startswith("Next: ") and first.startswith(closing)
 
 
 def test_two_branches_stand_side_by_side_with_what_differs(browser: Any, page: Path) -> None:

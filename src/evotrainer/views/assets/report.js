@@ -239,8 +239,7 @@
     // stacked, the axis of the last row is far from the intervals: each has its own
     const axis = table.querySelector("tr.axis .ticks");
     if (axis) for (const plot of body.querySelectorAll("td.wide > .plot")) { const own = axis.cloneNode(true); own.classList.add("own"); plot.after(own); }
-    if (table.matches(".cert")) return;
-    const plain = table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
+    const plain = !table.matches(".cert") && table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
     if (plain && body.rows.length > 2) heads.forEach((h, k) => {
       if (!cellText(h)) return;
       h.classList.add("sortable"); h.tabIndex = 0;
