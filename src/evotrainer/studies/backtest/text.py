@@ -13,6 +13,8 @@ from evotrainer.studies.backtest.changes import Replayed, pays_truth
 from evotrainer.studies.backtest.detectors import Tested
 from evotrainer.studies.backtest.gates import GateReplay
 
+NEITHER = ", neither for nor against it"
+
 # -- a change ----------------------------------------------------------------------------------------------------------
 
 
@@ -24,7 +26,7 @@ def change_lines(r: Replayed) -> list[str]:
         f"{s.name}: {counted(b.rollouts, 'rollout')}, {counted(s.batch.n_groups, 'group')}, "
         f"{counted(s.batch.n_tasks, 'task')}",
         f"  {iv.factor}: {_short(iv.old)} -> {_short(iv.new)}",
-        f"  {b.verdict.upper()}: {b.reason}",
+        f"  {b.verdict.upper()}{NEITHER if b.verdict == 'silent' else ''}: {b.reason}",
     ]
     out += [f"  note        {r.note}"] if r.note else []
     if paid := s.assumed.get("paid"):
