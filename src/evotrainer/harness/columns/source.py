@@ -119,7 +119,8 @@ class Stored(KeptTraits):
         # equal texts are decoded once: most rollouts of a run share their knobs and their policy
         each = found.combine_chunks().dictionary_encode()
         known = [json.loads(v) for v in each.dictionary.to_pylist()]
-        return [{} if i is None else known[i] for i in each.indices.to_pylist()]
+        none: dict[str, Any] = {}
+        return [none if i is None else known[i] for i in each.indices.to_pylist()]
 
     def take(self, rows: Rows) -> RolloutSource:
         return Stored(self._rows(rows))
