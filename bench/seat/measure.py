@@ -1,7 +1,8 @@
 """One agent against several at equal trainings: `python -m bench.seat.measure FOLDER [KIND ...] [--judged]`.
 
-A KIND is a class of invented worlds (bench/claim/worlds.py) or a file of kept trainings
-(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which a response surface is fitted. Without --judged all
+A KIND is a class of invented worlds (bench/claim/worlds.py), `math` or `code` (the landscape that real trainings left,
+bench/claim/fitted.py, where a search begins with the frozen human reference), or a file of kept trainings
+(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which one effect per value and pair is fitted. Without --judged all
 trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well, and it is
 measured by its champion. With --seat COMMAND a program sits
 (carrier `command`, told the request on stdin) that names a share of the trainings, beside the agent alone.
@@ -24,6 +25,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.claim.fitted import fitted
+from bench.claim.real import reference
+from bench.claim.simulate import FITTED, ROOT
 from bench.claim.surface import fit, kept_in
 from bench.claim.worlds import KINDS, scaffold, worlds
 from evotrainer import api
@@ -50,6 +54,22 @@ SEARCHED = {
 """The same agents where all trainings are search."""
 CPU_S = 30.0
 """CPU-seconds of a training where the worlds are invented: about those of a maths training here."""
+
+
+def drawn_from(kind: str, folder: Path, task: Path | None, repeats: int) -> tuple[TaskFile, list[Surface], float]:
+    """(task, surfaces to draw trainings from, CPU-seconds of a training) of a KIND."""
+    if kind in FITTED:
+        known = load_task(ROOT / "tasks" / f"{kind}.toml")
+        seen = list(kept_in(ROOT / "bench" / "claim" / "trainings" / f"{kind}.jsonl"))
+        made = [fitted(kind, known, reference(kind))]
+        return known.model_copy(update={"recipe": reference(kind)}), made, sum(s.cpu_s for s in seen) / len(seen)
+    path = task or folder / "letters" / "task.toml"
+    # all of an arm's trainings may go into one round's search
+    known = load_task(path if path.is_file() else scaffold(folder), ["run.probes=0"])
+    if kind in KINDS:
+        return known, worlds(kind, repeats, known), CPU_S
+    seen = list(kept_in(Path(kind)))
+    return known, [fit(known.recipe, seen, known.task.name)], sum(s.cpu_s for s in seen) / len(seen)
 
 
 def play(
@@ -153,14 +173,8 @@ def main() -> None:
         f"{', the proof among them' if given.judged else ', all of them search'}.\n"
     )
     for kind in given.kinds:
-        path, cpu_s, start = given.task or given.folder / "letters" / "task.toml", CPU_S, time.process_time()
-        task = load_task(path if path.is_file() else scaffold(given.folder), ["run.probes=0"])
-        if kind in KINDS:
-            surfaces = worlds(kind, given.repeats, task)
-        else:
-            seen = list(kept_in(Path(kind)))
-            surfaces = [fit(task.recipe, seen, task.task.name)]
-            cpu_s = sum(s.cpu_s for s in seen) / len(seen)
+        start = time.process_time()
+        task, surfaces, cpu_s = drawn_from(kind, given.folder, given.task, given.repeats)
         found = play(given.folder, kind, task, surfaces, given.repeats, given.trainings, arms)
         print(markdown(kind, found, cpu_s))
         print(f"\n{time.process_time() - start:.0f} CPU-s; {cpu_s:.0f} CPU-s a training.\n", flush=True)
