@@ -29,6 +29,9 @@ DEEPEST = 100
 """Levels of lists and objects in an answer: a reader of the ledger gives up at 200, and events hold answers deeper."""
 VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 """What differs between two runs that decide the same: it is no part of a request's key."""
+DERIVED = ("text", "candidates", "noise_sd")
+"""What the statistical agent makes of the rest, measured CPU-seconds and the moves of its version among it: to say it
+otherwise is no other question."""
 LATER = ("role", "trainings", "champion_scores", "noise_sd")
 """Fields that earlier versions did not know: where they say nothing, they are no part of a request's key."""
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
@@ -134,13 +137,11 @@ class SeatBriefing(Frozen):
 
     def differs(self, now: SeatBriefing) -> str:
         """The first field in which a request of now differs from this recorded one, but for what two equal runs measure
-        otherwise, factors and fields that later versions added, and the words; empty: it asks the same."""
+        otherwise, factors and fields that later versions added, and what is derived; empty: it asks the same."""
         was, then = self.model_dump(mode="json"), now.model_dump(mode="json")
-        for f in (x for x in was if x in self.model_fields_set - {*VOLATILE, "text", "complaint"}):
+        for f in (x for x in was if x in self.model_fields_set - {*VOLATILE, *DERIVED, "complaint"}):
             if f == "factors":
                 then[f] = {k: {**v, "legal": was[f].get(k, v)["legal"]} for k, v in then[f].items() if k in was[f]}
-            if f == "candidates":  # how many are told is no question
-                was[f], then[f] = was[f][: len(then[f])], then[f][: len(was[f])]
             if was[f] != then[f]:
                 return f"{f} was {cut(json.dumps(was[f]), 200)}, is {cut(json.dumps(then[f]), 200)}"
         return "" if bool(self.complaint) == bool(now.complaint) else "only one of both follows a refused answer"
