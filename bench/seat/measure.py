@@ -2,9 +2,9 @@
 
 A KIND is a class of invented worlds (bench/claim/worlds.py), `math` or `code` (the landscape that real trainings left,
 bench/claim/fitted.py, where a search begins with the frozen human reference), or a file of kept trainings
-(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which one effect per value and pair is fitted. Without --judged all
-trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well, and it is
-measured by its champion. With --seat COMMAND a program sits
+(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which one effect per value and pair is fitted. Without
+--judged all trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well,
+and it is measured by its champion. With --seat COMMAND a program sits
 (carrier `command`, told the request on stdin) that names a share of the trainings, beside the agent alone.
 On real trainings:
 `evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.

@@ -14,8 +14,9 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
-FURTHER = ("run.rounds=", "run.agent=", "run.agent_options", "run.agents=")
-"""What a resume may override as well: how long the run goes on, and who proposes."""
+FURTHER = ("run.rounds=", "run.probes=", "run.agent=", "run.agent_options", "run.agents=")
+"""What a resume may override as well: how long the run goes on, how many search trainings a round may make from now on,
+and who proposes."""
 
 
 def as_texts(overrides: Overrides) -> list[str]:

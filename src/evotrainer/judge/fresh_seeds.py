@@ -63,6 +63,7 @@ def knocked_out(
     *,
     least: float,
     elsewhere: Estimate | None = None,
+    idle: bool = False,
     confidence: float = CONFIDENCE,
 ) -> KnockedOut:
     """What a bundle loses without one factor, from ledger bodies. `sides`: fresh trainings of the bundle, and of the
@@ -71,11 +72,14 @@ def knocked_out(
     The factor is kept where the bundle is better with it by `least` on the mean (0: by anything): what loses nothing is
     taken out. `elsewhere`: what the run's other trainings say of the same; the mean is then of both, each weighed by
     its precision. One or two fresh seeds alone would take out every third factor that is worth a training's noise.
+    `idle`: a factor without which every seed scores the same is taken out, whatever they say.
     """
     scores = [scores_of(with_shortcut_closed(s, e) if e else s, "gate") for s, e in zip(sides, evaluated, strict=True)]
     found = effect(scores[0], scores[1], noises.get(noise), confidence, names=(branch, without))
     together = both(found, elsewhere) if elsewhere else None
     mean = together.mean if together else found.mean
+    if idle and all(scores[1].get(seed) == x for seed, x in scores[0].items() if seed in scores[1]):
+        mean = 0.0
     return KnockedOut(
         round=n,
         branch=branch,

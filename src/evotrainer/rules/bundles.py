@@ -20,6 +20,9 @@ SINCE = 5
 
 EQUAL_COMPUTE = 6
 """`RunOpened.rules` from which what all trainings say of a factor is said at equal compute."""
+APART = 10
+"""`RunOpened.rules` from which all trainings say something of a factor only where one had it without the whole bundle,
+and a knock-out that scores as the bundle does on every seed takes its factor out."""
 KNOCKOUTS = 12
 """Trainings of a bundle without one of its factors, for all factors together; each has one at least."""
 
@@ -45,8 +48,9 @@ def said_elsewhere(state: RunState, bundle: Recipe, part: Recipe) -> Estimate | 
     """What a bundle has over a part of it on search, by all trainings but the fresh ones that knock-outs rest on.
 
     The priors are the same for every factor: what a proposer expects of his changes has no say in whether they stay.
-    None in runs begun under rules that asked the knock-outs alone, and where the part has a value that nothing was
-    trained with (without a start it has the steps of both), of which they say nothing.
+    None in runs begun under rules that asked the knock-outs alone, where the part has a value that nothing was trained
+    with (without a start it has the steps of both), and where the factor was trained in the whole bundle only: the
+    model would give it a share of the bundle's gain.
     """
     from evotrainer.projections.pooled import TrainingScore, dearer, fit, levels
 
@@ -61,6 +65,10 @@ def said_elsewhere(state: RunState, bundle: Recipe, part: Recipe) -> Estimate | 
     seen = [TrainingScore(b.recipe, x, cost(b)) for b in branches for x in b.scores]
     seen += [TrainingScore(p.recipe, p.score, cost(p)) for p in probes if p.score is not None and not p.invalid]
     whole, rest = levels(start, bundle), levels(start, part)
+    if state.rules >= APART and all(
+        whole <= had or not (whole - rest) & had for had in (levels(start, x.recipe) for x in seen)
+    ):
+        return None
     model = fit(start, seen, {})
     if not rest <= model.counts.keys():
         return None

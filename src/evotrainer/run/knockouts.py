@@ -11,6 +11,7 @@ from evotrainer.records.events import KnockedOut
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.names import slug
 from evotrainer.rules.bundles import (
+    APART,
     is_bundle,
     knockout_seeds,
     least_loss,
@@ -83,4 +84,5 @@ def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> Kn
         list(noises)[-1],
         least=least_loss(ctx.task, ctx.state),
         elsewhere=said_elsewhere(ctx.state, b.recipe, part.recipe),
+        idle=ctx.state.rules >= APART,
     )

@@ -49,7 +49,7 @@ from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
-RULES = 9
+RULES = 10
 """See `RunOpened.rules`."""
 
 

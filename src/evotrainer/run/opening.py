@@ -109,6 +109,11 @@ def check_searcher(task: TaskFile, agent: Agent) -> None:
         raise ConfigError(
             f"run.search_only makes search trainings, and agent {agent.name} knows none; take run.agent=statistical"
         )
+    if (most := getattr(agent, "most_changes", 0)) > task.run.changes:
+        raise ConfigError(
+            f"agent {agent.name} changes up to {most} factors in a training, and run.changes={task.run.changes}; set "
+            f"run.changes={most} (and run.search_only=true: `evotrainer compare` proves what it finds)"
+        )
 
 
 def check_library(task: TaskFile) -> None:

@@ -42,7 +42,7 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
             continue
         tasks = environment.tasks(split)
         key, number = set_key(str(t.prompt) for t in tasks), 0
-        shared = split == "gate" and mode != "fresh" and not ctx.task.run.evaluate_only
+        shared = split == "gate" and mode != "fresh" and _judges(ctx.task)
         if shared and register is not None:
             number = register.join(key, seed.commitment, ctx.folder)
         most = getattr(ctx.task.evaluation, f"{split}_tasks")
@@ -100,9 +100,14 @@ def register_of(task: TaskFile) -> LookRegister | None:
     return LookRegister(path) if path else None
 
 
+def _judges(task: TaskFile) -> bool:
+    """Does the run compare branches on gate? One that does not needs no alpha."""
+    return not (task.run.evaluate_only or task.run.search_only)
+
+
 def forewarn(task: TaskFile, environment: Environment) -> list[str]:
     """What whoever starts a run on tasks that others were judged on must know before it starts."""
-    if task.run.evaluate_only or (mode := mode_of(task, environment)) == "fresh":
+    if not _judges(task) or (mode := mode_of(task, environment)) == "fresh":
         return []
     register = register_of(task)
     if register is None:

@@ -13,7 +13,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.names import slug
 from evotrainer.records.one_factor import check_bundle
-from evotrainer.rules.bundles import largest_bundle, least_loss, said_elsewhere, without, wrong_step
+from evotrainer.rules.bundles import APART, largest_bundle, least_loss, said_elsewhere, without, wrong_step
 from evotrainer.rules.fresh_seeds import fresh_trainings
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.verify.report import Problem, Record, named
@@ -27,8 +27,10 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
     if body.incumbent != champion:
         yield Problem("probes", f"{event.id}: they differ from {body.incumbent}; the champion was {champion}")
     earlier = [p for p in state.probes.values() if p.round == body.round]
-    if len(earlier) + len(body.probes) > run.probes:
-        yield Problem("probes", f"{event.id}: more search trainings than run.probes={run.probes}")
+    raised = [o for e in record.before(event, "resumed") for o in e.body.overrides if o.startswith("run.probes=")]
+    most = int(raised[-1].partition("=")[2]) if raised else run.probes
+    if len(earlier) + len(body.probes) > most:
+        yield Problem("probes", f"{event.id}: more search trainings than run.probes={most}")
     used = {*run.seeds, *run.certify_seeds}
     known = {p.probe: (p.seed, p.recipe) for p in state.probes.values()}
     for p in body.probes:
@@ -140,6 +142,7 @@ def knockout(record: Record, event: Event) -> Iterator[Problem]:
         k.noise,
         least=least_loss(record.task, state),
         elsewhere=said_elsewhere(state, bundle.recipe, part.recipe),
+        idle=state.rules >= APART,
         confidence=k.effect.confidence,
     )
     for d in differences(k.model_dump(mode="json"), fresh.model_dump(mode="json")):

@@ -121,6 +121,8 @@ class ControlArm(ABC):
     """
 
     name = ""
+    most_changes = 100
+    """Factors that one of its trainings may change against the champion."""
 
     def __init__(self, seed: int) -> None:
         self.seed = seed

@@ -17,6 +17,7 @@ class RandomRecipes(ControlArm):
     """Random search (Bergstra and Bengio 2012): each recipe changes 1 to 6 factors at random; the best score wins."""
 
     name = "random_recipes"
+    most_changes = MOST_CHANGES
 
     def draw(
         self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
@@ -53,6 +54,7 @@ class BestOfN(ControlArm):
     """The starting recipe under further seeds; its best search score is reported."""
 
     name = "best_of_n"
+    most_changes = 0
 
     def draw(
         self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int

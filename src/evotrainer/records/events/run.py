@@ -73,7 +73,9 @@ class RunOpened(Frozen):
     (curve key `cpu_pace_s`).
     8: every start is audited before the rounds, where a shortcut is open (trigger `start`).
     9: a certificate knows policies of the same weights, and intervals where no attempt, or every one, was right
-    (`judge.CertEntry.policies`)."""
+    (`judge.CertEntry.policies`).
+    10: a factor that was trained in the whole bundle only is judged by its knock-out alone; one without which every
+    seed scores the same is taken out."""
     seed: int
     agent: str
     search: bool = False

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel
 
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.replay import ReplayInput, compose, lost
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
-from evotrainer.records.recipe import Recipe, diff, format_diff, parse_recipe, reward_moves
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import COMPOSITES, Recipe, diff, format_diff, parse_recipe, reward_moves
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.studies.backtest.sources import Subject
 
@@ -134,6 +135,11 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     from evotrainer.config.load import apply_overrides
 
     plain = [s.removeprefix("recipe.") for s in settings]
+    name, _, value = plain[0].partition("=")
+    if len(plain) == 1 and name.strip() in (*COMPOSITES, "start"):
+        new = apply_overrides({}, [f"new={value}"])["new"]
+        recipe.with_factor(name.strip(), new)
+        return name.strip(), new
     try:
         values = apply_overrides(recipe.model_dump(mode="json"), [_whole(recipe, s) for s in plain])
     except ConfigError as e:
@@ -142,12 +148,16 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     changed = diff(old, now)
     if not changed:
         raise ConfigError(f"{' '.join(settings)}: the recipe has these values already; nothing would change")
-    if len(changed) > 1:
+    if len(changed) == 1:
+        factor, (_, new) = next(iter(changed.items()))
+        return factor, new
+    try:
+        return (factor := single_factor(old, now)), now.value(factor)
+    except SingleFactorError:
         raise ConfigError(
-            f"a backtest changes one factor at a time, this changes {len(changed)}: {format_diff(changed)}"
-        )
-    factor, (_, new) = next(iter(changed.items()))
-    return factor, new
+            f"a backtest changes one factor at a time, this changes {len(changed)}: {format_diff(changed)}; "
+            f"only these go together: {', '.join(' + '.join(v) for v in COMPOSITES.values())}"
+        ) from None
 
 
 def _paid(recipe: Recipe) -> dict[str, float]:

@@ -27,6 +27,7 @@ FRESH_SEED = 501
 MANY = 12
 """Rounds of a judged arm: its trainings end it before."""
 MANY_CHANGES = 100
+"""At least `ControlArm.most_changes`."""
 
 
 @dataclass(frozen=True)
