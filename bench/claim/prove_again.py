@@ -2,7 +2,8 @@
 
 `real/<task>.jsonl` holds three fresh seeds a side, which say little where trainings of one recipe differ by 9 points.
 This trains the choice of one row and the person's recipe on `--seeds` of them (the three among them), reads cert, and
-keeps the difference with the judge's own 95% interval in `proved/<task>.jsonl`. Give the overrides of the row's run.
+keeps the difference with the judge's own 95% interval in `proved/<task>.jsonl`: as sampled, by greedy decoding, and
+with each side decoded as its search split prefers, so that sharpening is no gain. Give the overrides of the row's run.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from bench.claim.real import HERE, fresh, played, reference, rows_of
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.judge import cost_ratio
+from evotrainer.judge.readings import greedy_of
 from evotrainer.judge.stats import effect, scores_of
 from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.decoding import decoding
 from evotrainer.studies.compare.proof import RunProver
 
 
@@ -36,7 +39,11 @@ def prove(row: dict[str, Any], task_file: Path, overrides: list[str], out: Path,
     for r in (start, recipe):
         prover(r, row["repeat"])
     sides = [read_cert(out, r.hash, row["repeat"]) for r in (recipe, start)]
-    found = effect(*(scores_of(side, "cert") for side in sides))
+    sampled, greedy = ([read(side, "cert") for side in sides] for read in (scores_of, greedy_of))
+    states = [api.open_run(out / "proofs" / f"{r.hash}-{row['repeat']}").state for r in (recipe, start)]
+    ways = [decoding(s, START) or "sampled" for s in states]
+    chosen = [greedy[i] if way == "greedy" else sampled[i] for i, way in enumerate(ways)]
+    found = effect(*sampled)
     cost = cost_ratio(*(fresh(out, r.hash, row["repeat"]) for r in (recipe, start)))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
     return {
@@ -48,6 +55,9 @@ def prove(row: dict[str, Any], task_file: Path, overrides: list[str], out: Path,
         "gain": found.mean,
         "low": found.low,
         "high": found.high,
+        "greedy": {k: round(x, 6) for k, x in effect(*greedy).model_dump().items() if k in ("mean", "low", "high")},
+        "chosen": {k: round(x, 6) for k, x in effect(*chosen).model_dump().items() if k in ("mean", "low", "high")},
+        "decoding": ways,
         "scores": [[t.seed, *(s.score for s in t.scores if s.split == "cert")] for t in sides[0]],
         "reference": [[t.seed, *(s.score for s in t.scores if s.split == "cert")] for t in sides[1]],
         "compute": round(cost.ratio, 3) if cost else None,
@@ -77,8 +87,10 @@ def main() -> None:
         raise SystemExit(f"{given.of} is no row of real/{name}.jsonl; there are: {', '.join(there)}")
     row = prove(there[given.of], given.task, given.overrides, given.folder / f"{name}-again", given.seeds)
     (HERE / "proved").mkdir(exist_ok=True)
-    with open(HERE / "proved" / f"{name}.jsonl", "a", encoding="utf-8") as f:
-        f.write(json.dumps(row) + "\n")
+    kept = HERE / "proved" / f"{name}.jsonl"
+    rows = [json.loads(x) for x in kept.read_text(encoding="utf-8").splitlines()] if kept.is_file() else []
+    rows = [x for x in rows if (x["arm"], x["repeat"]) != (row["arm"], row["repeat"])]
+    kept.write_text("".join(json.dumps(x) + "\n" for x in (*rows, row)), encoding="utf-8")
     gain, low, high = (100 * row[k] for k in ("gain", "low", "high"))
     print(f"{given.of}: {gain:+.1f} [{low:+.1f}, {high:+.1f}] on cert, {given.seeds} seeds a side, {row['compute']} x")
 
