@@ -42,7 +42,7 @@ CHANGES: dict[str, Any] = {
     "averaging": {"kind": "tail_mean"},
     "phases": [{"kind": "own", "steps": 2, "lr": None, "batch": None}, {"kind": "rl"}],
     "credit": {"kind": "turn"},
-    "start": {"steps": 3, "rewards": {"hidden": 1.0}},
+    "start": RECIPE.model_dump(mode="json"),
     "replay": {"weight": 0.1},
     "prompt_noise": 0.5,
     "sft_anchor": 0.1,
@@ -136,6 +136,25 @@ def test_a_start_is_the_recipe_that_is_changed_and_counts_from_the_base_on() -> 
     back = again.with_factor("start", again.value("start"))
     assert back.hash == again.hash and again.with_factor("start", "base") == again.with_factor("start", None)
     assert "averaging" not in again.hashed()["start"]["start"], "what came later does not change a start's hash either"
+
+
+def test_a_start_that_nobody_measured_is_no_single_change() -> None:
+    """The changes between it and the champion would be in the policy, and in no verdict."""
+    other = {**RECIPE.model_dump(mode="json"), "lr": 9e-4, "temperature": 0.9}
+    for factor, value in (("start", other), ("continuation", ON | {"start": other})):
+        child = RECIPE.with_factor(factor, value)
+        with pytest.raises(SingleFactorError, match=r"start names a recipe that nobody measured \(lr: .*temperature: "):
+            single_factor(RECIPE, child)
+        with pytest.raises(SingleFactorError, match="nobody measured"):
+            check_bundle(RECIPE, child, {factor: value}, 3)
+    further = RECIPE.with_factor("continuation", ON)
+    back = further.with_factor("start", further.model_dump(mode="json")["start"])
+    assert single_factor(further, back.with_factor("lr", 5e-4)) == "lr"
+    assert single_factor(further, further.with_factor("start", "base")) == "start"
+    own = further.with_factor("deploy_temperature", 0.5).with_factor("continuation", ON)
+    assert single_factor(further.with_factor("deploy_temperature", 0.5), own) == "start", (
+        "steps and parts are as before"
+    )
 
 
 def test_in_a_bundle_the_champion_is_the_recipe_before_the_other_changes() -> None:

@@ -162,6 +162,30 @@ def test_what_loses_nothing_is_taken_out_and_the_rest_is_judged(task: Path, tmp_
     assert "b1" not in {v.branch for v in bodies(run, "promoted")}
 
 
+class Passenger(Scripted):
+    """One of the changes of its bundle was in no training before."""
+
+    def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
+        if briefing.round > 1 or briefing.probes:
+            return SearchPlan(stop="each change was tried")
+        return SearchPlan(probes=tuple(ProbePlan(changes={f: WHOLE[f]}) for f in sorted(WHOLE)))
+
+
+@pytest.mark.parametrize("rules", [9, 10])
+def test_a_change_that_only_its_bundle_had_is_judged_by_its_knock_out_alone(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, rules: int
+) -> None:
+    """A model of all trainings gives it a share of what the bundle gained."""
+    monkeypatch.setattr(loop, "RULES", rules)
+    same = Paper(lambda spec: finish(spec.model_copy(update={"recipe": spec.recipe.with_factor("weight_decay", 0.0)})))
+    run = same.start(task, tmp_path / "run", agent=Passenger({**WHOLE, "weight_decay": 1e-12}))
+    out = {k.factor: k for k in bodies(run, "knockout")}
+    idle = out["weight_decay"]
+    assert idle.effect.mean == 0.0 and out["lr"].kept and out["lr"].elsewhere is not None
+    assert (idle.elsewhere is None, idle.kept) == ((True, False) if rules == 10 else (False, True))
+    assert not [p for p in run.verify().problems if p.area == "knockout"]
+
+
 def test_a_bundle_whose_changes_are_being_measured_is_called_so(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
     events = run.events()

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.agents import make_agent
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.run.opening import check_searcher
@@ -71,6 +72,16 @@ def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -
     with pytest.raises(ConfigError, match=said) as e:
         load_task(task, [*ONLY, *more])
     assert "Value error" not in str(e.value) and "(got" not in str(e.value), "a sentence, not a dump of the section"
+
+
+@pytest.mark.parametrize(("agent", "most"), [("tpe", 100), ("greedy", 100), ("map_elites", 100), ("random_recipes", 6)])
+def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, agent: str, most: int) -> None:
+    own = load_task(task, [*ONLY, f"run.agent={agent}"])
+    with pytest.raises(
+        ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=3; set run.changes={most}"
+    ):
+        check_searcher(own, make_agent(agent))
+    check_searcher(load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"]), make_agent(agent))
 
 
 @pytest.mark.parametrize("draw", ["sometimes", "-1", "true", "1.5"])

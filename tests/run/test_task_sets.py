@@ -240,6 +240,17 @@ def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: L
     assert gate and gate.run == 3 and register.next_number(gate.tasks) == 4 and cert.of_set == 3
 
 
+def test_a_search_alone_takes_no_alpha(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
+    path = tmp_path / "task.toml"
+    path.write_text(TASK)
+    greedy = ["run.agent=greedy", "run.agent_options={}", "run.changes=100"]
+    alone = quick.start(path, tmp_path / "alone", [*OPTIONS, *greedy, "run.probes=1", "run.search_only=true"])
+    assert complaints(alone) == [] and not (drawn(alone).of("gate") or pytest.fail("no gate")).run
+    assert not any("run number" in w for w in api.preflight(alone.task, new=True))
+    gate = drawn(quick.start(path, tmp_path / "proved", OPTIONS)).of("gate")
+    assert gate and (gate.run, gate.alpha) == (1, pytest.approx(0.05 * share_of(1)))
+
+
 def test_a_log_tells_the_runs_alpha_and_a_promotion_once(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
     class Log(SilentObserver):
         def __init__(self) -> None:

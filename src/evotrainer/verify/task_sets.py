@@ -46,7 +46,8 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         if own != s.alpha:
             yield Problem("draw", f"{s.split}: run {s.run} on these tasks has alpha {own}, the run says {s.alpha}")
         shared = s.split == "gate" and draw.mode != "fresh" and not task.run.evaluate_only
-        if s.counted != (not shared or s.run > 0):
+        # a search alone was counted by earlier versions, and is not now: it has no verdict that could rest on it
+        if not task.run.search_only and s.counted != (not shared or s.run > 0):
             yield Problem(
                 "draw", f"{s.split}: the run says {'that' if s.counted else 'not that'} earlier runs are counted"
             )
