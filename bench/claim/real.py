@@ -82,12 +82,17 @@ def markdown(name: str, rows: list[dict[str, Any]]) -> str:
         f"## {name}",
         "",
         f"| arm | repeats | trainings | gain on cert, points | {found['reference']} minus it | optimism | invalid | "
-        "gain of each repeat |",
+        "gain of each repeat (compute of what it chose; commit) |",
         "|---|---|---|---|---|---|---|---|",
     ]
     for a in found["arms"]:
         own = [r for r in rows if r["arm"] == a["arm"]]
-        each = ", ".join(f"{100 * r['gain']:+.1f}" if r["gain"] else "0.0" for r in own)
+        each = ", ".join(
+            f"{100 * r['gain']:+.1f} ({f'{c:.2f} x' if (c := r.get('compute')) else 'not kept'}; {r['commit'][:8]})"
+            if r["gain"]
+            else f"0.0 ({r['commit'][:8]})"
+            for r in own
+        )
         out.append(
             f"| {a['arm']} | {a['repeats']} | {a['trainings']['mean']:.0f} | {spread(a['gain'])} | "
             f"{spread(a['behind'])} | {spread(a['optimism'])} | {a['invalid']} | {each} |"
@@ -103,7 +108,10 @@ def write() -> None:
         "Written by `python -m bench.claim.real`. Each repeat begins with the person's recipe and has 60 trainings; "
         f"what it chooses is trained on {FRESH} fresh seeds and read on cert beside that recipe. Gain: the chosen one "
         "minus the person's, points, mean and 95% interval over repeats. 0.0: nothing was promoted. Optimism: what the "
-        "search reports minus what fresh seeds say.",
+        "search reports minus what fresh seeds say. Compute: CPU-seconds of a training of the choice, as a multiple of "
+        "one of the person's recipe, both measured on the fresh seeds beside whatever else the machine did; a multiple "
+        "above 1.05 is a gain that was partly paid for. An arm played under several commits is several agents: its "
+        "interval says how repeats differed, not how today's agent does. `proved/` has choices on more fresh seeds.",
         "",
     ]
     for path in sorted((HERE / "real").glob("*.jsonl")):
