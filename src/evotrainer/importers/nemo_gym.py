@@ -14,7 +14,7 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
-from evotrainer.importers.foreign import kind_of
+from evotrainer.importers.foreign import kind_of, listing
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Outcome, Rollout
@@ -227,13 +227,21 @@ def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, s
         return "model_api", text(error)
     if response.get("status") == "cancelled":
         return "cancelled", "the response was cancelled"
-    if (
-        "reward" in r
-        and isinstance(r.get("judge_evaluations"), list)
-        and any(e is None for e in r["judge_evaluations"])
-    ):
+    judged = r["judge_evaluations"] if "reward" in r and isinstance(r.get("judge_evaluations"), list) else []
+    if any(e is None for e in judged):
         return "judge", "a judge's reply is missing"
+    if number(r["reward"] if judged else None) == 0.0 and any(map(_undecided, judged)):
+        return "judge", "a judge's reply ends without a verdict"
     return None, None
+
+
+def _undecided(evaluation: Any) -> bool:
+    """Is it of a resources server that keeps no verdict beside the reply (math_with_judge), and the reply without
+    `[[A=B]]` or `[[A!=B]]`?"""
+    if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
+        return False
+    said = "".join(text(_dict(x).get("content")) for x in listing(_dict(evaluation.get("response")).get("output")))
+    return bool(said.strip()) and "[[" not in said
 
 
 def _words(error: Any) -> str:
