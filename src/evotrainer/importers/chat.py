@@ -30,7 +30,7 @@ FINISHES: dict[str, Finish] = {
     "max_iterations": "turn_limit",
     "error": "error",
 }
-_SEGMENT = re.compile(r"(?:^|\n|<\|im_start\|>)(user|assistant|tool)\n")
+_SEGMENT = re.compile(r"(?:<\|im_end\|>)?(?:^|\n<\|im_start\|>|\n|<\|im_start\|>)(user|assistant|tool)\n")
 _RETURN_CODE = re.compile(r"<(?:returncode|exit_code)>\s*(-?\d{1,9})\s*</")
 _ERROR_HEAD = re.compile(r"\s{0,9}(?:error\b|traceback \(most recent|exception\b|unknown tool|tool not found)", re.I)
 _CODES = ("exit_code", "returncode", "return_code", "exitcode")
@@ -160,9 +160,10 @@ class Talk:
         # only between tool calls and responses: an answer may quote "user" on a line of its own
         pieces = [*_SEGMENT.finditer(words)] if "<tool_call>" in words and "<tool_response>" in words else []
         for end, after, following in [*((m.start(), m.end(), m[1]) for m in pieces), (len(words), len(words), "")]:
-            if who != "assistant":
-                if words[at:end].strip():
-                    self.hear(words[at:end])
+            if pieces and not words[at:end].strip():
+                pass
+            elif who != "assistant":
+                self.hear(words[at:end])
             else:
                 self.say("assistant", words[at:end], tokens if not pieces else None)
                 for call in written_calls(words[at:end]):

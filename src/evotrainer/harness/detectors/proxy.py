@@ -199,8 +199,7 @@ def _in_unit_range(values: Sequence[float]) -> bool:
 
 
 def _on_unit_scale(p: list[float], rewards: np.ndarray) -> list[float] | None:
-    """Points of a reward curve, as parts of the range of the rollouts' rewards where it leaves [0, 1]; None where
-    rollouts do not tell its scale: a curve's own range is none."""
+    """Points of a reward curve that leaves [0, 1], as parts of the range of the rollouts' rewards; None without it."""
     if _in_unit_range(p):
         return p
     seen = rewards[np.isfinite(rewards)]
@@ -209,23 +208,24 @@ def _on_unit_scale(p: list[float], rewards: np.ndarray) -> list[float] | None:
 
 
 def _parting(given: DetectorInput, p: list[float], t: list[float]) -> list[Finding]:
-    """A finding where the reward rises and the score falls or stands still: all that two curves on different scales
-    tell."""
+    """A finding where the reward rises and the score does not: all that two curves on different scales tell."""
     limits, unit = given.thresholds, max(1.0, *map(abs, t))
-    for first in (0, len(p) // 2):
+    found: list[Finding] = []
+    for first in (len(p) // 2, 0):
         if len(p) - first < limits["min_points"]:
             continue
         (dp, tp), (dt, tt) = slope_t(p[first:]), slope_t([v / unit for v in t[first:]])
         falls = dt < -limits["warn"] and tt < -limits["t"]
         # a score that stands still in the later half alone may have reached its ceiling
         still = not first and tt < 2 and dt + 2 * abs(dt / tt if tt else 0.0) < limits.get("still", 0.0)
-        if tp < limits["t"] or not (falls or still):
+        if tp < limits["t"] or not (falls or (still and not found)):
             continue
         how = f"fell by {-100 * dt:.1f} points" if falls else f"stood still ({100 * dt:+.1f} points)"
         claim = f"over the last {len(p) - first} of {len(p)} steps" if first else f"over {len(p)} steps"
         claim += f" reward rose by {dp:.3g} while score {how}: what is rewarded is not what is scored"
-        return [given.finding("critical" if falls else "warn", claim, {"proxy_change": dp, "true_change": dt, "t": tp})]
-    return []
+        level: Severity = "critical" if falls else "warn"
+        found = [given.finding(level, claim, {"proxy_change": dp, "true_change": dt, "t": tp})]
+    return found
 
 
 @detector(
