@@ -136,7 +136,12 @@ def cut_off(part: Mapping[str, Any], keys: Mapping[str, frozenset[str]]) -> str 
     said = [part[k] for k, w in keys.items() if w & (_OWN_REPLY | _REASONS) and "reason" not in w]
     known = [part[k] for k, w in keys.items() if w & _VERDICT and part[k] is not None]
     replies = [x for x in said if _spoken(x)]
-    return ended if replies and not known and not any(map(_DECIDES.search, replies)) else None
+    return ended if replies and not known and not any(map(decides, replies)) else None
+
+
+def decides(reply: str) -> bool:
+    """Does a reply hold a verdict in any of the usual forms?"""
+    return _DECIDES.search(reply) is not None
 
 
 def _spoken(value: Any) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
 from evotrainer.importers.foreign import kind_of, listing
+from evotrainer.importers.judges import decides
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Outcome, Rollout
@@ -208,12 +209,12 @@ def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, s
 
 
 def _undecided(evaluation: Any) -> bool:
-    """Is it of a resources server that keeps no verdict beside the reply (math_with_judge), and the reply without
-    `[[A=B]]` or `[[A!=B]]`?"""
+    """Is it of a resources server that keeps no verdict beside the reply (math_with_judge: `[[A=B]]`,
+    math_with_autograder: `\\boxed{Correct}`), and the reply without one?"""
     if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
         return False
     said = "".join(text(_dict(x).get("content")) for x in listing(_dict(evaluation.get("response")).get("output")))
-    return bool(said.strip()) and "[[" not in said
+    return bool(said.strip()) and not decides(said)
 
 
 def _words(error: Any) -> str:
