@@ -100,6 +100,11 @@ def test_words_about_calls_are_words(talk: list[dict[str, Any]]) -> None:
     assert [t.role for t in turns(talk)] == [t.role for t in found]
 
 
+def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() -> None:
+    found = chat.messages([*SHAPES["openai"], {"role": "assistant", "content": TAGGED}])
+    assert [len(t.tool_calls) for t in found] == [1, 0, 0]
+
+
 def test_what_stands_between_the_tags_and_is_no_json_keeps_its_words() -> None:
     (call,) = written_calls("<tool_call>{'name': bash</tool_call> and </tool_call>")
     assert (call.name, call.arguments) == ("", "{'name': bash")

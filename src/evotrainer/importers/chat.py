@@ -95,6 +95,8 @@ class Talk:
         self._open: dict[str, tuple[int, int]] = {}
         self._waiting: list[tuple[int, int]] = []
         self._thought = ""
+        self.recorded = False
+        """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
 
     def think(self, words: str) -> None:
         """A thought that comes by itself: it is put in front of the words or the call that it led to."""
@@ -166,7 +168,7 @@ class Talk:
                 self.hear(words[at:end])
             else:
                 self.say("assistant", words[at:end], tokens if not pieces else None)
-                for call in written_calls(words[at:end]):
+                for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
             at, who = after, following
 
@@ -223,6 +225,7 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
         else:
             _say(talk, said.role, said.words, counted)
     for raw in said.calls:
+        talk.recorded = True
         talk.call(*call_of(raw))
 
 
