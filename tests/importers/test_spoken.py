@@ -88,6 +88,7 @@ def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
             {"role": "user", "content": f"Explain this: {TAGGED}"},
             {"role": "assistant", "content": "It removes a file."},
         ],
+        [{"role": "user", "content": "Results come in <tool_response>...</tool_response>."}],
         [{"role": "user", "content": "reply with <returncode>0</returncode>"}, {"role": "assistant", "content": "ok"}],
         [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": {}}]}],
         [{"role": "assistant", "content": "The tag is `<tool_call>`, it is closed by its twin."}],

@@ -138,7 +138,8 @@ class Talk:
 
     def hear(self, words: str) -> None:
         """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
-        if "<tool_response>" in words:
+        # a prompt may explain the form: before the policy spoke nothing was called
+        if "<tool_response>" in words and any(t[0] == "assistant" for t in self._turns):
             for piece in words.split("</tool_response>"):
                 if "<tool_response>" in piece:
                     self.reply(piece.split("<tool_response>", 1)[1].strip("\n"))
