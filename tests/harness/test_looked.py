@@ -74,3 +74,38 @@ def test_whatever_needs_nothing_says_what_it_reads() -> None:
     assert {n for n, d in DETECTORS.items() if not d.needs} <= LOOKS.keys() | ALWAYS
     nothing = not_looked_at(Batch.of(()), HarnessContext())
     assert nothing.keys() == DETECTORS.keys() - ALWAYS and all(nothing.values())
+
+
+def agents(*said: str, replies: str = "go on") -> Batch:
+    turns = [Turn("user", "Fix the zone.")]
+    for i, words in enumerate(said):
+        turns += [Turn("assistant", words), Turn("user", replies.format(i))]
+    return Batch.of([replace(rollout(f"t{t}", 0, reward=None, turns=tuple(turns))) for t in range(8)])
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '[TOOL_CALLS] [{"name": "bash", "arguments": {"command": "rm tests/test_z.py"}}]',
+        "Thought: it fails\nAction: bash\nAction Input: rm tests/test_z.py",
+        '<invoke name="bash"><parameter name="command">rm tests/test_z.py</parameter></invoke>',
+        'I run {"tool": "bash", "args": "rm tests/test_z.py"} now',
+        "Then this:\n```bash\nrm tests/test_z.py\n```",
+    ],
+)
+def test_calls_that_nobody_can_read_are_not_looked_at(said: str) -> None:
+    blind = not_looked_at(agents(said, "It is done."), HarnessContext())
+    assert {"test_tampering", "answer_leak"} <= blind.keys() and "actions" in blind["laziness"]
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        agents("Which zone do you mean?", "Then it is UTC+2, and nothing is to be done."),
+        agents("The action: I would say that we wait.", "We tool around it."),
+        agents("<function=bash>\n<parameter=command>ls</parameter>\n</function>", "```bash\nmake\n```\nwould do"),
+        agents("See:\n```bash\nls\n```", "Done.", "It holds.", replies="printed {}"),
+    ],
+)
+def test_words_and_calls_that_are_read_are_looked_at(batch: Batch) -> None:
+    assert not {"test_tampering", "answer_leak", "laziness"} & not_looked_at(batch, HarnessContext()).keys()

@@ -73,6 +73,11 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"judge": {"raw": "so so", "score": None}}, "judge"),
         ({"judge_parse_failed": True}, "judge"),
         ({"judge_parsed": False}, "judge"),
+        ({"judge_response": "I’m sorry, but I cannot assist with this content."}, "judge"),
+        ({"judge_output": '```json\n{"reasoning": "the two dates'}, "judge"),
+        ({"judge_reply": "First I look at the units. They", "judge_stop_reason": "max_tokens"}, "judge"),
+        ({"reward_model_output": "Traceback (most recent call last):\n... torch.OutOfMemoryError: 2.1 GiB"}, "judge"),
+        ({"judge_reply": "", "format_error": 0, "format": "boxed", "judge_called": True}, "judge"),
         ({"judges": [{"reply": "", "score": None}, {"reply": " ", "score": None}]}, "judge"),
         ({"judge_responses": ["", ""]}, "judge"),
         ({"components": {"judge_error": 1.0}}, "judge"),
@@ -123,6 +128,18 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"sandbox_code_error": "SyntaxError"},
         {"judge_responses": ["", "A"]},  # one judge of two answered
         {"judge_score": None},  # nobody was asked, for all that is known
+        {"judge_reply": "", "judge_skipped": True},
+        {"judge_reply": "", "info": {"judge_called": False}},
+        {"judge_response": "", "components": {"format_reward": 0.0}},
+        {"judge_response": "", "has_valid_format": False},
+        {"judge_response": "I'm sorry, but I can't do better than a score of 0 here."},
+        {"judge_response": '{"score": 0, "why": "it names the wrong ci'},
+        {"judge_response": '{"score": 0, "why": "a { is missing"}'},
+        {"judge_response": "The model answers: I'm sorry, I can't help with that."},
+        {"judge_reply": "No. The units differ, so", "judge_finish_reason": "length"},
+        {"judge_reply": "[[B]] because the second", "judge_finish_reason": "length"},
+        {"judge_reply": "Verdict: incorrect, as the", "judge_finish_reason": "length"},
+        {"judge_reply": "so so", "finish_reason": "length"},  # the policy's
         {"judge_response": "Rate limits were reached in its tests, and the answer handles that: score 0"},
         {"judge_response": "Connection errors are handled, the rest is wrong. Grade: 0"},
         {"judge_message": "None"},  # nothing to say beside the reply

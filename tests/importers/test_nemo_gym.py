@@ -86,6 +86,27 @@ def test_faults_have_no_reward(tmp_path: Path, fields: dict[str, Any], kind: str
     assert r.error and r.detail["reward_of_fault"] == 0.0
 
 
+@pytest.mark.parametrize(
+    ("said", "reward", "kind"),
+    [
+        ("The first answer names", 0.0, "judge"),
+        ("They differ in sign. [[A!=B]]", 0.0, None),
+        ("</thinking>\n\\boxed{Incorrect}", 0.0, None),
+        ("Judgement: no", 0.0, None),
+        ("CORRECT", 0.0, None),
+        ("The first answer names", 1.0, None),  # another judge decided
+    ],
+)
+def test_a_judges_reply_without_a_verdict_is_a_fault(
+    tmp_path: Path, said: str, reward: float, kind: str | None
+) -> None:
+    output = [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": said}]}]
+    (r,) = read(tmp_path, record(reward=reward, judge_evaluations=[{"response": {"output": output}}]))
+    assert r.error_kind == kind
+    (r,) = read(tmp_path, record(reward=0.0, judge_evaluations=[{"response": {"output": output}, "note": ""}]))
+    assert r.error_kind is None, "of a shape that is not known"
+
+
 def test_what_is_no_fault_is_not_called_one(tmp_path: Path) -> None:
     a, b, c, d = read(
         tmp_path,

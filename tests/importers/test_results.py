@@ -47,6 +47,9 @@ def rollouts(folder: Path) -> dict[str, Rollout]:
         {"run/logs/run_evaluation/r/m/a__a-1/report.json": {"a__a-1": {"resolved": True, "tests_status": {}}},
          "run/logs/run_evaluation/r/m/b__b-2/report.json": {"b__b-2": {"resolved": False}}},
         {"run/m.report.json": {"resolved_ids": ["a__a-1"], "unresolved_ids": ["b__b-2"], "total_instances": 2}},
+        {"run/some-model.nightly.json": {
+            "total_instances": 3, "submitted_ids": ["a__a-1", "b__b-2"], "completed_ids": ["a__a-1", "b__b-2"],
+            "resolved_ids": ["a__a-1"], "schema_version": 2}},
         {"run/results/results.json": {"resolved": ["a__a-1"], "generated": ["a__a-1", "b__b-2"], "no_logs": []}},
         {"run/results_summary.json": {"total": 2, "instances": [
             {"instance_id": "a__a-1", "resolved": True}, {"instance_id": "b__b-2", "resolved": False}]}},

@@ -4,26 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
 from typing import Any, get_args
 
+from evotrainer.importers.spoken import RETURNED, call_of, fenced_command, spoken, written_calls
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
-ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "human": "user",
-    "assistant": "assistant",
-    "ai": "assistant",
-    "gpt": "assistant",
-    "model": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "ipython": "tool",
-    "observation": "tool",
-}
 FINISHES: dict[str, Finish] = {
     "stop": "stop",
     "eos": "stop",
@@ -44,14 +30,10 @@ FINISHES: dict[str, Finish] = {
     "max_iterations": "turn_limit",
     "error": "error",
 }
+_SEGMENT = re.compile(r"(?:<\|im_end\|>)?(?:^|\n<\|im_start\|>|\n|<\|im_start\|>)(user|assistant|tool)\n")
 _RETURN_CODE = re.compile(r"<(?:returncode|exit_code)>\s*(-?\d{1,9})\s*</")
 _ERROR_HEAD = re.compile(r"\s{0,9}(?:error\b|traceback \(most recent|exception\b|unknown tool|tool not found)", re.I)
 _CODES = ("exit_code", "returncode", "return_code", "exitcode")
-
-
-def role(value: Any) -> Role:
-    """Role of a message; what is unknown counts as the environment's words, i.e. the user's."""
-    return ROLES.get(value.lower(), "user") if isinstance(value, str) else "user"
 
 
 def finish(value: Any) -> Finish | None:
@@ -112,15 +94,24 @@ class Talk:
         self._turns: list[tuple[Role, list[str], list[ToolCall], int | None]] = []
         self._open: dict[str, tuple[int, int]] = {}
         self._waiting: list[tuple[int, int]] = []
+        self._thought = ""
+        self.recorded = False
+        """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
+
+    def think(self, words: str) -> None:
+        """A thought that comes by itself: it is put in front of the words or the call that it led to."""
+        self._thought = f"{self._thought}\n{words}" if self._thought and words else self._thought or words
 
     def say(self, role: Role, words: str, tokens: int | None = None) -> None:
         if role == "assistant":
             self._waiting.clear()  # what was not answered by now is not answered by a reply without an id
+            self.think(words)
+            words, self._thought = self._thought, ""
         self._turns.append((role, [words], [], tokens))
 
     def call(self, name: Any, args: Any, id: Any = None, ok: bool | None = None) -> None:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
-        if not self._turns or self._turns[-1][0] != "assistant":
+        if self._thought or not self._turns or self._turns[-1][0] != "assistant":
             self.say("assistant", "")
         calls = self._turns[-1][2]
         calls.append(ToolCall(name if isinstance(name, str) else text(name), arguments(args), ok))
@@ -145,7 +136,46 @@ class Talk:
             calls[place[1]] = ToolCall(calls[place[1]].name, calls[place[1]].arguments, told)
         self.say("tool", words)
 
+    def hear(self, words: str) -> None:
+        """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
+        # a prompt may explain the form: before the policy spoke nothing was called
+        if "<tool_response>" in words and any(t[0] == "assistant" for t in self._turns):
+            for piece in words.split("</tool_response>"):
+                if "<tool_response>" in piece:
+                    self.reply(piece.split("<tool_response>", 1)[1].strip("\n"))
+                elif piece.strip():
+                    self.say("user", piece)
+            return
+        # a return code tells that the one command block before it was run
+        if self._turns and self._turns[-1][0] == "assistant" and RETURNED.search(words, 0, 4096):
+            _, said, calls, _ = self._turns[-1]
+            if not calls and (command := fenced_command("\n".join(said))) is not None:
+                self.call("bash", command)
+            if self._waiting:
+                self.reply(words)
+                return
+        self.say("user", words)
+
+    def speak(self, words: str, tokens: int | None = None) -> None:
+        """What the policy says; where it holds the turns of an agent (template words `user`, `assistant` on their own
+        lines around tool calls), as turns of their own."""
+        at, who = 0, "assistant"
+        # only between tool calls and responses: an answer may quote "user" on a line of its own
+        pieces = [*_SEGMENT.finditer(words)] if "<tool_call>" in words and "<tool_response>" in words else []
+        for end, after, following in [*((m.start(), m.end(), m[1]) for m in pieces), (len(words), len(words), "")]:
+            if pieces and not words[at:end].strip():
+                pass
+            elif who != "assistant":
+                self.hear(words[at:end])
+            else:
+                self.say("assistant", words[at:end], tokens if not pieces else None)
+                for call in [] if self.recorded else written_calls(words[at:end]):
+                    self.call(*call)
+            at, who = after, following
+
     def turns(self) -> tuple[Turn, ...]:
+        if self._thought:
+            self.say("assistant", "")
         return tuple(Turn(r, "\n".join(w), tuple(c), t) for r, w, c, t in self._turns)
 
 
@@ -164,7 +194,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
     if value is None:
         return
     if isinstance(value, str):
-        talk.say(default, value)
+        _say(talk, default, value)
     elif isinstance(value, dict):
         _message(talk, value)
     elif isinstance(value, list):
@@ -172,7 +202,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
             if isinstance(m, dict):
                 _message(talk, m)
             elif isinstance(m, str):
-                talk.say(default, m)
+                _say(talk, default, m)
             else:
                 raise ValueError(f"a message is not an object but {type(m).__name__}")
     else:
@@ -180,43 +210,33 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
 
 
 def _message(talk: Talk, m: dict[str, Any]) -> None:
-    who = role(m.get("role", m.get("from")))
-    content = m.get("content", m.get("text", m.get("value")))
-    words = text(content)
-    if who == "tool":
-        flag = m.get("is_error")
-        ok = not flag if isinstance(flag, bool) else None
-        talk.reply(words, m.get("tool_call_id") or m.get("call_id"), content if isinstance(content, dict) else None, ok)
+    said = spoken(m)
+    for r in said.replies:
+        talk.reply(r.words, r.to, r.raw, r.ok)
+    if said.thought:
+        talk.think(said.words)
         return
-    if isinstance(thought := m.get("reasoning_content") or m.get("reasoning"), str):
-        words = f"{thought}\n{words}" if words else thought
     tokens = m.get("tokens")
     # type() and not isinstance: True is an int
-    talk.say(who, words, tokens if type(tokens) is int and 0 <= tokens < 2**63 else None)
-    if who == "assistant":
-        for c in calls_of(m):
-            talk.call(*c)
+    counted = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
+    # an item that is a call alone belongs to the words before it
+    if said.words or not (said.replies or (said.calls and said.calls[0] is m)):
+        if said.calls:
+            talk.say(said.role, said.words, counted)
+        else:
+            _say(talk, said.role, said.words, counted)
+    for raw in said.calls:
+        talk.recorded = True
+        talk.call(*call_of(raw))
 
 
-def calls_of(m: dict[str, Any]) -> Iterable[tuple[Any, Any, Any, bool | None]]:
-    """(name, arguments, id, ok) of each tool call of a message, in any of the usual shapes."""
-    listed = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
-    for c in listed if isinstance(listed, list) else [listed]:
-        # some exporters write each call as JSON text within JSON
-        if isinstance(c, str):
-            try:
-                c = parse(c)
-            except ValueError:
-                yield c, "", None, None
-                continue
-        if not isinstance(c, dict):
-            yield text(c), "", None, None
-            continue
-        # OpenAI nests name and arguments, Anthropic and our own form do not
-        f = c["function"] if isinstance(c.get("function"), dict) else c
-        ok = c.get("ok")
-        name = f.get("name", f.get("function"))
-        yield name, f.get("arguments", f.get("args", f.get("input"))), c.get("id"), ok if isinstance(ok, bool) else None
+def _say(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:
+    if who == "assistant" and "<tool_call>" in words:
+        talk.speak(words, tokens)
+    elif who == "user":
+        talk.hear(words)
+    else:
+        talk.say(who, words, tokens)
 
 
 def is_int(value: Any) -> bool:

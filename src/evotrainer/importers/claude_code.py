@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, Source, given_id, task_of
-from evotrainer.importers.foreign import attempt, digest, listing, mapping, whole_number, word
+from evotrainer.importers.foreign import attempt, digest, mapping, whole_number, word
 from evotrainer.importers.lines import values
 from evotrainer.importers.tolerant import text
-from evotrainer.importers.transcript import TranscriptBuilder, as_text
+from evotrainer.importers.transcript import TranscriptBuilder, add, as_text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 TYPES = frozenset({"user", "assistant"})
@@ -123,33 +123,8 @@ def _turns(talk: list[dict[str, Any]]) -> tuple[Turn, ...]:
             at += 1
         if row.get("isApiErrorMessage") or row.get("isMeta"):
             continue
-        blocks = [mapping(x) for x in content]
-        words = "\n".join(w for x in content if (w := _said(x)))
-        if row["type"] == "assistant":
-            calls = [
-                {"id": b.get("id"), "name": b.get("name"), "arguments": b.get("input")}
-                for b in blocks
-                if b.get("type") == "tool_use"
-            ]
-            t.say("assistant", words, calls)
-            continue
-        for b in blocks:
-            if b.get("type") == "tool_result":
-                shown = b.get("content")
-                parts = "\n".join(_said(x) for x in listing(shown)) if isinstance(shown, list) else as_text(shown)
-                to = b.get("tool_use_id")
-                t.reply(parts, to if isinstance(to, str) else None, not b.get("is_error"))
-        if words:
-            t.say("user", words)
+        add(t, {"role": row["type"], "content": content})
     return t.turns()
-
-
-def _said(block: Any) -> str:
-    """Words of a block: text, or a thought."""
-    if isinstance(block, str):
-        return block
-    b = mapping(block)
-    return text(b.get("text")) if b.get("type") == "text" else text(b.get("thinking"))
 
 
 IMPORTER = ClaudeCode()

@@ -16,7 +16,7 @@ from typing import Any
 
 from evotrainer.importers.base import Fault
 from evotrainer.importers.foreign import kind_of, last_line, ran_over, says_so, words_of
-from evotrainer.importers.judges import JUDGE, silent, undecided
+from evotrainer.importers.judges import JUDGE, cut_off, silent, undecided
 from evotrainer.importers.tolerant import text
 from evotrainer.records.rollout import Rollout, turn_text
 
@@ -47,6 +47,16 @@ _MODES = frozenset((
 ))  # fmt: skip
 _STATES = frozenset({"status", "state", "result", "verdict", "label"})
 """Names of fields that say how a trial ended, and much else: only a value that names the fault itself counts."""
+_SKIPPED = frozenset({"skipped", "skip", "bypassed"})
+_CALLED = frozenset({"called", "asked", "used", "ran", "run", "needed", "invoked", "enabled"})
+_CHECKS = frozenset(
+    {"format", "parsed", "parse", "parsable", "parseable", "extracted", "syntax", "compiled", "compiles"}
+)
+"""Words of checks that an answer has to pass before a judge sees it; beside _PASSED the field says whether it did."""
+_PASSED = frozenset((
+    "ok", "valid", "passed", "pass", "correct", "success", "reward", "score", "check", "is", "has", "answer",
+    "response", "output", "code", "json",
+))  # fmt: skip
 _TOLD = ("detail", "details", "reason", "message", "error", "note")
 """Fields beside such a one in which its words stand."""
 _RAISED = frozenset({"error", "exception", "traceback"})
@@ -146,7 +156,7 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
 
     `spoke`: did the policy say or do anything? Ask only of rollouts that earned nothing.
     """
-    raised = None
+    raised, unasked = None, not_asked(record)
     for part in (record, *(v for k in NESTED if isinstance(v := record.get(k), dict))):
         judges: dict[str, frozenset[str]] = {}
         for key, value in part.items():
@@ -157,13 +167,29 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
                 judges[key] = name.words
             if value is None:
                 continue
+            if unasked and name.words & JUDGE and value == "":
+                continue
             if found := _named(name, key, value, spoke) or _stated(name, key, value, part):
                 return found
             if not spoke and name.raised and raised is None:
                 raised = _raised(key, value)
         if judges and (open_ := undecided(part, judges)):
             return "judge", f"{open_}: the judge's reply is unparsable"
+        if judges and (ended := cut_off(part, judges)):
+            return "judge", f"{ended}: the judge's reply was cut off"
     return raised
+
+
+def not_asked(record: Mapping[str, Any]) -> bool:
+    """Does a record say that its judge was not asked, or that the answer failed a check that comes before it?"""
+    for part in (record, *(v for k in (*NESTED, "components", "metrics") if isinstance(v := record.get(k), dict))):
+        for key, value in part.items():
+            words = words_of(key) if isinstance(key, str) else frozenset()
+            if words & JUDGE and (says_so(value) if words & _SKIPPED else value is False and words & _CALLED):
+                return True
+            if words & _CHECKS and words <= _CHECKS | _PASSED and isinstance(value, int | float) and not value:
+                return True
+    return False
 
 
 def _named(name: FieldName, key: str, value: Any, spoke: bool) -> tuple[Fault, str] | None:
@@ -213,6 +239,8 @@ def with_named_fault(r: Rollout) -> Rollout:
     # numbers that a reward function returned are components; of those that speak of errors only a judge's are plain
     judged = {k: x for k, x in r.components.items() if (name := about(k)) and name.words & JUDGE and name.kind}
     record = {**judged, **r.detail} if judged else r.detail
+    if r.components and "components" not in record:
+        record = {**record, "components": dict(r.components)}
     if len(record) <= 2:
         return r
     found = named_fault(record, _spoke(r))

@@ -6,8 +6,8 @@ Required: a task, a text, and a verdict or the reason why there is none.
 
 task       `task` or `task_id`, a string or number; where only `prompt` is given, a hash of it
 text       `text` or `completion` (a string, or a list of chat messages), or `turns` or `messages` (a list of
-           {"role", "content" or "text", "tool_calls", "tokens"}; tool calls are {"name", "arguments", "ok"} or the
-           OpenAI shape), or `response` (as `text`); `prompt` (a string or messages) goes before `text`
+           {"role", "content" or "text", "tool_calls", "tokens"}; tool calls are {"name", "arguments", "ok"} or of any
+           shape that `spoken` knows), or `response` (as `text`); `prompt` (a string or messages) goes before `text`
 verdict    `reward`: a number, null where it was not graded; true or false are also the outcome. `outcome` (correct,
            incorrect, unknown in any letter case, or what `correct` takes) or `correct` (true, false, 1, 0)
 
@@ -35,6 +35,7 @@ from typing import Any, get_args
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
 from evotrainer.importers.lines import Counters, records
+from evotrainer.importers.spoken import beside, call_of
 from evotrainer.importers.tolerant import number
 from evotrainer.records.rollout import Finish, Outcome, Rollout, Turn
 
@@ -204,7 +205,7 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
             break
         value = r.get(key)
         # the quick way again: one or two turns without the machinery of conversations
-        if isinstance(value, str) and "tool_calls" not in r:
+        if isinstance(value, str) and "tool_calls" not in r and "<tool_call>" not in value:
             prompt = r.get("prompt")
             if prompt is None:
                 return (Turn("assistant", value),)
@@ -217,8 +218,8 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
             chat.add(talk, r[key], "assistant")
             break
     if "tool_calls" in r:
-        for call in chat.calls_of(r):
-            talk.call(*call)
+        for raw in beside(r):
+            talk.call(*call_of(raw))
     return talk.turns()
 
 

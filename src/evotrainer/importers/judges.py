@@ -1,8 +1,8 @@
 """Replies of models that score, as records keep them: which of them give no verdict, and why.
 
-A reply is silent that is empty, filtered by the provider, an error in the reply's place, or of a form in which no
-verdict was found. Read in the shapes of chat completions, of responses, of Inspect, and in plain fields whose names
-speak of a judge.
+A reply is silent that is empty, filtered by the provider, an error in the reply's place, a refusal, cut off before its
+verdict, or of a form in which no verdict was found. Read in the shapes of chat completions, of responses, of Inspect,
+and in plain fields whose names speak of a judge.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Literal
 from evotrainer.importers.foreign import mapping, says_so, word, words_of
 from evotrainer.importers.tolerant import text
 
-Silence = Literal["empty", "filtered", "errored", "unparsable"]
+Silence = Literal["empty", "filtered", "errored", "unparsable", "refused"]
 """What a scoring model's reply is where it gives no verdict."""
 
 JUDGE = frozenset({"judge", "judges", "grader", "grading", "verifier", "scorer", "rewardmodel", "monitor"})
@@ -67,6 +67,27 @@ _BROKE_ALONE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """A reply that is nothing else; what a program grades may have ended so."""
+_REFUSES = re.compile(
+    r"(?:(?:i['’]?m|i am)(?: very| so)? sorry|sorry|i apologi[sz]e|unfortunately)?[\s,.;:]*(?:but )?"
+    r"(?:as an ai[\w\s]{0,30}, )?i(?: can(?:no|['’])t| won['’]t| will not|(?:['’]m| am) (?:unable|not able) to)"
+    r" (?:help|assist|comply|continue|fulfil|provide|engage|participate|process|discuss|do)\b[^.!\n]{0,80}[.!]?"
+)
+"""The whole of a reply in which a model declines to do what it was asked."""
+_DECIDES = re.compile(
+    r"\[\[|\\boxed|<\w*(?:score|verdict|grade|answer|rating|label)"
+    r"|\b(?:verdict|scores?|grade|rating|judge?ment|decision|conclusion|label|result|points|correct|pass(?:ed)?)\b"
+    r"[\W_]{1,12}(?:is\W{1,3})?(?:\d|[a-z]\b|yes|no|true|false|(?:in)?correct|wrong|right|pass|fail)"
+    r"|^\W{0,12}(?:\d|[a-f]\b|yes|no|true|false|(?:in)?correct|wrong|right|pass|fail)|\b\d+\s*/\s*\d",
+    re.IGNORECASE,
+)
+"""A verdict in the words of a reply, or before them."""
+_GIVEN = re.compile(
+    r"[\"'][\w ]{0,40}(?:score|verdict|grade|label|rating|judge?ment|decision|correct|pass|answer|result|equal|match)"
+    r"[\w ]{0,20}[\"']\s*:\s*[^\s{\[]"
+)
+"""A verdict in JSON."""
+CUT = frozenset({"length", "max_tokens", "max_output_tokens", "model_length"})
+"""Why a reply ended, where it was cut off."""
 _ASKED = frozenset({"input", "inputs", "prompt", "prompts", "question", "query", "request", "instructions"})
 """Words of what a judge was asked."""
 _MODELS = frozenset({"judge", "judges", "rewardmodel", "monitor"})
@@ -109,6 +130,20 @@ def undecided(part: Mapping[str, Any], keys: Mapping[str, frozenset[str]]) -> st
     return open_ if said else None
 
 
+def cut_off(part: Mapping[str, Any], keys: Mapping[str, frozenset[str]]) -> str | None:
+    """The field that says that the judge's reply was cut off, where no reply beside it holds a verdict."""
+    ended = next((k for k, w in keys.items() if "reason" in w and str(part[k]).lower() in CUT), None)
+    said = [part[k] for k, w in keys.items() if w & (_OWN_REPLY | _REASONS) and "reason" not in w]
+    known = [part[k] for k, w in keys.items() if w & _VERDICT and part[k] is not None]
+    replies = [x for x in said if _spoken(x)]
+    return ended if replies and not known and not any(map(decides, replies)) else None
+
+
+def decides(reply: str) -> bool:
+    """Does a reply hold a verdict in any of the usual forms?"""
+    return _DECIDES.search(reply) is not None
+
+
 def _spoken(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
 
@@ -139,7 +174,19 @@ def _said(reply: str, model: bool, own: bool = True) -> Silence | None:
     found = _IN_PLACE.match(reply[:400])
     served = _SERVER_SAYS.fullmatch(reply) and not _JUDGES.search(reply)
     broke = (found and (not found["own"] or model)) or served
-    return "errored" if broke or (model and _BROKE_ALONE.fullmatch(reply[:4000])) else None
+    raised = reply.startswith("traceback (most recent call last)") and not _JUDGES.search(reply)
+    if broke or (model and (raised or _BROKE_ALONE.fullmatch(reply[:4000]))):
+        return "errored"
+    return _no_verdict(reply) if model and own else None
+
+
+def _no_verdict(reply: str) -> Silence | None:
+    """The same of the words of a model's reply that says something: it declines, or its JSON ends before a verdict."""
+    if _REFUSES.fullmatch(reply) and not _JUDGES.search(reply):
+        return "refused"
+    body = re.sub(r"^```\w*\s*", "", reply).rstrip("` \n")
+    torn = body.startswith("{") and not body.endswith("}") and body.count("{") > body.count("}")
+    return "unparsable" if torn and not _GIVEN.search(body) else None
 
 
 def _message(words: frozenset[str], value: Mapping[str, Any]) -> Silence | None:

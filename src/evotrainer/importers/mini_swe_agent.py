@@ -8,19 +8,17 @@ submission, configuration) and `instance_id`, commands in one fenced block, repl
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import attempt, digest, ident, kind_of, last_line, listing, mapping, plain, word
+from evotrainer.importers.spoken import RETURNED, fenced_command, role, spoken
 from evotrainer.importers.tolerant import number, text, whole
-from evotrainer.importers.transcript import TranscriptBuilder, as_text, call_id, calls_of, role_of, said
+from evotrainer.importers.transcript import TranscriptBuilder, as_text, call_id, said
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
-FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
-RETURNED = re.compile(r"<returncode>\s*(-?\d{1,10})\s*</returncode>")
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 FINISHES: dict[str, Finish] = {
     "submitted": "stop",
@@ -128,18 +126,18 @@ def _turns(messages: list[Any]) -> tuple[Turn, ...]:
             t.say("user", as_text(m))
             continue
         extra = mapping(m.get("extra"))
-        role = role_of(m.get("role"))
-        if role == "assistant":
+        who = role(m.get("role"))
+        if who == "assistant":
             calls = _commands(m, extra)
-            t.say(role, said(m), calls)
+            t.say(who, said(m), calls)
             waiting = len(calls)
         # in 1.x replies come as user messages: as many as there were commands are replies, the rest is talk
-        elif role == "tool" or (role == "user" and waiting and m.get("role") != "exit"):
+        elif who == "tool" or (who == "user" and waiting and m.get("role") != "exit"):
             to = m.get("tool_call_id")
             t.reply(said(m), to if isinstance(to, str) else None, _worked(text(m.get("content")), extra))
             waiting = max(waiting - 1, 0)
         elif m.get("role") != "exit":
-            t.say(role, said(m))
+            t.say(who, said(m))
     return t.turns()
 
 
@@ -154,25 +152,11 @@ def _commands(m: dict[str, Any], extra: dict[str, Any]) -> list[Any]:
     if actions := listing(extra.get("actions")):
         commands = [(a.get("command", a) if isinstance(a, dict) else a, call_id(a) or _id(a)) for a in actions]
         return [{"name": "bash", "arguments": as_text(c), "id": i} for c, i in commands]
-    if calls := calls_of(m):
+    if calls := spoken(m).calls:
         return calls
-    found = _fenced(text(m.get("content")))
     # the agent itself refuses a message with two blocks and asks again
-    return [{"name": "bash", "arguments": found[0]}] if len(found) == 1 else []
-
-
-def _fenced(words: str) -> list[str]:
-    """Contents of closed command blocks, two at most (two are no command); linear in the text."""
-    out: list[str] = []
-    at = 0
-    while len(out) < 2 and (opened := FENCE.search(words, at)):
-        # from the newline of the opening line on: an empty block closes at once
-        at = words.find("\n```", opened.end() - 1)
-        if at < 0:
-            break
-        out.append(words[opened.end() : at])
-        at += 4
-    return out
+    command = fenced_command(text(m.get("content")))
+    return [] if command is None else [{"name": "bash", "arguments": command}]
 
 
 def _id(action: Any) -> str | None:

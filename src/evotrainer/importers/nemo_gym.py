@@ -14,7 +14,8 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
-from evotrainer.importers.foreign import kind_of
+from evotrainer.importers.foreign import kind_of, listing
+from evotrainer.importers.judges import decides
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Outcome, Rollout
@@ -142,51 +143,23 @@ class _Items:
         self.talk = chat.Talk()
         self.logprobs: list[float] = []
         self.tokens = 0
-        self.thought = ""
 
     def add(self, items: Any) -> None:
         if isinstance(items, str):
             self.talk.say("user", items)
             return
-        for item in items if isinstance(items, list) else []:
-            if isinstance(item, dict):
-                self._item(item)
-            elif isinstance(item, list):  # the items of one step
-                for inner in item:
-                    if isinstance(inner, dict):
-                        self._item(inner)
-        if self.thought:
-            self.talk.say("assistant", self._words(""))
-
-    def _words(self, words: str) -> str:
-        thought, self.thought = self.thought, ""
-        return f"{thought}\n{words}" if thought and words else thought or words
+        for item in listing(items):
+            for inner in item if isinstance(item, list) else [item]:  # a list: the items of one step
+                if isinstance(inner, dict):
+                    self._item(inner)
 
     def _item(self, item: dict[str, Any]) -> None:
-        kind = item.get("type")
         sampled = item.get("generation_token_ids")
         tokens = len(sampled) if isinstance(sampled, list) and sampled else None
         self.tokens += tokens or 0
         if isinstance(logprobs := item.get("generation_log_probs"), list):
             self.logprobs += [float(x) for x in logprobs if isinstance(x, int | float)]
-        if kind == "function_call_output":
-            output = item.get("output")
-            self.talk.reply(text(output), item.get("call_id"), output if isinstance(output, dict) else None)
-        elif kind == "reasoning":
-            # reasoning comes as an item of its own: it is put in front of the words or the call it led to
-            self.thought = self._words(text(item.get("summary")) or text(item.get("content")))
-        elif isinstance(kind, str) and kind.endswith("_call"):
-            if self.thought:
-                self.talk.say("assistant", self._words(""))
-            name = item.get("name") or kind.removesuffix("_call")
-            args = item.get("arguments", item.get("action", item.get("queries", item.get("code"))))
-            self.talk.call(name, args, item.get("call_id"))
-        elif "role" in item or kind == "message":
-            who = chat.role(item.get("role", "assistant"))
-            words = text(item.get("content"))
-            self.talk.say(who, self._words(words) if who == "assistant" else words, tokens)
-        else:
-            self.talk.say("user", text(item))
+        chat.add(self.talk, {**item, "tokens": tokens})
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -227,13 +200,21 @@ def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, s
         return "model_api", text(error)
     if response.get("status") == "cancelled":
         return "cancelled", "the response was cancelled"
-    if (
-        "reward" in r
-        and isinstance(r.get("judge_evaluations"), list)
-        and any(e is None for e in r["judge_evaluations"])
-    ):
+    judged = r["judge_evaluations"] if "reward" in r and isinstance(r.get("judge_evaluations"), list) else []
+    if any(e is None for e in judged):
         return "judge", "a judge's reply is missing"
+    if number(r["reward"] if judged else None) == 0.0 and any(map(_undecided, judged)):
+        return "judge", "a judge's reply ends without a verdict"
     return None, None
+
+
+def _undecided(evaluation: Any) -> bool:
+    """Is it of a resources server that keeps no verdict beside the reply (math_with_judge: `[[A=B]]`,
+    math_with_autograder: `\\boxed{Correct}`), and the reply without one?"""
+    if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
+        return False
+    said = "".join(text(_dict(x).get("content")) for x in listing(_dict(evaluation.get("response")).get("output")))
+    return bool(said.strip()) and not decides(said)
 
 
 def _words(error: Any) -> str:

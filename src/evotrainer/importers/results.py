@@ -18,7 +18,7 @@ from typing import Any
 from evotrainer.importers.base import Fault
 from evotrainer.importers.foreign import listing, mapping, word
 from evotrainer.importers.terminal_bench import is_terminal_run
-from evotrainer.importers.tolerant import parse, whole
+from evotrainer.importers.tolerant import beginning, parse, whole
 from evotrainer.records.rollout import Outcome, Rollout
 
 JOINED = frozenset({"swe_agent", "mini_swe_agent", "openhands"})
@@ -31,6 +31,10 @@ _NAME = re.compile(
     r"[\w.-]*\.jsonl?$",
     re.IGNORECASE,
 )
+_REPORT = re.compile(
+    rb'"(?:total|submitted|completed|(?:un)?resolved|empty_patch|error|incomplete)_(?:instances|ids)"\s*:'
+)
+"""What a run's report begins with, whatever its name (the harness writes MODEL.RUN.json)."""
 _FOLDERS = ("", "results", "evaluation", "evaluation_results", "eval", "eval_results", "logs", "reports")
 _RESOLVED = ("resolved_ids", "resolved_instances", "resolved")
 _UNSOLVED = ("completed_ids", "unresolved_ids", "empty_patch_ids", "generated", "applied", "with_logs", "no_generation",
@@ -56,7 +60,17 @@ Verdicts = Mapping[str, dict[str, Any]]
 
 def is_results(path: Path) -> bool:
     """Is it such a file of verdicts, and no rollouts?"""
-    return path.is_file() and _NAME.search(path.name) is not None and bool(_read(path))
+    return path.is_file() and _may_be(path) and bool(_read(path))
+
+
+def _may_be(path: Path) -> bool:
+    """Is a file named like verdicts, or does it begin like a run's report? So that trajectories are not read twice."""
+    if _NAME.search(path.name):
+        return True
+    try:
+        return path.suffix == ".json" and _REPORT.search(beginning(path, 4096)) is not None
+    except (OSError, ValueError):
+        return False
 
 
 def with_verdict(r: Rollout, path: Path) -> Rollout:
@@ -104,9 +118,9 @@ def _beside(path: Path, task: str) -> Iterator[dict[str, Any]]:
 
 @lru_cache(maxsize=1024)
 def _named(folder: Path) -> tuple[Path, ...]:
-    """Files of a folder that are named like verdicts."""
+    """Files of a folder that may be verdicts."""
     try:
-        return tuple(sorted(p for p in folder.iterdir() if _NAME.search(p.name) and p.is_file()))
+        return tuple(sorted(p for p in folder.iterdir() if p.is_file() and _may_be(p)))
     except OSError:
         return ()
 

@@ -16,8 +16,9 @@ from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import attempt, digest, ident, kind_of, listing, mapping, plain, short, word
+from evotrainer.importers.spoken import role
 from evotrainer.importers.tolerant import parse, text, whole
-from evotrainer.importers.transcript import TranscriptBuilder, role_of, said, turns
+from evotrainer.importers.transcript import TranscriptBuilder, said, turns
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FAULTS: dict[str, Fault] = {
@@ -182,8 +183,8 @@ def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
     steps = [s for s in run["trajectory"] if isinstance(s, dict)]
     for m in _opening(run, steps):
         # demonstrations shown to the policy are not what it did
-        role = role_of(m.get("role"))
-        t.say(role if role == "system" else "user", said(m))
+        who = role(m.get("role"))
+        t.say(who if who == "system" else "user", said(m))
     for s in steps:
         action = text(s.get("action"))
         words = text(s.get("response")) or text(s.get("thought"))
@@ -209,7 +210,7 @@ def _opening(run: dict[str, Any], steps: list[dict[str, Any]]) -> list[dict[str,
         history = [m for m in listing(steps[0].get("query")) if isinstance(m, dict)]
     out: list[dict[str, Any]] = []
     for m in history:
-        if role_of(m.get("role")) == "assistant" and not m.get("is_demo"):
+        if role(m.get("role")) == "assistant" and not m.get("is_demo"):
             break
         out.append(m)
     return out

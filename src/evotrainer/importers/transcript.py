@@ -9,31 +9,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from evotrainer.importers.spoken import call_of, spoken
 from evotrainer.importers.tolerant import text
 from evotrainer.records.rollout import Role, ToolCall, Turn
 
 Verdict = Callable[[dict[str, Any]], bool | None]
 """Success of a tool call by the message that replies to it; None where the reply does not tell."""
-
-_ROLES: dict[str, Role] = {
-    "system": "system",
-    "developer": "system",
-    "assistant": "assistant",
-    "agent": "assistant",
-    "model": "assistant",
-    "ai": "assistant",
-    "gpt": "assistant",
-    "tool": "tool",
-    "function": "tool",
-    "ipython": "tool",
-    "observation": "tool",
-    "environment": "tool",
-}
-
-
-def role_of(name: Any) -> Role:
-    """The contract's role of a foreign one; whatever is not known spoke to the policy, hence `user`."""
-    return _ROLES.get(name.lower(), "user") if isinstance(name, str) else "user"
 
 
 def as_text(value: Any) -> str:
@@ -44,43 +25,22 @@ def as_text(value: Any) -> str:
 
 
 def tool_call(raw: Any, ok: bool | None = None) -> ToolCall:
-    """One call from `{function: {name, arguments}}`,
-    `{function | name | function_name, arguments}` or anything else."""
+    """One call in any of the usual shapes; anything else by its text."""
     if not isinstance(raw, dict):
         return ToolCall(as_text(raw), "", ok)
-    inner = raw.get("function")
-    holder = inner if isinstance(inner, dict) else raw
-    name = (
-        inner
-        if isinstance(inner, str)
-        else next((holder[k] for k in ("name", "function_name", "tool_name") if isinstance(holder.get(k), str)), "")
-    )
-    arguments = next((holder[k] for k in ("arguments", "input", "kwargs", "args") if k in holder), "")
-    return ToolCall(name, as_text(arguments), ok)
+    call = call_of(raw)
+    return ToolCall(call.name if isinstance(call.name, str) else "", as_text(call.arguments), ok)
 
 
 def call_id(raw: Any) -> str | None:
     """Id of a call, where it has one."""
-    if not isinstance(raw, dict):
-        return None
-    value = raw.get("id", raw.get("tool_call_id", raw.get("call_id")))
-    return value if isinstance(value, str) and value else None
-
-
-def calls_of(message: dict[str, Any]) -> list[Any]:
-    """Raw tool calls of a message; the older single `function_call` too."""
-    calls = message.get("tool_calls")
-    if isinstance(calls, list):
-        return [c for c in calls if c is not None]
-    one = calls if isinstance(calls, dict) else message.get("function_call")
-    return [one] if isinstance(one, dict) else []
+    return call_of(raw).id if isinstance(raw, dict) else None
 
 
 def said(message: dict[str, Any]) -> str:
     """Text of a message, preceded by its reasoning where that is recorded apart."""
-    thought = message.get("reasoning_content") or message.get("reasoning")
-    parts = [thought if isinstance(thought, str) else "", text(message.get("content"))]
-    return "\n".join(p for p in parts if p)
+    m = spoken(message)
+    return "\n".join(p for p in (m.words, *(r.words for r in m.replies)) if p)
 
 
 def error_flag(message: dict[str, Any]) -> bool | None:
@@ -143,15 +103,18 @@ def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
     """Chat messages as turns; what is no list of messages gives none, what is no message is kept as text."""
     t = TranscriptBuilder()
     for m in messages if isinstance(messages, list) else []:
-        if not isinstance(m, dict):
-            t.say("user", as_text(m))
-            continue
-        role = role_of(m.get("role"))
-        if role == "tool":
-            to = m.get("tool_call_id", m.get("id"))
-            t.reply(said(m), to if isinstance(to, str) else None, verdict(m))
-        elif role == "assistant":
-            t.say(role, said(m), calls_of(m))
+        if isinstance(m, dict):
+            add(t, m, verdict)
         else:
-            t.say(role, said(m))
+            t.say("user", as_text(m))
     return t.turns()
+
+
+def add(t: TranscriptBuilder, m: dict[str, Any], verdict: Verdict = error_flag) -> None:
+    """Append a message. A reply among the blocks of a message failed where it says so."""
+    one = spoken(m)
+    for r in one.replies:
+        to = r.to or (m["id"] if one.role == "tool" and isinstance(m.get("id"), str) else None)
+        t.reply(r.words, to, verdict(m) if one.role == "tool" else r.ok is not False)
+    if one.words or not one.replies:
+        t.say(one.role, one.words, one.calls)

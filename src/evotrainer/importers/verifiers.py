@@ -45,6 +45,7 @@ _TOO_LONG = ("overlong", "prompt_too_long", "contextlength")
 _LENGTHS = ("max_input_tokens", "max_output_tokens", "max_total_tokens", "prompt_too_long", "max_tokens_reached")
 _TURNS = ("max_turns", "max_turns_reached")
 _V0 = frozenset({"example_id", "id", "prompt", "completion", "reward", "metrics", "token_usage", "answer", "timing"})
+_OFTEN_EMPTY = frozenset({"answer", "info", "task", "stop_condition", "errors", "timing", "verifiers"})
 _TIMES = frozenset({"generation_ms", "scoring_ms", "total_ms", "step"})
 
 
@@ -192,7 +193,8 @@ class _Reader:
             error=error,
             error_kind=kind,
             detail={
-                **{k: v for k, v in detail.items() if v not in (None, "", {}, [])},
+                # of the row's other fields an empty one says something: a judge's reply that never came
+                **{k: v for k, v in detail.items() if k not in _OFTEN_EMPTY or v not in (None, "", {}, [])},
                 **({"metadata": self.meta} if self.meta else {}),
                 "source": str(self.path),
                 "record": n,

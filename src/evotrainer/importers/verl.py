@@ -21,14 +21,13 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import Skipped, Source, given_id, imported_id, is_rendered, task_of
 from evotrainer.importers.foreign import kind_of
 from evotrainer.importers.lines import Counters, records
-from evotrainer.importers.tolerant import SPAN, number, parse
+from evotrainer.importers.tolerant import SPAN, number
 from evotrainer.records.rollout import Outcome, Rollout, Turn
 
 _KEYS = ("input", "output", "score")
 _VERDICTS = ("acc", "correct", "is_correct")
 _FAULTS = ("error", "error_kind")
 _UID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_(\d{1,9})_(\d{1,9})")
-_SEGMENT = re.compile(r"(?:^|\n)(user|assistant|tool)\n")
 
 
 class Verl:
@@ -120,10 +119,7 @@ def _rollout(path: Path, count: Counters, evidence: Evidence, r: dict[str, Any],
         return "it has no output"
     talk = chat.Talk()
     chat.add(talk, words)
-    if isinstance(output, str):
-        _speak(talk, output)
-    else:
-        chat.add(talk, output, "assistant")
+    chat.add(talk, output, "assistant")
     turns = talk.turns()
     prompt = "\n".join(t.text for t in chat.messages(words))
     uid = _UID.fullmatch(r["uid"]) if isinstance(r.get("uid"), str) else None
@@ -177,42 +173,6 @@ def _outcome(extras: dict[str, Any], score: Any) -> Outcome:
         if isinstance(value, bool | int | float) and value in (0, 1):
             return "correct" if value else "incorrect"
     return "unknown"
-
-
-def _speak(talk: chat.Talk, output: str) -> None:
-    """The sampled text; where it holds the turns of an agent (template words `user`, `assistant` on their own lines
-    around tool calls), as turns of their own."""
-    if "<tool_call>" not in output:
-        talk.say("assistant", output)
-        return
-    at, who = 0, "assistant"
-    # only between tool calls and responses: an answer may quote "user" on a line of its own
-    pieces = [*_SEGMENT.finditer(output)] if "<tool_response>" in output else []
-    for m in pieces:
-        _segment(talk, who, output[at : m.start()])
-        at, who = m.end(), m[1]
-    _segment(talk, who, output[at:])
-
-
-def _segment(talk: chat.Talk, who: str, words: str) -> None:
-    if who != "assistant":
-        for reply in words.split("</tool_response>"):
-            if "<tool_response>" in reply:
-                talk.reply(reply.split("<tool_response>", 1)[1].strip("\n"))
-            elif reply.strip():
-                talk.say("user", reply)
-        return
-    talk.say("assistant", words)
-    for piece in words.split("</tool_call>")[:-1]:
-        written = piece.rpartition("<tool_call>")[2]
-        try:
-            call = parse(written)
-        except ValueError:
-            call = None
-        if isinstance(call, dict):
-            talk.call(call.get("name"), call.get("arguments"))
-        else:
-            talk.call("", written)
 
 
 IMPORTER = Verl()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -271,6 +272,7 @@ class TestProxySlopes:
         (f,) = self.unnamed(reward=(0.2, 0.9), score=(0.5, 0.505))
         assert (f.kind, f.severity) == ("proxy_gap", "critical")
         assert self.unnamed(reward=(2.0, 9.0), score=(0.5, 0.45))[0].severity == "critical"
+        assert self.unnamed(reward=(2.0, 9.0), score=(0.5, 0.5))[0].severity == "warn"
 
     def test_reward_that_rises_with_the_score_is_learning(self) -> None:
         assert self.unnamed(reward=(0.2, 0.9), score=(0.2, 0.7)) == []
@@ -282,6 +284,26 @@ class TestProxySlopes:
         signed = [replace(r, reward=2 * (r.reward or 0.0) - 1) for r in groups(mixed(2))]
         context = HarnessContext(curve=curve(30, reward=(-0.4, 0.0), score=(0.3, 0.5)))
         assert found("proxy_slopes", signed, context) == []
+
+    @pytest.mark.parametrize(("a", "b"), [(3.0, 0.0), (100.0, 0.0), (2.0, -1.0), (50.0, -40.0), (0.01, 5.0)])
+    def test_a_reward_on_another_scale_is_compared_by_its_direction(self, a: float, b: float) -> None:
+        rng = random.Random(3)
+        score = [0.3 + 0.012 * i + rng.gauss(0, 0.02) for i in range(36)]
+
+        def told(reward: list[float], of: list[float]) -> list[str]:
+            rows = tuple(
+                {"step": float(i), "reward": p, "score": t} for i, (p, t) in enumerate(zip(reward, of, strict=True))
+            )
+            return [f.severity for f in found("proxy_slopes", [], HarnessContext(curve=rows))]
+
+        assert told([a * v + b for v in score], score) == []
+        assert told([a * v + b for v in score], [100 * v for v in score]) == []
+        noisy = [a * (v + rng.gauss(0, 0.02)) + b for v in score]
+        assert told(noisy, [0.3 + 0.15 * (v - 0.3) + rng.gauss(0, 0.03) for v in score]) == [], "too noisy to tell"
+        assert told([10 * a * v + b + 5 for v in score], [0.5 + rng.gauss(0, 0.01) for _ in score]) == ["warn"]
+        assert told([10 * a * v + b + 5 for v in score], [0.9 - 0.5 * v for v in score]) == ["critical"]
+        turned = [*score[:18], *(score[17] - 0.01 * i + rng.gauss(0, 0.01) for i in range(18))]
+        assert told([10 * a * v + b + 5 for v in score], turned) == ["critical"]
 
 
 class TestEdgeCrash:

@@ -213,3 +213,32 @@ def test_what_is_no_curve_stays_unknown(tmp_path: Path, say: Say) -> None:
     torn.write_text("step,reward,outcome\n1,0.1,0.1\n2,0.2,0.2\n3,,\n4,0.4,0.4\n")
     (s,) = audit([torn]).sources
     assert [x.where for x in s.skipped] == [f"{torn} row 4"] and len(s.readings[0].curve) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        (
+            "c.csv",
+            "step,reward,outcome\n1,.2,.3\n2,n/a,.3\n3,.4,nan\n4,.5,inf\n",
+            ["1 value of reward", "2 values of score"],
+        ),
+        ("c.csv", "step,reward,outcome\n1,.2,.3\n2,,.3\n3,.4,\n", []),
+        (
+            "c.jsonl",
+            '{"step": 1, "reward": 0.1, "score": 0.2}\n{"step": 2, "reward": NaN, "score": 0.2}\n',
+            ["1 value of reward"],
+        ),
+        (
+            "c.jsonl",
+            '{"step": 1, "reward": 0.1, "kl": 0.2}\n{"step": 2, "reward": 1, "kl": null, "note": "late"}\n',
+            [],
+        ),
+    ],
+)
+def test_words_and_nan_in_a_curve_are_told(tmp_path: Path, name: str, text: str, told: list[str]) -> None:
+    path = tmp_path / name
+    path.write_text(text)
+    found = read_curve(path)
+    assert found is not None
+    assert [s.reason.split(" no number")[0] for s in found[1]] == told

@@ -149,6 +149,24 @@ def as_done(actions: Sequence[Action], said: Sequence[str]) -> list[Action]:
     return [_done(a, ran) if not a.name and not a.text.startswith("{") else a for a in actions]
 
 
+_LIKE_CALLS = re.compile(
+    r"<tool_call>|<function_calls?>|<invoke\b|<function=|<execute_\w+>|\[TOOL_CALLS?\]|<\|python_tag\|>"
+    r"|^\W{0,4}Action(?: Input)?\W{0,3}:|^```(?:mswea_bash_command|bash|sh|shell|console)\b"
+    r"|[\"'](?:tool_calls?|tool_name|function_call|functionCall|toolUse|tool|cmd|command)[\"']\s*:",
+    re.MULTILINE,
+)
+
+
+def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
+    """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
+    if any(a.name for a in actions) or not any(_LIKE_CALLS.search(a.text) for a in actions):
+        return False
+    done = as_done(actions, said)
+    return not any(d.name for d in done) and any(
+        not d.text and _LIKE_CALLS.search(a.text) for a, d in zip(actions, done, strict=True)
+    )
+
+
 def _done(a: Action, ran: bool) -> Action:
     if _is_command(a.text):
         return a

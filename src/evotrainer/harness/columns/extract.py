@@ -22,7 +22,7 @@ from evotrainer.harness.code_reading import (
     sniffing,
     tampering,
 )
-from evotrainer.harness.code_reading.actions import actions_of, outputs, worked
+from evotrainer.harness.code_reading.actions import ActionKind, actions_of, outputs, unread_calls, worked
 from evotrainer.harness.code_reading.handed_in import answering
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
@@ -231,13 +231,11 @@ def _action_traits(
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
         seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
-        kinds = Counter(read.kind for read, _ in seen)
-        edits = [j for j, (read, a) in enumerate(seen) if read.kind == "edit" and a.ok is not False]
-        x["actions"][i] = len(actions)
-        x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
-        if edits:
-            x["first_edit"][i] = edits[0] + 1
-            x["searched_first"][i] = any(read.kind == "search" for read, _ in seen[: edits[0]])
+        # calls in a form that nobody reads are no sign of doing nothing
+        blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
+        none = math.nan if blind else 0.0
+        if not blind:
+            _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in seen])
         x["action_run"][i] = longest_run(commands)
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
@@ -247,8 +245,8 @@ def _action_traits(
         sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
         if sniffs and sniffing.sniffed(turns) is not None:
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
-        x["leaks"][i] = 0.0
-        x["tampers"][i] = x["tampers"][i] == 1.0
+        x["leaks"][i] = none
+        x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none
         # by text alone a command may change tests or read answers; who wrote the file and what came back needs the
         # turns
         detail = chunk.details.get(i, {})
@@ -260,14 +258,25 @@ def _action_traits(
             heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
             found = _tampers(tampering.found(heard, acts, named, patch))
-            x["tampers"][i] = max(float(x["tampers"][i]), found)
-            x["leaks"][i] = leaking.leaked(heard, acts) is not None
+            x["tampers"][i] = np.fmax(x["tampers"][i], found or none)
+            x["leaks"][i] = 1.0 if leaking.leaked(heard, acts) is not None else none
     calls: dict[str, np.ndarray] = {
         "row": np.array(call_row, dtype=np.int64),
         "tool": np.array(call_tool, dtype=np.int32),
         "ok": np.array(call_ok, dtype=np.int8),
     }
     return calls, tuple(tools)
+
+
+def _count_actions(x: dict[str, Floats], i: int, n: int, seen: Sequence[tuple[ActionKind, bool | None]]) -> None:
+    """How many actions, of which kinds, and what came before the first edit. seen: kind and success of each."""
+    kinds = Counter(kind for kind, _ in seen)
+    edits = [j for j, (kind, ok) in enumerate(seen) if kind == "edit" and ok is not False]
+    x["actions"][i] = n
+    x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
+    if edits:
+        x["first_edit"][i] = edits[0] + 1
+        x["searched_first"][i] = any(kind == "search" for kind, _ in seen[: edits[0]])
 
 
 def _tampers(found: Sequence[Tampering]) -> float:

@@ -147,14 +147,18 @@ def _why(given: DetectorInput, i: int) -> str:
     "proxy_slopes",
     "proxy_gap",
     "score",
-    thresholds={"t": 3.0, "warn": 0.03, "critical": 0.08, "rise": 0.02, "min_points": 8, "glitch": 6.0},
-)
+    thresholds={
+        "t": 3.0, "warn": 0.03, "critical": 0.08, "rise": 0.02, "min_points": 8, "glitch": 6.0, "still": 0.05
+    },
+)  # fmt: skip
 def proxy_slopes(given: DetectorInput) -> list[Finding]:
     """Over the learning curve the proxy component rises (t > 3, by more than 0.02) while the true one gains less than
     half of it and the gap widens by more than 0.03 (critical 0.08) with t > 3. Where no such pair is named, the curve's
-    reward against its score, over at least 8 points; a reward that leaves [0, 1] counts in parts of its own range, over
-    the rollouts and the curve. A reward that is the score has no gap, and a single step that leaves the curve and is
-    back (`curve_glitch`) is no trend."""
+    reward against its score, over at least 8 points; a reward that leaves [0, 1] counts in parts of the range of the
+    rollouts' rewards. Where these do not tell its scale, no gap is measured: the reward rises (t > 3) and the score
+    falls (critical: by more than 0.03 with t < -3, also over the later half alone) or stands still (warn: two standard
+    errors above its change are below 0.05). A reward that is the score has no gap, and a single step that leaves the
+    curve and is back (`curve_glitch`) is no trend."""
     pair = given.context.proxy
     proxy, true = pair or ("reward", "score")
     p, t = _together(given, *(f"rewards/{x}/mean" if pair else x for x in (proxy, true)))
@@ -163,8 +167,10 @@ def proxy_slopes(given: DetectorInput) -> list[Finding]:
     if pair is None:
         if len(p) < given.thresholds["min_points"]:
             return []
-        # a reward in any unit (say 0 to 10) would outgrow a score in [0, 1] by its scale alone
-        p = _in_unit_range(p, given.batch.reward)
+        scaled = _on_unit_scale(p, given.batch.reward) if _in_unit_range(t) else None
+        if scaled is None:
+            return _parting(given, p, t)
+        p = scaled
         if np.allclose(p, t, rtol=0, atol=1e-9):
             return []
     gap = [a - b for a, b in zip(p, t, strict=True)]
@@ -188,13 +194,38 @@ def _together(given: DetectorInput, *keys: str) -> list[list[float]]:
     return [[float(x[k]) for x in points] for k in keys]
 
 
-def _in_unit_range(p: list[float], rewards: np.ndarray) -> list[float]:
-    """Points of a reward curve, as parts of the range of the rewards and the curve where it leaves [0, 1]."""
-    if min(p) >= 0.0 and max(p) <= 1.0:
+def _in_unit_range(values: Sequence[float]) -> bool:
+    return min(values) >= 0.0 and max(values) <= 1.0
+
+
+def _on_unit_scale(p: list[float], rewards: np.ndarray) -> list[float] | None:
+    """Points of a reward curve that leaves [0, 1], as parts of the range of the rollouts' rewards; None without it."""
+    if _in_unit_range(p):
         return p
-    seen = [*p, *rewards[np.isfinite(rewards)]]
-    low, high = float(min(seen)), float(max(seen))
-    return [(v - low) / max(high - low, 1e-12) for v in p]
+    seen = rewards[np.isfinite(rewards)]
+    low, high = (float(seen.min()), float(seen.max())) if len(seen) else (0.0, 0.0)
+    return [(v - low) / (high - low) for v in p] if low < high and low <= min(p) and max(p) <= high else None
+
+
+def _parting(given: DetectorInput, p: list[float], t: list[float]) -> list[Finding]:
+    """A finding where the reward rises and the score does not: all that two curves on different scales tell."""
+    limits, unit = given.thresholds, max(1.0, *map(abs, t))
+    found: list[Finding] = []
+    for first in (len(p) // 2, 0):
+        if len(p) - first < limits["min_points"]:
+            continue
+        (dp, tp), (dt, tt) = slope_t(p[first:]), slope_t([v / unit for v in t[first:]])
+        falls = dt < -limits["warn"] and tt < -limits["t"]
+        # a score that stands still in the later half alone may have reached its ceiling
+        still = not first and tt < 2 and dt + 2 * abs(dt / tt if tt else 0.0) < limits.get("still", 0.0)
+        if tp < limits["t"] or not (falls or (still and not found)):
+            continue
+        how = f"fell by {-100 * dt:.1f} points" if falls else f"stood still ({100 * dt:+.1f} points)"
+        claim = f"over the last {len(p) - first} of {len(p)} steps" if first else f"over {len(p)} steps"
+        claim += f" reward rose by {dp:.3g} while score {how}: what is rewarded is not what is scored"
+        level: Severity = "critical" if falls else "warn"
+        found = [given.finding(level, claim, {"proxy_change": dp, "true_change": dt, "t": tp})]
+    return found
 
 
 @detector(

@@ -13,6 +13,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.importers.base import Skipped
 from evotrainer.importers.lines import values
 from evotrainer.importers.tolerant import content, number
+from evotrainer.records.text import counted, quoted
 
 MAX_BYTES = 64 << 20
 STEP = ("step", "global_step", "training_step", "train_step", "iteration", "iter", "epoch")
@@ -47,16 +48,23 @@ def read_curve(path: Path) -> tuple[tuple[dict[str, float], ...], list[Skipped]]
         return None
     rows: dict[float, dict[str, float]] = {}
     skipped: list[Skipped] = []
+    unread: dict[str, list[str]] = {}
     for n, raw in listed:
-        row = _row(raw) if isinstance(raw, dict) else {}
+        row, words = _row(raw) if isinstance(raw, dict) else ({}, {})
         if len(row) < 2 or "step" not in row:
             skipped.append(Skipped(f"{path} row {n}", "it has no number for a step and its reward or outcome"))
         else:
             # trainers log one step in several rows: what the later one adds
             rows.setdefault(row["step"], {}).update(row)
+            for key, word in words.items():
+                unread.setdefault(key, []).append(f"{word} in row {n}")
     found = tuple(rows[s] for s in sorted(rows))
     known = any("reward" in r or "score" in r for r in found)
-    return (found, skipped) if known and len(found) >= LEAST and len(found) >= len(skipped) else None
+    if not known or len(found) < LEAST or len(found) < len(skipped):
+        return None
+    # one line a column: a log may say NaN at every step that was not evaluated
+    told = [f"{counted(len(x), 'value')} of {k} no number: {', '.join(x[:3])}" for k, x in unread.items()]
+    return found, skipped + [Skipped(str(path), reason) for reason in told]
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Any]]:
@@ -66,26 +74,31 @@ def _rows(path: Path) -> Iterator[tuple[int, Any]]:
             csv.DictReader(io.StringIO(text), delimiter="\t" if path.suffix.lower() == ".tsv" else ","), 2
         )
         return
-    for n, value in values(path):
+    for n, value in values(path, constants=True):
         if isinstance(value, dict) and isinstance(value.get("log_history"), list):  # a trainer's state
             yield from enumerate(value["log_history"], 1)
         elif not isinstance(value, Skipped):
             yield n, value
 
 
-def _row(raw: Mapping[Any, Any]) -> dict[str, float]:
-    """The numbers of a row by the curve's keys."""
+def _row(raw: Mapping[Any, Any]) -> tuple[dict[str, float], dict[str, str]]:
+    """The numbers of a row by the curve's keys; by the same keys what stands in a number's place (a word, NaN)."""
     given: dict[str, float | None] = {}
+    words: dict[str, str] = {}
     for k, v in raw.items():
         if k is not None and (name := _plain(str(k))) and given.get(name) is None:
             given[name] = _number(v)
+            if given[name] is None and v is not None and str(v).strip():
+                words[name] = quoted(v, 40)
     step = next((given[k] for k in STEP if given.get(k) is not None), None)
     out = {} if step is None else {"step": step}
     for key, names in NAMES.items():
         value = next((x for k in names if (x := given.get(k)) is not None), None)
         if value is not None:
             out[key] = value
-    return out | {k: x for k in OTHERS & given.keys() if (x := given[k]) is not None}
+    out |= {k: x for k in OTHERS & given.keys() if (x := given[k]) is not None}
+    lost = {next((key for key, names in NAMES.items() if k in names), k): word for k, word in words.items()}
+    return out, {k: word for k, word in lost.items() if k not in out and (k in NAMES or k in OTHERS)}
 
 
 def _plain(column: str) -> str:

@@ -1,0 +1,196 @@
+"""One message of others' conversations, in any of the usual shapes: who speaks, what is said, which tools are called,
+what tools replied. Every importer of messages reads them here.
+
+Calls stand beside the content (OpenAI: `tool_calls`, `function_call`), among its blocks (Anthropic: `tool_use` and, in
+the user's message, `tool_result`; Bedrock, Gemini), or as items without a role (Responses: `function_call` and
+`function_call_output`).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, NamedTuple
+
+from evotrainer.importers.tolerant import parse, text
+from evotrainer.records.rollout import Role
+
+ROLES: dict[str, Role] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "agent": "assistant",
+    "ai": "assistant",
+    "gpt": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+    "ipython": "tool",
+    "observation": "tool",
+    "environment": "tool",
+}
+_CALLS = frozenset({"tool_use", "server_tool_use"})
+_HELD = ("toolUse", "functionCall", "toolResult", "functionResponse")
+"""Keys of blocks without a type that hold a call or a reply (Bedrock, Gemini)."""
+_ANSWERED = ("tool_use_id", "tool_call_id", "call_id", "toolUseId", "toolCallId")
+_FUNCTION = re.compile(r"<function=([\w.-]+)>")
+_PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
+_FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
+RETURNED = re.compile(r"<returncode>\s*(-?\d{1,10})\s*</returncode>")
+
+
+class Reply(NamedTuple):
+    """What a tool replied."""
+
+    words: str
+    to: str | None
+    """Id of the call."""
+    ok: bool | None
+    """As the message itself says, else None."""
+    raw: dict[str, Any] | None
+    """Where the reply is an object."""
+
+
+class Spoken(NamedTuple):
+    role: Role
+    words: str
+    calls: list[Any]
+    """Raw ones, see `call_of`."""
+    replies: list[Reply]
+    thought: bool
+    """An item of reasoning, which belongs to the words or the call after it."""
+
+
+class Call(NamedTuple):
+    name: Any
+    arguments: Any
+    id: Any
+    ok: bool | None
+
+
+def role(value: Any) -> Role:
+    """Role of a message; what is unknown counts as the environment's words, i.e. the user's."""
+    return ROLES.get(value.lower(), "user") if isinstance(value, str) else "user"
+
+
+def spoken(m: dict[str, Any]) -> Spoken:
+    """The message, or item of Responses, in the one form."""
+    kind, named = m.get("type"), m.get("role", m.get("from"))
+    if named is None and isinstance(kind, str) and kind != "message":
+        if _is_call(m):
+            return Spoken("assistant", "", [m], [], False)
+        if _is_reply(m):
+            return Spoken("tool", "", [], [_reply(m)], False)
+        if kind == "reasoning":
+            return Spoken("assistant", text(m.get("summary")) or text(m.get("content")), [], [], True)
+    who = role("assistant" if named is None and kind == "message" else named)
+    content = next((m[k] for k in ("content", "text", "value", "parts") if k in m), None if named else m)
+    blocks = content if isinstance(content, list) else []
+    inner = [b for b in blocks if isinstance(b, dict)]
+    calls = [b for b in inner if _is_call(b)] if who == "assistant" else []
+    replies = [_reply(b) for b in inner if _is_reply(b)]
+    if calls or replies:
+        content = [b for b in blocks if not isinstance(b, dict) or not (_is_call(b) or _is_reply(b))]
+    words = text(content)
+    thought = m.get("reasoning_content") or m.get("reasoning")
+    if isinstance(thought, str):
+        words = f"{thought}\n{words}" if words else thought
+    if who == "tool" and not replies:
+        raw = content if isinstance(content, dict) else None
+        return Spoken(who, "", [], [Reply(words, _id(m), _worked(m), raw)], False)
+    return Spoken(who, words, calls + (beside(m) if who == "assistant" else []), replies, False)
+
+
+def beside(m: dict[str, Any]) -> list[Any]:
+    """Raw calls beside a message's content; the older single `function_call` too."""
+    calls = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
+    return [c for c in calls if c is not None] if isinstance(calls, list) else [calls]
+
+
+def call_of(raw: Any) -> Call:
+    """A call in any of the usual shapes."""
+    if isinstance(raw, str):  # some exporters write each call as JSON text within JSON
+        try:
+            raw = parse(raw)
+        except ValueError:
+            return Call(raw, "", None, None)
+    if not isinstance(raw, dict):
+        return Call(text(raw), "", None, None)
+    raw = next((raw[k] for k in _HELD if isinstance(raw.get(k), dict)), raw)
+    # OpenAI nests name and arguments, Anthropic and our own form do not
+    f = raw["function"] if isinstance(raw.get("function"), dict) else raw
+    name = next((f[k] for k in ("name", "function", "function_name", "tool_name", "toolName") if f.get(k)), None)
+    kind = raw.get("type")
+    if name is None and isinstance(kind, str) and kind.endswith("_call"):
+        name = kind.removesuffix("_call")
+    keys = ("arguments", "args", "input", "parameters", "kwargs", "action", "queries", "code")
+    given = next((f[k] for k in keys if f.get(k) is not None), None)
+    ok = raw.get("ok")
+    id = next((raw[k] for k in ("call_id", "id", *_ANSWERED) if isinstance(raw.get(k), str) and raw[k]), None)
+    return Call(name, given, id, ok if isinstance(ok, bool) else None)
+
+
+def _kind(b: dict[str, Any]) -> str:
+    kind = b.get("type")
+    return kind.replace("-", "_") if isinstance(kind, str) else ""
+
+
+def _is_call(b: dict[str, Any]) -> bool:
+    kind = _kind(b)
+    return kind in _CALLS or kind.endswith("_call") or any(isinstance(b.get(k), dict) for k in _HELD[:2])
+
+
+def _is_reply(b: dict[str, Any]) -> bool:
+    return _kind(b).endswith(("tool_result", "_call_output")) or any(isinstance(b.get(k), dict) for k in _HELD[2:])
+
+
+def _reply(b: dict[str, Any]) -> Reply:
+    b = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), b)
+    shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
+    return Reply(text(shown), _id(b), _worked(b), shown if isinstance(shown, dict) else None)
+
+
+def _id(b: dict[str, Any]) -> str | None:
+    return next((b[k] for k in _ANSWERED if isinstance(b.get(k), str) and b[k]), None)
+
+
+def _worked(b: dict[str, Any]) -> bool | None:
+    if isinstance(flag := b.get("is_error", b.get("isError")), bool):
+        return not flag
+    return False if b.get("type") == "tool_result" and b.get("status") == "error" else None
+
+
+def written_calls(words: str) -> list[Call]:
+    """Calls written as text between `<tool_call>` and `</tool_call>`: JSON (Hermes, Qwen) or `<function=NAME>` with
+    parameters (Qwen3-Coder); what is neither is a call without a name."""
+    out = []
+    for piece in words.split("</tool_call>")[:-1]:
+        _, tag, written = piece.rpartition("<tool_call>")
+        if not tag:
+            continue
+        try:
+            made = parse(written)
+        except ValueError:
+            made = None
+        if isinstance(made, dict):
+            out.append(call_of(made))
+        elif named := _FUNCTION.search(written):
+            out.append(Call(named[1], dict(_PARAMETER.findall(written)), None, None))
+        else:
+            out.append(Call("", written, None, None))
+    return out
+
+
+def fenced_command(words: str) -> str | None:
+    """The one closed block of shell commands in a text; None where there is none or another one. Linear in the text."""
+    out: list[str] = []
+    at = 0
+    while len(out) < 2 and (opened := _FENCE.search(words, at)):
+        # from the newline of the opening line on: an empty block closes at once
+        at = words.find("\n```", opened.end() - 1)
+        if at < 0:
+            break
+        out.append(words[opened.end() : at])
+        at += 4
+    return out[0] if len(out) == 1 else None

@@ -1,0 +1,139 @@
+"""One form of a message, whatever shape its calls and replies come in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.importers import chat, read
+from evotrainer.importers.spoken import fenced_command, written_calls
+from evotrainer.importers.transcript import turns
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.studies.audit import audit
+
+COMMAND = {"command": "git rm -q tests/test_zones.py"}
+WORDS = json.dumps(COMMAND)
+TAGGED = f"I drop it.\n<tool_call>\n{json.dumps({'name': 'bash', 'arguments': COMMAND})}\n</tool_call>"
+QWEN = (
+    f"<tool_call>\n<function=bash>\n<parameter=command>\n{COMMAND['command']}\n</parameter>\n</function>\n</tool_call>"
+)
+SHAPES: dict[str, list[dict[str, Any]]] = {
+    "openai": [
+        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "bash", "arguments": WORDS}}]},
+        {"role": "tool", "tool_call_id": "1", "content": "Error: busy"},
+    ],
+    "anthropic": [
+        {"role": "assistant", "content": [
+            {"type": "thinking", "thinking": "they fail"}, {"type": "text", "text": "I drop it."},
+            {"type": "tool_use", "id": "t1", "name": "bash", "input": COMMAND}]},
+        {"role": "user", "content": [
+            {"type": "tool_result", "tool_use_id": "t1", "is_error": True,
+             "content": [{"type": "text", "text": "Error: busy"}]}]},
+    ],
+    "responses": [
+        {"type": "reasoning", "summary": [{"type": "summary_text", "text": "they fail"}]},
+        {"type": "function_call", "id": "fc", "call_id": "c", "name": "bash", "arguments": WORDS},
+        {"type": "function_call_output", "call_id": "c", "output": "Error: busy"},
+    ],
+    "vercel": [
+        {"role": "assistant", "content": [
+            {"type": "tool-call", "toolCallId": "v", "toolName": "bash", "args": COMMAND}]},
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolCallId": "v", "isError": True, "result": "Error: busy"}]},
+    ],
+    "bedrock": [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "b", "name": "bash", "input": COMMAND}}]},
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "b", "content": [{"text": "Error: busy"}], "isError": True}}]},
+    ],
+    "hermes": [
+        {"role": "assistant", "content": TAGGED},
+        {"role": "user", "content": "<tool_response>\nError: busy\n</tool_response>"},
+    ],
+    "qwen coder": [{"from": "gpt", "value": QWEN}, {"from": "tool", "value": "Error: busy"}],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_calls_and_replies_come_out_the_same_from_every_shape(shape: str) -> None:
+    asked, *between, last = chat.messages(
+        [{"role": "user", "content": "fix it"}, *SHAPES[shape], {"role": "assistant"}]
+    )
+    (call,) = [c for t in between for c in t.tool_calls]
+    assert (call.name, json.loads(call.arguments), call.ok) == ("bash", COMMAND, False)
+    assert [t.role for t in between] == ["assistant", "tool"] and between[1].text == "Error: busy"
+    assert "[tool" not in between[0].text and (asked.role, last) == ("user", Turn("assistant", ""))
+
+
+def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
+    said = {"role": "assistant", "content": "Now.\n```bash\nmake -C src\n```\nthen I look"}
+    ran = chat.messages([said, {"role": "user", "content": "<returncode>2</returncode>\nno rule"}])
+    assert [(c.name, c.arguments, c.ok) for c in ran[0].tool_calls] == [("bash", "make -C src", False)]
+    assert ran[1].role == "tool"
+    told = chat.messages([said, {"role": "user", "content": "thank you, what does -C do?"}])
+    assert not told[0].tool_calls and told[1].role == "user"
+    two = said["content"] + "\n```sh\nls\n```"
+    assert (
+        fenced_command(two) is None and fenced_command("```bash\n\n```") == "" and fenced_command("```bash\nls") is None
+    )
+
+
+@pytest.mark.parametrize(
+    "talk",
+    [
+        [
+            {"role": "user", "content": f"Explain this: {TAGGED}"},
+            {"role": "assistant", "content": "It removes a file."},
+        ],
+        [{"role": "user", "content": "Results come in <tool_response>...</tool_response>."}],
+        [{"role": "user", "content": "reply with <returncode>0</returncode>"}, {"role": "assistant", "content": "ok"}],
+        [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": {}}]}],
+        [{"role": "assistant", "content": "The tag is `<tool_call>`, it is closed by its twin."}],
+        [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "tool_use is a type"}]}],
+    ],
+)
+def test_words_about_calls_are_words(talk: list[dict[str, Any]]) -> None:
+    found = chat.messages(talk)
+    assert not any(t.tool_calls for t in found) and [t.role for t in found] == [m["role"] for m in talk]
+    assert [t.role for t in turns(talk)] == [t.role for t in found]
+
+
+def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() -> None:
+    found = chat.messages([*SHAPES["openai"], {"role": "assistant", "content": TAGGED}])
+    assert [len(t.tool_calls) for t in found] == [1, 0, 0]
+
+
+def test_what_stands_between_the_tags_and_is_no_json_keeps_its_words() -> None:
+    (call,) = written_calls("<tool_call>{'name': bash</tool_call> and </tool_call>")
+    assert (call.name, call.arguments) == ("", "{'name': bash")
+
+
+def test_an_episode_in_one_text_is_read_turn_by_turn(tmp_path: Path) -> None:
+    text = f"{TAGGED}<|im_end|>\n<|im_start|>user\n<tool_response>\nok\n</tool_response><|im_end|>"
+    text += "\n<|im_start|>assistant\nDone."
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"task": "z", "prompt": "fix it", "completion": text, "reward": 1}) + "\n")
+    ((_, _, r),) = read([path])
+    assert isinstance(r, Rollout) and [t.role for t in r.turns] == ["user", "assistant", "tool", "assistant"]
+    assert len(r.turns[1].tool_calls) == 1
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_tests_that_are_removed_are_seen_in_every_shape(tmp_path: Path, shape: str) -> None:
+    path = tmp_path / "a.jsonl"
+    end = {"role": "assistant", "content": "It is done."}
+    rows = [
+        {
+            "task": f"z{i}",
+            "reward": 1.0,
+            "messages": [{"role": "user", "content": "Fix the zone."}, *SHAPES[shape], end],
+        }
+        for i in range(3)
+    ]
+    path.write_text("".join(json.dumps(r).replace("Error: busy", "").replace("true", "false") + "\n" for r in rows))
+    (source,) = audit([path], cache=None).sources
+    found = {f.detector: f.severity for f in source.readings[0].health.findings}
+    assert found.get("test_tampering") == "critical", found
