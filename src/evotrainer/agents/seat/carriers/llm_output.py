@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.agents.seat.carriers.base import Question
+from evotrainer.records.text import cut
 
 OUTPUTS = {"openai": ("text", "json", "schema", "tool"), "anthropic": ("text", "schema", "tool")}
 """Protocol -> its output modes."""
@@ -57,6 +58,28 @@ def anthropic_words(content: list[dict[str, Any]]) -> str:
         if part.get("type") == "tool_use":
             return json.dumps(part["input"])
     return "".join(p["text"] for p in content if p.get("type") == "text")
+
+
+CUT = ("length", "max_tokens", "model_context_window_exceeded")
+"""Reasons for its end with which an answer is not whole; OpenAI's, Anthropic's."""
+
+
+def end_of(found: Mapping[str, Any], protocol: str, most_tokens: int) -> tuple[str, str]:
+    """(why there is no answer, why it ends early), each with its remedy, by what the endpoint says of its end."""
+    choice = {} if protocol == "anthropic" else found["choices"][0]
+    why = found.get("stop_reason") if protocol == "anthropic" else choice.get("finish_reason")
+    said = (choice.get("message") or {}).get("refusal") or ""
+    told = f": {' '.join(cut(said, 200).split())}" if said else ""
+    if why == "content_filter":
+        return f"the endpoint's content filter withheld the answer{told}; ask another model", ""
+    if why == "refusal" or said:
+        return f"the model refused to answer{told}; ask another model", ""
+    if why == CUT[-1]:
+        return "", "the answer was cut off where the model's context ends; ask a model with a longer one"
+    if why in CUT:
+        spent = f"run.agent_options.most_tokens = {most_tokens}, tokens of reasoning included"
+        return "", f"the answer was cut off at {spent}; raise it"
+    return "", ""
 
 
 def streamed_words(event: Mapping[str, Any]) -> tuple[str, str]:
