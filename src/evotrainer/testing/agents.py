@@ -160,7 +160,8 @@ def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
 def _unfit(briefing: Briefing, recipe: Recipe, changes: Mapping[str, Any]) -> str:
     champion = briefing.champion.recipe
     # what the champion has of a knob, and the outcome, are not on offer and may stand in a recipe
-    knobs = {k: (*v.split(", "), str(champion.knobs.get(k))) for k, v in briefing.knobs.items()}
+    knobs: dict[str, tuple[Any, ...]] = {k: (v,) for k, v in champion.knobs.items()}
+    knobs |= {k: (*v.split(", "), *knobs.get(k, ())) for k, v in briefing.knobs.items()}
     components = briefing.components | dict.fromkeys(briefing.unpayable, "")
     environment = {
         "name": "the environment",
@@ -172,7 +173,7 @@ def _unfit(briefing: Briefing, recipe: Recipe, changes: Mapping[str, Any]) -> st
         "slots": [s.model_dump() for s in briefing.slots],
     }
     try:
-        check_recipe(recipe, "the environment", components, {k: (v,) for k, v in champion.knobs.items()} | knobs)
+        check_recipe(recipe, "the environment", components, knobs)
         check_paid(recipe, environment)
     except ConfigError as e:
         return str(e)
