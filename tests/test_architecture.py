@@ -144,7 +144,7 @@ ALLOWED = {
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
     "extras.scaffold extras.tracking",
     "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
-    "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
+    "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
     "studies.audit": "errors records config projections agents importers views harness harness.columns "
     "harness.bottlenecks harness.layers harness.looked harness.registry harness.render executors.process",

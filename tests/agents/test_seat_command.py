@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
+import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from evotrainer.agents.seat.carriers import confined
-from evotrainer.agents.seat.carriers.base import SeatTurn
+from evotrainer.agents.seat.carriers import command, confined
+from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.command import CommandCarrier
 from evotrainer.agents.seat.options import SeatOptions, make_carrier
+from evotrainer.agents.seat.secrets import recordable, take
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.seat import SeatBriefing
 
@@ -66,7 +70,7 @@ def test_a_program_sees_its_folder_the_system_and_what_is_mounted(place: tuple[P
     asked = [*map(str, (at / "run", at / "run/ledger.db", at / "keys", at / "other", at / "login" / "token")), "."]
     got = seen([*command, json.dumps(asked)], turn)
     assert not [p for p in asked[:-1] if got[p] != "FileNotFoundError"], got
-    assert got["."] == [".stderr", ".stdout", "briefing.md", "request.json", "schema.json"]
+    assert got["."] == ["briefing.md", "request.json", "schema.json"]
     assert not [k for k in got if k.startswith(("wrote /usr", "wrote /etc"))]
     assert got["processes"] <= 3, "it sees no process but its own"
     assert got["interfaces"] == len(os.listdir("/sys/class/net")), "the network is as it is"
@@ -155,6 +159,66 @@ def test_of_a_project_a_program_sees_its_bin_and_of_an_installation_what_it_is_m
             assert got[asked[0]] == ["bin"] and got[asked[1]] == ["agent", "helper"]
         else:
             assert got[asked[0]] == ["bin", "lib"] and got[asked[2]] == ["x"]
+
+
+def ask(script: str, timeout_s: float = 20.0, secrets: dict[str, str] | None = None, **more: Any) -> Reply:
+    turn = SeatTurn("x", Path("/nowhere"), "r1/answered/search0/0", timeout_s)
+    return CommandCarrier(["sh", "-c", script], secrets or {}, **more).ask(request(), turn)
+
+
+@pytest.mark.parametrize("name", [".stdout", ".stderr", "answer.json"])
+@pytest.mark.parametrize("trick", ["ln -s {secret} {n}", "ln -s /proc/self/environ {n}", "mkfifo {n}", "mkdir {n}"])
+def test_nothing_in_its_folder_is_taken_for_what_a_program_wrote(trick: str, name: str, tmp_path: Path) -> None:
+    """By whatever names this process, with its rights, once read it again."""
+    (tmp_path / "secret").write_text("the user's own")
+    does = f"rm -f {name}; {trick.format(secret=tmp_path / 'secret', n=name)}"
+    assert ask(f"echo said; {does}").raw == "said\n"
+    with pytest.raises(CarrierError, match="exit code 3: wrong$"):
+        ask(f"echo wrong >&2; {does}; exit 3")
+
+
+def test_a_program_that_removes_all_that_it_finds_is_read_all_the_same() -> None:
+    assert ask("rm -rf * .[a-z]*; exec 0<&-; echo said").raw == "said\n"
+
+
+def test_where_no_folder_can_be_made_there_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    with pytest.raises(CarrierError, match="sh cannot be asked: .*/no/such/folder.*TMPDIR"):
+        ask("echo said")
+
+
+def test_the_key_of_another_seat_is_struck_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANOTHER_SEATS_KEY", "sk-another-98765")
+    monkeypatch.setenv("ITS_BEGINNING", "sk-another")
+    take(["ITS_BEGINNING", "ANOTHER_SEATS_KEY"])
+    assert recordable(ask("echo sk-another-98765"), {}).raw == "[ANOTHER_SEATS_KEY]\n"
+    with pytest.raises(CarrierError, match=r"exit code 1: key \[ANOTHER_SEATS_KEY\]"):
+        ask("echo key sk-another-98765 >&2; exit 1", secrets={"OWN": "sk-own"})
+
+
+@pytest.mark.parametrize("to", ["", ">&2", "> answer.json", "> /proc/self/fd/0"])
+def test_a_program_that_writes_without_end_is_ended(to: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "WRITTEN", 1_000_000)
+    began = time.monotonic()
+    with pytest.raises(CarrierError, match="sh wrote more than 1,000,000 bytes and was ended"):
+        ask(f"exec yes {to}")
+    with pytest.raises(CarrierError, match="wrote more than"):
+        ask("mkdir a; i=0; while :; do i=$((i+1)); : > a/$i; done")
+    assert time.monotonic() - began < 20
+
+
+@pytest.mark.parametrize("end", ["exit 0", "sleep 60"])
+def test_without_bubblewrap_a_process_of_its_own_session_ends_with_the_program(end: str, tmp_path: Path) -> None:
+    """Its parent is gone by then, so that it is nobody's child."""
+    pid = tmp_path / "pid"
+    script = f"(setsid sh -c 'echo $$ > {pid}; exec sleep 60' &); until [ -s {pid} ]; do sleep 0.01; done; {end}"
+    with contextlib.suppress(CarrierError):
+        ask(script, timeout_s=2.0, sandbox=False)
+    until = time.monotonic() + 10
+    with contextlib.suppress(OSError):  # it is gone
+        while Path(f"/proc/{pid.read_text().strip()}/stat").read_text().split()[2] != "Z":
+            assert time.monotonic() < until, "it lives on"
+            time.sleep(0.01)
 
 
 def interpreter() -> list[str]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import re
 import time
 from collections.abc import Iterator
+from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -15,10 +17,14 @@ import pytest
 
 from evotrainer.agents import make_agent
 from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
-from evotrainer.agents.seat.carriers.llm import LlmCarrier
+from evotrainer.agents.seat.carriers.llm import LlmCarrier, _seconds
+from evotrainer.agents.seat.desk import Desk
+from evotrainer.agents.seat.options import SeatOptions
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
 from evotrainer.run.observer import SilentObserver
+from evotrainer.testing.agents import SeatMemory
+from tests.agents.briefings import briefing
 from tests.agents.serving import serving
 from tests.cli.call import in_this_process as evotrainer
 
@@ -31,7 +37,8 @@ ASKED = SeatBriefing.model_validate(
 
 
 class Server(ThreadingHTTPServer):
-    """Answers with `script`, one entry a request, the last one again: a text of the model, or (status, body)."""
+    """Answers with `script`, one entry a request, the last one again: a text of the model, or (status, body), or
+    (status, body, Retry-After)."""
 
     daemon_threads = True
 
@@ -60,8 +67,10 @@ class Handler(BaseHTTPRequestHandler):
                     self.wfile.write(f"x-{i}: y\r\n".encode())
                     time.sleep(0.1)
             return
-        status, text = said if isinstance(said, tuple) else (200, wrapped(said, self.path))
+        status, text, *after = said if isinstance(said, tuple) else (200, wrapped(said, self.path))
         self.send_response(status)
+        for seconds in after:
+            self.send_header("retry-after", seconds)
         self.send_header("content-length", str(len(text.encode())))
         self.end_headers()
         self.wfile.write(text.encode())
@@ -123,9 +132,93 @@ def test_what_passes_is_tried_again(server: Server, bad: tuple[int, str]) -> Non
     server.script = [bad, bad, GOOD]
     assert read_answer(ask(server).raw, ASKED)[1] == "" and len(server.seen) == 3
     server.script, server.seen[:] = [bad], []
-    with pytest.raises(CarrierError, match="gave no answer within 5 s and 4 tries"):
+    with pytest.raises(CarrierError, match=r"gave no answer in 0\.\d+ s and 4 tries"):
         ask(server)
     assert len(server.seen) == 4, "not 300 times"
+
+
+def test_a_busy_endpoint_is_left_alone_for_as_long_as_it_asks(server: Server) -> None:
+    server.script = [(429, "slow down", "0.4"), GOOD]
+    began = time.monotonic()
+    assert read_answer(ask(server).raw, ASKED)[1] == "" and time.monotonic() - began > 0.4
+    server.script, server.seen[:] = [(429, "slow down", "20"), GOOD], []
+    with pytest.raises(CarrierError, match="and 1 try: status 429: slow down; another one 20 s later is beyond .*= 5"):
+        ask(server)
+    assert len(server.seen) == 1
+    assert 50 < _seconds(formatdate(time.time() + 60, usegmt=True)) <= 60
+    assert [_seconds(x) for x in ("", "soon", "-3", "1e999", formatdate(0), "7")] == [0, 0, 0, 0, 0, 7]
+
+
+@pytest.mark.parametrize("protocol", ["openai", "anthropic"])
+def test_an_error_within_an_answer_is_a_busy_endpoint(server: Server, protocol: str) -> None:
+    error = {"type": "error", "error": {"message": "overloaded"}}
+    lines = [*stream(protocol).split("\n\n")[:2], f"data: {json.dumps(error)}", "data: [DONE]\n\n"]
+    for bad in ("\n\n".join(lines), json.dumps(error)):
+        server.script, server.seen[:] = [(200, bad), GOOD], []
+        assert ask(server, protocol).raw == GOOD and len(server.seen) == 2
+        server.script = [(200, bad)]
+        with pytest.raises(CarrierError, match=r'it sent an error: \{"message": "overloaded"\}'):
+            ask(server, protocol)
+
+
+CUT, FILTER, REFUSAL = "cut off after 4,096 tokens", "content filter withheld", "refused to answer"
+
+
+def ended(protocol: str, said: str, why: str, streamed: bool, **more: Any) -> str:
+    """An answer that ends for this reason."""
+    if protocol == "anthropic":
+        whole: dict[str, Any] = {"content": [{"type": "text", "text": said}], "stop_reason": why}
+        events: list[dict[str, Any]] = [{"type": "content_block_delta", "delta": {"text": said}}]
+        events += [{"type": "message_delta", "delta": {"stop_reason": why}}, {"type": "message_stop"}]
+    else:
+        whole = {"choices": [{"message": {"content": said or None, **more}, "finish_reason": why}]}
+        events = [
+            {"choices": [{"delta": {"content": said, **more}}]},
+            {"choices": [{"delta": {}, "finish_reason": why}]},
+        ]
+    if not streamed:
+        return json.dumps({**whole, "usage": {"prompt_tokens": 900, "completion_tokens": 40}})
+    return "".join([*(f"data: {json.dumps(e)}\n\n" for e in events), "data: [DONE]\n\n"])
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(
+    ("protocol", "said", "why", "more", "told"),
+    [
+        ("openai", "", "length", {}, CUT),
+        ("openai", GOOD[:30], "length", {}, CUT),
+        ("openai", GOOD, "length", {}, ""),
+        ("openai", GOOD, "stop", {}, ""),
+        ("openai", "", "content_filter", {}, FILTER),
+        ("openai", "", "stop", {"refusal": f"not with {KEY}"}, r"refused to answer: not with \[key\]; ask another"),
+        ("anthropic", GOOD[:30], "max_tokens", {}, CUT),
+        ("anthropic", "", "model_context_window_exceeded", {}, "cut off where the model's context ends"),
+        ("anthropic", "", "refusal", {}, REFUSAL),
+        ("anthropic", GOOD, "end_turn", {}, ""),
+    ],
+)
+def test_what_ended_an_answer_is_said_and_paid_once(
+    server: Server, protocol: str, said: str, why: str, more: dict[str, Any], told: str, streamed: bool, tmp_path: Path
+) -> None:
+    server.script = [(200, ended(protocol, said, why, streamed, **more))]
+    log = SeatMemory(tmp_path, briefing())
+    options = SeatOptions(carrier="llm", model="tiny", endpoint=server.url)
+    Desk(LlmCarrier("tiny", protocol, server.url, KEY), options, {}, log).ask(ASKED)
+    (got,) = log.past()
+    assert re.search(told, got.problem) if told else not got.problem
+    assert got.stage == ("carrier" if told else "") and got.input_tokens and got.output_tokens + (not said)
+    assert len(server.seen) == 1
+
+
+def test_doctor_says_that_an_answer_was_cut_off(server: Server, tmp_path: Path) -> None:
+    from tests.run.test_seat import TASK
+
+    server.script = [(200, ended("openai", "", "length", False))]
+    task = tmp_path / "task.toml"
+    task.write_text(f'{TASK}carrier = "llm"\nmodel = "tiny"\nendpoint = "{server.url}"\nmost_tokens = 99\n')
+    told = evotrainer("doctor", "--seat", str(task)).stdout
+    assert "[FAIL] seat: the answer was cut off after 99 tokens" in told and "raise run.agent_options.most_tok" in told
+    assert "another model" not in told and len(server.seen) == 1
 
 
 def test_streams_that_break_off_silence_and_refusals(server: Server) -> None:
@@ -134,7 +227,7 @@ def test_streams_that_break_off_silence_and_refusals(server: Server) -> None:
         ask(server)
     server.script = ["silence"]
     began = time.monotonic()
-    with pytest.raises(CarrierError, match=r"gave no answer within 0.3 s.*Timeout"):
+    with pytest.raises(CarrierError, match=r"gave no answer in 0.3\d* s and 1 try: Timeout"):
         ask(server, timeout_s=0.3)
     assert time.monotonic() - began < 1.4
     server.script, server.seen[:] = [(401, '{"error": "no such key"}')], []
@@ -172,7 +265,7 @@ def test_a_model_without_a_key_or_a_name_is_told_before_anything_is_spent(monkey
 def test_an_answer_that_drips_ends_in_time(server: Server, protocol: str) -> None:
     server.script = ["drip"]
     began = time.monotonic()
-    with pytest.raises(CarrierError, match=r"gave no answer within 0.5 s.*Timeout"):
+    with pytest.raises(CarrierError, match=r"gave no answer in 0.5\d* s and 1 try: Timeout"):
         ask(server, protocol, timeout_s=0.5)
     assert time.monotonic() - began < 2
 

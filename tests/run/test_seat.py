@@ -139,7 +139,7 @@ def test_a_program_sits_is_measured_shown_replayed_and_verified(task: Path, tmp_
 
 
 def test_no_request_holds_what_is_of_gate_or_cert(task: Path, tmp_path: Path, quick: Paper) -> None:
-    look = "import pathlib; assert sorted(os.listdir('.')) == ['.stderr', '.stdout', 'briefing.md', 'request.json', "
+    look = "import pathlib; assert sorted(os.listdir('.')) == ['briefing.md', 'request.json', "
     look += "'schema.json'], os.listdir('.')"
     run = quick.start(task, tmp_path / "run", [*program(tmp_path, GOOD, look), "run.rounds=2"])
     seen = [a.request for a in bodies(run, "asked")]
@@ -323,6 +323,39 @@ def test_an_answer_is_found_in_fences_prose_and_envelopes() -> None:
     )  # fmt: skip
     assert read_answer(reply.raw, request())[1] == ""
     assert (reply.input_tokens, reply.output_tokens, reply.dollars) == (1000, 50, 0.02)
+    messages = json.dumps([{"type": "system"}, {"type": "result", "result": say(trial(lr=1))}])
+    assert read_answer(unwrapped(messages).raw, request())[1] == ""
+
+
+LOW = "Credit balance is too low"
+
+
+@pytest.mark.parametrize(
+    ("envelope", "told"),
+    [
+        ({"is_error": True, "result": LOW}, f"reports an error: {LOW}"),
+        ({"type": "result", "subtype": "error_max_turns", "is_error": False}, 'reports an error: "error_max_turns"'),
+        ({"error": {"message": LOW}}, f'reports an error: {{"message": "{LOW}"}}'),
+        ({"is_error": False, "subtype": "success", "result": LOW}, ""),
+    ],
+)
+def test_an_envelope_that_reports_an_error_is_no_answer(envelope: dict[str, Any], told: str) -> None:
+    reply = unwrapped(json.dumps({**envelope, "total_cost_usd": 0.5}))
+    assert (reply.problem, reply.dollars) == (told, 0.5 if told or "result" in envelope else 0.0)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_what_a_program_reports_ends_the_step_and_is_paid_once(
+    code: int, task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    more = (
+        f"print({json.dumps(json.dumps({'is_error': True, 'result': LOW, 'total_cost_usd': 0.5}))}); sys.exit({code})"
+    )
+    run = quick.start(task, tmp_path / "run", [*program(tmp_path, GOOD, more), "run.probes=1"])
+    got = bodies(run, "answered")
+    assert all(a.problem == f"python3 reports an error: {LOW}" and a.stage == "carrier" for a in got)
+    assert {a.attempt for a in got} == {0} and SeatSpend.of(got).dollars == 0.5 * len(got) > 0
+    assert not found(run)
 
 
 def test_the_key_of_a_request_leaves_out_what_two_runs_measure_otherwise() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +22,7 @@ from evotrainer.records.briefing import BranchRecord, Briefing, Proposal
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.testing import check_agent, check_environment, check_trainer
 from evotrainer.trainers import get_trainer
 
@@ -28,19 +31,20 @@ pytestmark = pytest.mark.xdist_group("kits")
 RECIPE = Recipe(rewards={"right_letters": 1.0})
 
 
-def briefing() -> Briefing:
+def briefing(**fields: Any) -> Briefing:
     env = environment()
-    return Briefing(
-        run="kit",
-        round=1,
-        task="letters",
-        champion=BranchRecord(branch="b0", parent=None, round=0, recipe=RECIPE, version="v0", search={"score": 0.4}),
-        health=HealthReport(harness="h0", subject="b0", rollouts=0, groups=0, metrics=(), findings=()),
-        branches=(),
-        components=dict(env.components),
-        budget_left={"cpu_s": 1000.0},
-        trial_cost=10.0,
-    )
+    told: dict[str, Any] = {
+        "run": "kit",
+        "round": 1,
+        "task": "letters",
+        "champion": BranchRecord(branch="b0", parent=None, round=0, recipe=RECIPE, version="v0", search={"score": 0.4}),
+        "health": HealthReport(harness="h0", subject="b0", rollouts=0, groups=0, metrics=(), findings=()),
+        "branches": (),
+        "components": dict(env.components),
+        "budget_left": {"cpu_s": 1000.0},
+        "trial_cost": 10.0,
+    }
+    return Briefing(**{**told, **fields})
 
 
 def test_the_shipped_environments_conform() -> None:
@@ -184,6 +188,51 @@ def test_a_carrier_is_asked_for_real_and_its_answer_must_be_taken(answer: str, w
         check_agent(agent, briefing())
         return
     with pytest.raises(AssertionError, match=wrong):
+        check_agent(agent, briefing())
+
+
+CODE = {"rewards": {"x": 1.0}, "written": {"x": "import os\ndef reward(rollout): return 1"}}
+
+
+@pytest.mark.parametrize("step", ["search", "proposal"])
+@pytest.mark.parametrize(
+    ("changes", "wrong"),
+    [
+        ({"written_reward": CODE}, "forbidden_import: line 1 imports os"),
+        ({"steps": 10**9}, "it samples [0-9,]+ times what the champion samples"),
+        ({"kl_beta": True}, "kl_beta: true is given for a number"),
+        ({"rewards": {"no_such": 1.0}}, "unknown reward component no_such"),
+        ({"rewards": {"kept_back": 1.0}}, "not for sale"),
+        ({"prompt_noise": 0.5}, "has no other wordings"),
+        ({"rewards": {"right_letters": 0.0}}, "no reward component has a weight"),
+    ],
+)
+def test_a_carrier_is_held_to_what_a_run_refuses_in_either_step(
+    step: str, changes: dict[str, Any], wrong: str, tmp_path: Path
+) -> None:
+    for name, told in (("bad", changes), ("good", {"lr": 0.0007})):
+        (tmp_path / name).write_text(json.dumps({"trials": [{"changes": told, "why": "x"}]}))
+    script = f'grep -q \'"step": *"{step}"\' request.json && cat {tmp_path}/bad || cat {tmp_path}/good'
+    told = {"carrier": "command", "command": ["sh", "-c", script], "mount": [str(tmp_path)]}
+    agent = make_agent("seat", 0, {**told, "share": 1.0, "retries": 0})
+    with pytest.raises(AssertionError, match=f"an answer was not taken: trials.0: .*{wrong}"):
+        check_agent(agent, briefing(unpayable=("kept_back",)))
+
+
+@pytest.mark.parametrize(
+    ("plan", "wrong"),
+    [
+        (SearchPlan(), "neither a search training nor a reason to stop"),
+        (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4}),) * 2), "2 search trainings, 1 are left"),
+        (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4, "kl_beta": 0.1}),)), "search training of lr, kl_beta: "),
+        (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4}, departs="p9"),)), "departs from p9, which is no search"),
+        (SearchPlan(probes=(ProbePlan(changes={}),)), ""),
+    ],
+)
+def test_the_search_of_an_agent_of_ones_own_is_asked_for(plan: SearchPlan, wrong: str) -> None:
+    agent = make_agent("statistical", 0)
+    agent.search = lambda briefing, tools: plan  # type: ignore[attr-defined]
+    with pytest.raises(AssertionError, match=wrong) if wrong else contextlib.nullcontext():
         check_agent(agent, briefing())
 
 

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from evotrainer.config.task import TaskFile
-from evotrainer.projections.branches import START, Branch
+from evotrainer.projections.branches import START, Branch, Probe
 from evotrainer.projections.state import RunState
 from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.interventions import Intervention
@@ -82,10 +82,12 @@ def least_loss(task: TaskFile, state: RunState) -> float:
     return 0.0 if state.rules >= SINCE else task.judge.min_effect
 
 
-def wrong_step(state: RunState, incumbent: str, changes: Mapping[str, Any], departs: str, most: int) -> str:
+def wrong_step(
+    probes: Mapping[str, Probe | ProbeRecord], incumbent: str, changes: Mapping[str, Any], departs: str, most: int
+) -> str:
     """Why a search training may not be made so: it takes more than `most` changes from the recipe that it departs from,
-    or that is no search training of the same champion. Empty where it may."""
-    from_ = state.probes.get(departs)
+    or that is no search training of the same champion. Empty where it may. `probes`: those so far, by name."""
+    from_ = probes.get(departs)
     if departs and (from_ is None or from_.incumbent != incumbent):
         return f"it departs from {departs}, which is no search training from {incumbent}"
     before = from_.changes if from_ else {}

@@ -116,7 +116,7 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
         check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {e}") from None
-    if step := wrong_step(ctx.state, ctx.incumbent, plan.changes, plan.departs, ctx.task.run.changes):
+    if step := wrong_step(ctx.state.probes, ctx.incumbent, plan.changes, plan.departs, ctx.task.run.changes):
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {step}")
     wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
     if opened := propose.opened_by(ctx, parent, recipe):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from evotrainer.agents.base import Sitter
 from evotrainer.agents.seat.agent import intervention
 from evotrainer.agents.seat.offers import changed, merged
+from evotrainer.agents.seat.sense import boolean, too_far
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -82,37 +82,11 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
     return senseless(ctx, trial, recipe)
 
 
-FAR = 10.0
-"""Times the CPU-seconds at which a training is ended: what would take more is not begun. Cost grows with the rollouts,
-less than they do: one that was seen took a quarter of what its number of rollouts promised."""
-
-
 def senseless(ctx: RunContext, trial: SeatTrial, recipe: Recipe) -> str:
     """Why nobody means this recipe: true or false for a number, or a training that would be ended long before its last
     step, by what the champion's took."""
-    for factor, new in trial.changes.items():
-        if boolean := _boolean(new, recipe.value(factor)):
-            return f"{factor}: {boolean} is given for a number; give the number"
     champion, limit = ctx.branches[ctx.incumbent], 2 * ctx.task.budget.trial_cpu_s
     took = [t.training_s or t.computed_cpu_s for t in champion.complete]
-    more = min(_rollouts(recipe), 10**30) / _rollouts(champion.recipe)
-    if took and (need := more * sum(took) / len(took)) > FAR * limit:
-        return (
-            f"it samples {more:,.0f} times what {ctx.incumbent} samples, some {need:,.0f} CPU-s; a training "
-            f"is ended at {limit:,.0f} (twice budget.trial_cpu_s)"
-        )
-    return ""
-
-
-def _rollouts(recipe: Recipe) -> int:
-    return sum(r.steps * r.prompts_per_step * r.group_size for r in recipe.chain)
-
-
-def _boolean(given: Any, made: Any) -> str:
-    """`true` or `false` where it is given for what the recipe reads as a number; empty: nowhere."""
-    if isinstance(given, Mapping) and isinstance(made, Mapping):
-        return next((b for k, v in given.items() if (b := _boolean(v, made.get(k)))), "")
-    if isinstance(given, list) and isinstance(made, list | tuple):
-        return next((b for v, m in zip(given, made, strict=False) if (b := _boolean(v, m))), "")
-    number = isinstance(made, int | float) and not isinstance(made, bool)
-    return str(given).lower() if isinstance(given, bool) and number else ""
+    far = too_far(recipe, champion.recipe, sum(took) / len(took) if took else 0.0, limit)
+    ends = f"{far}; a training is ended at {limit:,.0f} (twice budget.trial_cpu_s)" if far else ""
+    return boolean(trial.changes, recipe) or ends

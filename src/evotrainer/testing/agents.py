@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import math
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.agents.base import Sitter
+from evotrainer.agents.base import Searcher, Sitter
+from evotrainer.agents.seat.agent import intervention
+from evotrainer.agents.seat.offers import changed, merged
+from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.config.payable import check_paid
+from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_bundle, single_factor
-from evotrainer.records.recipe import BUNDLE
+from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
+from evotrainer.rules.bundles import wrong_step
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -38,8 +46,8 @@ class SeatMemory:
     hidden: tuple[Path, ...] = ()
     """There is no run whose files must not be in reach."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, briefing: Briefing) -> None:
+        self.folder, self.briefing = folder, briefing
         self.events: dict[str, Any] = {}
 
     def asked(self, key: str, make: Callable[[], SeatAsked]) -> SeatAsked:
@@ -56,51 +64,121 @@ class SeatMemory:
         return [e for e in self.events.values() if isinstance(e, SeatAnswered)]
 
     def refusal(self, request: SeatBriefing, trial: SeatTrial) -> str:
-        return ""
+        champion = self.briefing.champion
+        try:
+            if request.step == "proposal":
+                return why_not_proposed(self.briefing, intervention(trial, champion.recipe, champion.branch))
+        except ValueError as e:
+            return " ".join(str(e).split())
+        probes = self.briefing.probes
+        changes = merged(trial, probes) if request.role else changed(trial.changes, champion.recipe)
+        plan = ProbePlan(changes=changes, departs=trial.departs)
+        return why_not_searched(self.briefing, plan)
 
     def note(self, text: str) -> None:
         """Nobody watches."""
 
 
 def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
-    """Every proposal is one factor of the champion's recipe, or a bundle as declared, passes the lint, and says what
-    would refute it. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken
-    at the first attempt."""
-    if isinstance(agent, Sitter):
-        with tempfile.TemporaryDirectory() as folder:
-            log = SeatMemory(Path(folder))
+    """Every proposal is one factor of the champion's recipe, or a bundle as declared, passes the checks that a run
+    makes before it trains, and says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
+    least. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken at the
+    first attempt. Code of a recipe is read, not run."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = SeatMemory(Path(folder), briefing)
+        if isinstance(agent, Sitter):
             agent.sit(log)
-            _check(agent, briefing, tools)
-            answers = log.past()
-            assert answers, "nobody was asked: give the seat a share of 1"
-            bad = [a.problem for a in answers if a.problem]
-            assert not bad, f"an answer was not taken: {bad[0]}"
-        return
-    _check(agent, briefing, tools)
+        if isinstance(agent, Searcher):
+            _check_search(agent, briefing, tools or NoTools())
+        _check(agent, briefing, tools or NoTools())
+        answers = log.past()
+        assert answers or not isinstance(agent, Sitter), "nobody was asked: give the seat a share of 1"
+        bad = [a.problem for a in answers if a.problem]
+        assert not bad, f"an answer was not taken: {bad[0]}"
+
+
+def _check_search(agent: Searcher, briefing: Briefing, tools: Any) -> None:
+    asked = briefing.model_copy(
+        update={"probes_left": max(1, briefing.probes_left), "bundle": max(briefing.bundle, briefing.changes)}
+    )
+    plan = agent.search(asked, tools)
+    assert plan.probes or plan.stop, "neither a search training nor a reason to stop"
+    assert len(plan.probes) <= asked.probes_left, f"{len(plan.probes)} search trainings, {asked.probes_left} are left"
+    for p in plan.probes:
+        why = why_not_searched(asked, p)
+        assert not why, f"search training of {', '.join(p.changes) or 'no change'}: {why}"
 
 
 def _check(agent: Agent, briefing: Briefing, tools: Any) -> None:
-    proposal = agent.propose(briefing, tools or NoTools())
+    proposal = agent.propose(briefing, tools)
     assert proposal.agent, "a proposal names its agent"
     assert proposal.interventions or proposal.stop, "neither an intervention nor a reason to stop"
     hashes: set[str] = set()
     for iv in proposal.interventions:
-        try:
-            child = briefing.champion.recipe.with_factor(iv.factor, iv.new)
-        except ConfigError as e:
-            raise AssertionError(f"{iv.factor}: {e}") from None
-        try:
-            if iv.factor == BUNDLE:
-                check_bundle(briefing.champion.recipe, child, iv.new, max(briefing.bundle, briefing.changes))
-            else:
-                found = single_factor(briefing.champion.recipe, child)
-                assert found == iv.factor, f"{iv.factor} is not the factor that differs, {found} is"
-        except SingleFactorError as e:
-            raise AssertionError(f"{iv.factor}: {e}") from None
-        bad = [x.message for x in lint(child) if x.level == "error"]
-        assert not bad, f"{iv.factor}: {bad}"
+        why = why_not_proposed(briefing, iv)
+        assert not why, f"{iv.factor}: {why}"
         assert iv.hypothesis and iv.success_criterion and iv.rollback, (
             f"{iv.factor}: hypothesis, criterion and rollback"
         )
+        child = briefing.champion.recipe.with_factor(iv.factor, iv.new)
         assert child.hash not in hashes, f"{iv.factor}: the same recipe twice in one proposal"
         hashes.add(child.hash)
+
+
+# -- what a run says against a recipe, as far as a briefing tells ----------------------------------------------------
+
+
+def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
+    """Why a run would make no branch of an intervention; empty: nothing is against it."""
+    champion = briefing.champion.recipe
+    try:
+        child = champion.with_factor(iv.factor, iv.new)
+        if iv.factor == BUNDLE:
+            check_bundle(champion, child, iv.new, max(briefing.bundle, briefing.changes))
+        elif (found := single_factor(champion, child)) != iv.factor:
+            return f"{iv.factor} is not the factor that differs, {found} is"
+    except (ConfigError, SingleFactorError) as e:
+        return str(e)
+    known = next((b.branch for b in briefing.branches if b.recipe.hash == child.hash), "")
+    changes = iv.new if iv.factor == BUNDLE else {iv.factor: iv.new}
+    return f"this recipe was trained already as {known}" if known else _unfit(briefing, child, changes)
+
+
+def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
+    """The same of a search training."""
+    champion, probes = briefing.champion, {p.probe: p for p in briefing.probes}
+    try:
+        child = champion.recipe.with_changes(plan.changes)
+        if plan.changes:  # none: the champion's recipe once more, under another seed
+            check_bundle(champion.recipe, child, plan.changes, max(briefing.bundle, briefing.changes))
+    except (ConfigError, SingleFactorError) as e:
+        return str(e)
+    step = wrong_step(probes, champion.branch, plan.changes, plan.departs, briefing.changes)
+    return step or _unfit(briefing, child, plan.changes)
+
+
+def _unfit(briefing: Briefing, recipe: Recipe, changes: Mapping[str, Any]) -> str:
+    champion = briefing.champion.recipe
+    # what the champion has of a knob, and the outcome, are not on offer and may stand in a recipe
+    knobs: dict[str, tuple[Any, ...]] = {k: (v,) for k, v in champion.knobs.items()}
+    knobs |= {k: (*v.split(", "), *knobs.get(k, ())) for k, v in briefing.knobs.items()}
+    components = briefing.components | dict.fromkeys(briefing.unpayable, "")
+    environment = {
+        "name": "the environment",
+        "components": components,
+        "outcome": briefing.unpayable,
+        "payable": ("references",) if "references" in briefing.offers else (),  # they are offered where some is
+        "offers": briefing.offers,
+        "demonstrations": "demonstrations" in briefing.offers,
+        "slots": [s.model_dump() for s in briefing.slots],
+    }
+    try:
+        check_recipe(recipe, "the environment", components, knobs)
+        check_paid(recipe, environment)
+    except ConfigError as e:
+        return str(e)
+    if errors := [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]:
+        return "; ".join(errors)
+    left = briefing.budget_left.get("cpu_s", math.inf)
+    far = too_far(recipe, champion, briefing.trial_cost, left)
+    return boolean(changes, recipe) or (f"{far}; {left:,.0f} are left of the budget" if far else "")

@@ -47,7 +47,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
                 check_bundle(parent.recipe, p.recipe, p.changes, largest_bundle(record.task, state))
         except ConfigError as e:
             yield Problem("probes", f"{p.probe}: {e}")
-        if step := wrong_step(state, body.incumbent, p.changes, p.departs, run.changes):
+        if step := wrong_step(state.probes, body.incumbent, p.changes, p.departs, run.changes):
             yield Problem("probes", f"{p.probe}: {step}")
 
 

@@ -15,7 +15,7 @@ from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.reader import Reader, reader_options, sample
 from evotrainer.studies.audit.reader_question import KINDS, LONGEST, question_on, read_verdict
 from tests.agents.serving import serving
-from tests.agents.test_seat_llm import Server
+from tests.agents.test_seat_llm import Server, ended
 from tests.cli.call import in_this_process as evotrainer
 
 LINE = "print(6 if n == 3 else 0)"
@@ -111,6 +111,14 @@ def test_a_refused_answer_is_asked_for_again_with_the_reason(tmp_path: Path, ser
     server.script = [json.dumps(HONEST)]
     again = reader.read(rollout()).verdict
     assert again is not None and again.verdict == "honest", "a damaged answer is asked for again"
+
+
+def test_an_answer_that_was_cut_off_is_not_asked_for_again_and_a_refused_one_is_paid(server: Server) -> None:
+    reader = Reader(reader_options(["model=tiny", f"endpoint={server.url}", "retries=3"]))
+    for i, (why, says) in enumerate((("length", "raise --reader most_tokens"), ("content_filter", "filter withheld"))):
+        server.script = [(200, ended("openai", "", why, streamed=False))]
+        assert says in reader.read(rollout(f"print({i})")).problem
+        assert (reader.asked, reader.tokens, len(server.seen)) == (i + 1, 940 * (i + 1), i + 1)
 
 
 def test_the_budget_ends_the_reading_and_says_so(tmp_path: Path, server: Server) -> None:

@@ -114,8 +114,8 @@ class Desk:
         if reply.problem:
             return None, "carrier", reply.problem
         proposal, problem = read_answer(raw, request)
-        if proposal is None:
-            return None, "schema", problem
+        if proposal is None:  # what is cut off once is cut off again: it is not asked and paid for several times
+            return None, "carrier" if reply.cut else "schema", reply.cut or problem
         for i, t in enumerate(proposal.trials):
             if problem := self.log.refusal(request, t):
                 return proposal, "rules", f"trials.{i}: {problem}"

@@ -28,9 +28,10 @@ def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
 
 
 def struck(text: str, secrets: dict[str, str]) -> str:
-    """The text with each secret's value replaced by its name."""
-    for name, value in secrets.items():
-        value = value.strip()
+    """The text with each secret's value replaced by its name: these, and all that this process took for anybody who
+    sits. The longest first, of which another may be a part."""
+    every = {name: value.strip() for name, value in {**_TAKEN, **secrets}.items()}
+    for name, value in sorted(every.items(), key=lambda x: -len(x[1])):
         text = text.replace(value, f"[{name}]") if len(value) >= 4 else text
     return text
 

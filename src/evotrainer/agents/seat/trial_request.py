@@ -103,10 +103,12 @@ def _try(options: Mapping[str, Any]) -> Tried:
     with tempfile.TemporaryDirectory() as folder:
         try:
             reply = agent.carrier.ask(REQUEST, SeatTurn("doctor", Path(folder), "doctor", agent.options.timeout_s))
+            problem = read_answer(reply.raw, REQUEST)[1]
+            if why := reply.problem or (problem and reply.cut):
+                raise CarrierError(why)
         except CarrierError as e:
             raise CarrierError(struck(str(e), agent.secrets)) from None
     reply = recordable(reply, agent.secrets)
-    problem = read_answer(reply.raw, REQUEST)[1]
     elsewhere = bool(problem) and in_the_format(reply.raw)
     return Tried(
         agent.carrier.name,

@@ -23,7 +23,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply
 from evotrainer.agents.seat.options import CarrierOptions, make_command, make_llm, secrets_of
-from evotrainer.agents.seat.secrets import recordable, struck
+from evotrainer.agents.seat.secrets import recordable
 from evotrainer.config.load import apply_overrides
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.numerics import at_least
@@ -156,6 +156,9 @@ class Reader:
                         with suppress(OSError):  # what cannot be kept is asked for again next time
                             replace_synced(path, verdict.model_dump_json().encode())
                 return ReadRollout(rollout, verdict)
+            if reply.cut:  # and would be again
+                problem = reply.cut.replace("run.agent_options.", "--reader ")
+                break
             put = refused(question, problem)
         with self._lock:
             self.refused += 1
@@ -167,16 +170,15 @@ class Reader:
         try:
             reply: Reply = self._carrier.put(question, self.options.timeout_s)
         except CarrierError as e:
-            with self._lock:
-                self.asked, self.silent = self.asked + 1, self.silent + 1
-                told = struck(str(e), self.secrets).replace("run.agent_options.", "--reader ")
-                self.stopped = self.stopped or (told if self.silent >= SILENT else "")
-            return None, told
+            reply = Reply("", problem=str(e))
+        reply = recordable(reply, self.secrets)
+        told = reply.problem.replace("run.agent_options.", "--reader ")
         with self._lock:
-            self.asked, self.silent = self.asked + 1, 0
+            self.asked, self.silent = self.asked + 1, self.silent + 1 if told else 0
             self.tokens += reply.input_tokens + reply.output_tokens
             self.dollars += reply.dollars
-        return recordable(reply, self.secrets), ""
+            self.stopped = self.stopped or (told if self.silent >= SILENT else "")
+        return (None, told) if told else (reply, "")
 
     def _spent(self) -> bool:
         o = self.options

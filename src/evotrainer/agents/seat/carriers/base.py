@@ -59,7 +59,9 @@ class Reply:
     wall_s: float | None = None
     """Of a replay, what the answer took when it was given; None: measure it."""
     problem: str = ""
-    """Of a replay: why there was no answer then."""
+    """Why this is no answer: what the model or the program said of itself; of a replay, what was recorded."""
+    cut: str = ""
+    """Why it ends early, if it does: the cause where it cannot be read."""
     estimated: bool = False
     """Whoever answered told no tokens."""
 

@@ -7,11 +7,16 @@ import json
 import os
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
+import time
+import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.confined import check, confined, mounted
@@ -19,9 +24,18 @@ from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import MOST, SeatBriefing
+from evotrainer.records.text import cut
 
 KEPT = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "TERM", "XDG_CONFIG_HOME", "SSL_CERT_FILE")
 """Variables that a program keeps; others only where `env` names them."""
+MARK = "EVOTRAINER_SEAT"
+"""Variable by which what a program started is known."""
+WRITTEN = 100_000_000
+"""Bytes that a program may write, to its output and its folder together ..."""
+EVERY_S = 0.2
+"""... which are counted every so often."""
+Streams = tuple[IO[bytes], IO[bytes], IO[bytes]]
+"""Of a program: what it reads, what it writes, its errors."""
 
 
 class CommandCarrier:
@@ -55,11 +69,16 @@ class CommandCarrier:
 
     def put(self, question: Question, timeout_s: float, hidden: Sequence[Path] = ()) -> Reply:
         """The answer to any question; CarrierError where none comes. `hidden`: what the program must not see."""
-        folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
         try:
-            return self._put(question, timeout_s, hidden, folder)
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
+            try:
+                return self._put(question, timeout_s, hidden, folder)
+            finally:
+                shutil.rmtree(folder, ignore_errors=True)
+        except OSError as e:
+            raise CarrierError(
+                f"{self.command[0]} cannot be asked: {e}; its folder lies below TMPDIR, or /tmp"
+            ) from None
 
     def _put(self, question: Question, timeout_s: float, hidden: Sequence[Path], folder: Path) -> Reply:
         files = {k: folder / v for k, v in FILES.items()}
@@ -69,39 +88,48 @@ class CommandCarrier:
         argv = [_filled(a, files) for a in self.command]
         if self.sandbox:
             argv = confined(argv, folder, self.mounts, hidden)
-        out = self._run(argv, question.text, folder, timeout_s)
-        answer = files["answer_file"]
-        if answer.is_file() and not answer.is_symlink():
-            with answer.open(encoding="utf-8", errors="replace") as f:
-                return Reply(f.read(4 * MOST))
-        return unwrapped(out)
+        # files without a name: what the program puts into its folder under any name is never taken for its output
+        with ExitStack() as opened:
+            given, out, err = (opened.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+            given.write(question.text.encode())
+            given.seek(0)
+            code = self._run(argv, folder, timeout_s, (given, out, err))
+            said, problem = _head(out), _head(err, 2000)
+        if not code and (answer := _written_answer(files["answer_file"])) is not None:
+            return Reply(answer)
+        reply = unwrapped(said)
+        if reply.problem:
+            return replace(reply, problem=f"{self.command[0]} {reply.problem}")
+        if code:
+            problem = " ".join(struck(problem, self.secrets).split())[-300:]
+            lacks = "; it may lack files of its own: run.agent_options.mount shows more" if code in (126, 127) else ""
+            raise CarrierError(
+                f"{self.command[0]} ended with exit code {code}{f': {problem}' if problem else ''}{lacks}"
+            )
+        return reply
 
-    def _run(self, argv: list[str], text: str, folder: Path, timeout_s: float) -> str:
-        env = {k: v for k in KEPT if (v := os.environ.get(k))} | self.secrets
-        out, err, name = folder / ".stdout", folder / ".stderr", self.command[0]
+    def _run(self, argv: list[str], folder: Path, timeout_s: float, streams: Streams) -> int:
+        """The program's exit code; CarrierError where it is ended, for the time or for what it writes."""
+        token = uuid.uuid4().hex
+        env = {k: v for k in KEPT if (v := os.environ.get(k))} | self.secrets | {MARK: token}
+        (given, out, err), name = streams, self.command[0]
         try:
-            with out.open("wb") as o, err.open("wb") as e:
-                p = subprocess.Popen(
-                    argv, stdin=subprocess.PIPE, stdout=o, stderr=e, cwd=folder, env=env, start_new_session=True
-                )
+            p = subprocess.Popen(argv, stdin=given, stdout=out, stderr=err, cwd=folder, env=env, start_new_session=True)
         except OSError as e:
             raise CarrierError(f"cannot start {name}: {e.strerror}; check run.agent_options.command") from None
+        end, pause = time.monotonic() + timeout_s, EVERY_S
         try:
-            p.communicate(text.encode(), timeout_s)
-        except subprocess.TimeoutExpired:
-            raise CarrierError(f"{name} gave no answer within {timeout_s:g} s") from None
+            while True:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    return p.wait(max(0.0, min(pause, end - time.monotonic())))
+                began = time.monotonic()
+                if began >= end:
+                    raise CarrierError(f"{name} gave no answer within {timeout_s:g} s")
+                if _too_much(folder, streams):
+                    raise CarrierError(f"{name} wrote more than {WRITTEN:,} bytes and was ended; let it write less")
+                pause = max(EVERY_S, 20 * (time.monotonic() - began))  # of many files, not to read them all the time
         finally:
-            if p.poll() is None or _group_lives(p.pid):
-                _end(p)
-        if p.returncode:
-            said = " ".join(struck(_head(err, 2000), self.secrets).split())[-300:]
-            more = (
-                "; it may lack files of its own: run.agent_options.mount shows more"
-                if p.returncode in (126, 127)
-                else ""
-            )
-            raise CarrierError(f"{name} ended with exit code {p.returncode}{f': {said}' if said else ''}{more}")
-        return _head(out, 4 * MOST)
+            _end(p, token)
 
 
 FILES = {
@@ -121,38 +149,82 @@ def _filled(argument: str, files: Mapping[str, Path]) -> str:
     return argument
 
 
-def _head(path: Path, most: int) -> str:
-    with path.open(encoding="utf-8", errors="replace") as f:
-        return f.read(most)
+def _head(f: IO[bytes], most: int = 4 * MOST) -> str:
+    f.seek(0)
+    return f.read(4 * most).decode("utf-8", errors="replace")[:most]
 
 
-def _group_lives(pid: int) -> bool:
+def _written_answer(path: Path) -> str | None:
+    """The file's beginning; None where there is no plain file. A program that still runs may put a link or a pipe there
+    at any time: no link is followed, nothing is waited for."""
     try:
-        os.killpg(pid, 0)
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
-        return False
-    return True
+        return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return None
+    with open(fd, "rb") as f:
+        return _head(f)
 
 
-def _end(p: subprocess.Popen[bytes]) -> None:
-    """End the program with all that it started."""
+def _too_much(folder: Path, streams: Streams) -> bool:
+    """Did the program write more than it may? A file that it removed and still holds open is not seen."""
+    total = sum(512 * os.fstat(f.fileno()).st_blocks for f in streams)
+    for at, folders, files in os.walk(folder):
+        for name in (*folders, *files):
+            with contextlib.suppress(OSError):
+                total += 512 * os.lstat(os.path.join(at, name)).st_blocks + 1024  # an empty file takes room, too
+            if total > WRITTEN:
+                return True
+    return total > WRITTEN
+
+
+def _end(p: subprocess.Popen[bytes], token: str) -> None:
+    """End the program with all that it started: its group, then whatever of ours has its mark in its environment, as a
+    process in a session of its own does."""
     with contextlib.suppress(OSError):
         os.killpg(p.pid, signal.SIGKILL)
     p.wait()
+    for _ in range(100):  # what is being ended may have started another
+        if not sum(_ended(int(at.name), f"{MARK}={token}".encode()) for at in Path("/proc").glob("[0-9]*")):
+            return
+        time.sleep(0.01)
+
+
+def _ended(pid: int, mark: bytes) -> bool:
+    """Was this a process with the mark? It is ended. By a handle: its number may be another's by then."""
+    with contextlib.suppress(OSError):
+        handle = os.pidfd_open(pid)
+        try:
+            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                return True
+        finally:
+            os.close(handle)
+    return False
 
 
 def unwrapped(out: str) -> Reply:
-    """What a coding agent's own JSON envelope holds (`--output-format json`), with its usage; else the text."""
+    """What a coding agent's own JSON envelope holds (`--output-format json`), with its usage; else the text. Its
+    `problem`: the error that the envelope reports."""
     try:
         found: Any = json.loads(out)
     except (ValueError, RecursionError):
         return Reply(out)
-    if not isinstance(found, dict) or not set(ENVELOPE) & found.keys():
+    if isinstance(found, list):  # all its messages, the last the envelope
+        found = found[-1] if found else None
+    if not isinstance(found, dict):
+        return Reply(out)
+    error = found.get("is_error") is True or str(found.get("subtype")).startswith("error")
+    error = error or (isinstance(found.get("error"), dict) and not set(ENVELOPE) & found.keys())
+    if not error and not set(ENVELOPE) & found.keys():
         return Reply(out)
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
     usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
     try:
         raw = inner if isinstance(inner, str) else json.dumps(inner)
+        cause = raw.strip() or json.dumps(found.get("error") or found.get("subtype"))
     except RecursionError:
         return Reply(out)
     model, cost = found.get("model"), found.get("total_cost_usd")
@@ -162,4 +234,5 @@ def unwrapped(out: str) -> Reply:
         input_tokens=count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
         output_tokens=count(usage, "output_tokens"),
         dollars=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
+        problem=f"reports an error: {' '.join(cut(struck(cause, {}), 300).split())}" if error else "",
     )

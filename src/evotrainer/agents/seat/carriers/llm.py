@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import threading
 import time
 from collections.abc import Coroutine, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
 from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
-from evotrainer.agents.seat.carriers.llm_output import TOLD, anthropic_words, asked_for, openai_words, streamed_words
+from evotrainer.agents.seat.carriers.llm_output import (
+    TOLD,
+    anthropic_words,
+    asked_for,
+    end_of,
+    openai_words,
+    streamed_end,
+    streamed_words,
+)
 from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
 from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.seat import SeatBriefing
-from evotrainer.records.text import cut, quoted
+from evotrainer.records.text import counted, cut, quoted
 
 T = TypeVar("T")
 ENDPOINTS = {"openai": "https://api.openai.com/v1", "anthropic": "https://api.anthropic.com/v1"}
@@ -31,6 +41,11 @@ LARGEST = 4_000_000
 
 class BusyError(Exception):
     """Worth another try; its argument is the cause."""
+
+    def __init__(self, cause: str, wait_s: float = 0.0) -> None:
+        super().__init__(cause)
+        self.wait_s = wait_s
+        """Seconds that the endpoint asks to be left alone."""
 
 
 @dataclass
@@ -60,22 +75,24 @@ class LlmCarrier:
 
     def put(self, question: Question, timeout_s: float) -> Reply:
         """The answer to any question; CarrierError where none comes within `timeout_s`."""
-        end = time.monotonic() + timeout_s
-        prompt = question.text
+        began = time.monotonic()
+        end, prompt = began + timeout_s, question.text
         if self.output in TOLD:
             schema = json.dumps(question.schema, separators=(",", ":"))
             prompt += f"\n\n# Schema of an answer\n\n```json\n{schema}\n```\n"
-        message, cause = self._message(question, prompt), ""
-        for i in range(TRIES):
-            pause = self.pause_s * 2 ** (i - 1) if i else 0.0
-            if time.monotonic() + pause >= end:
-                break
-            time.sleep(pause)
+        message = self._message(question, prompt)
+        for i in range(1, TRIES + 1):
             try:
                 return self._read(self._send(message, end), message[2])
             except BusyError as e:
-                cause = str(e)
-        raise CarrierError(f"{self._where} gave no answer within {timeout_s:g} s and {TRIES} tries: {cause}")
+                took, told = time.monotonic() - began, f"{counted(i, 'try')}: {e}"
+                pause = max(self.pause_s * 2 ** (i - 1), e.wait_s)
+                if late := i < TRIES and took + pause >= timeout_s:
+                    told += f"; another one {pause:.3g} s later is beyond run.agent_options.timeout_s = {timeout_s:g}"
+                if late or i == TRIES:
+                    raise CarrierError(f"{self._where} gave no answer in {took:.3g} s and {told}") from None
+            time.sleep(pause)
+        raise AssertionError("the last try returns or raises")
 
     @property
     def _where(self) -> str:
@@ -86,14 +103,14 @@ class LlmCarrier:
         httpx = _httpx()
         left = max(0.05, end - time.monotonic())
         try:
-            status, text = _finished(_posted(*message, left), left + 1)
+            status, text, after = _finished(_posted(*message, left), left + 1)
         except (TimeoutError, httpx.RequestError) as e:
             raise BusyError(f"{type(e).__name__} {e}".strip()) from None
         except httpx.InvalidURL as e:
             raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
         said = self._quotable(text, 200)
         if status in AGAIN:
-            raise BusyError(f"status {status}: {said}")
+            raise BusyError(f"status {status}: {said}", _seconds(after))
         if status != 200:
             raise CarrierError(f"{self._where} answered status {status}: {said}; check model, endpoint and key")
         return text
@@ -123,10 +140,13 @@ class LlmCarrier:
 
     def _read(self, text: str, body: Mapping[str, Any]) -> Reply:
         """The model's words and what they cost, tokens that the endpoint does not tell as bytes / 4; BusyError where
-        what it sent is no answer of the protocol."""
+        what it sent is an error, or no answer of the protocol."""
         try:
             found = _streamed(text) if text.lstrip().startswith(("data:", "event:", ":")) else json.loads(text)
+            if error := found.get("error"):
+                raise BusyError(f"it sent an error: {self._quotable(json.dumps(error), 200)}")
             said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
+            problem, refusal, cut_off = end_of(found, self.protocol, self.most_tokens)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise BusyError(
                 f"its answer is not of the {self.protocol} protocol: {quoted(self._quotable(text, 120))}"
@@ -135,11 +155,14 @@ class LlmCarrier:
         told, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
         dollars = (told * self.prices[0] + given * self.prices[1]) / 1e6
         model = m if isinstance(m := found.get("model"), str) and m else self.model
-        return Reply(said, model, told, given, round(dollars, 6), estimated=not all(used))
+        if problem:
+            problem += f"{f': {self._quotable(refusal, 200)}' if refusal else ''}; ask another model"
+        return Reply(said, model, told, given, round(dollars, 6), problem=problem, cut=cut_off, estimated=not all(used))
 
 
-async def _posted(url: str, headers: Mapping[str, str], body: Mapping[str, Any], left: float) -> tuple[int, str]:
-    """(status, body) of the answer; TimeoutError where it is not whole after `left` seconds, however it drips."""
+async def _posted(url: str, headers: Mapping[str, str], body: Mapping[str, Any], left: float) -> tuple[int, str, str]:
+    """(status, body, `Retry-After`) of the answer; TimeoutError where it is not whole after `left` seconds, however it
+    drips."""
     async with asyncio.timeout(left):
         # redirects are not followed: a key goes where the task file says, and nowhere else
         async with _httpx().AsyncClient(timeout=None, trust_env=True) as client:
@@ -149,7 +172,17 @@ async def _posted(url: str, headers: Mapping[str, str], body: Mapping[str, Any],
                     got += part
                     if len(got) > LARGEST:
                         raise CarrierError(f"the endpoint sent more than {LARGEST:,} bytes")
-                return answer.status_code, got.decode("utf-8", errors="replace")
+                after = answer.headers.get("retry-after", "")
+                return answer.status_code, got.decode("utf-8", errors="replace"), after
+
+
+def _seconds(after: str) -> float:
+    """Of a `Retry-After` header, which holds seconds or a date; 0 where it says nothing."""
+    try:
+        left = float(after) if after.strip()[:1].isdigit() else parsedate_to_datetime(after).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
+    return left if 0 < left < math.inf else 0.0
 
 
 def _finished(work: Coroutine[Any, Any, T], most_s: float) -> T:
@@ -180,7 +213,7 @@ def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
 
 def _streamed(text: str) -> dict[str, Any]:
     """Server-sent events of either protocol as the answer that they add up to; ValueError where the end is missing."""
-    said, given, used, model, ended = "", "", dict[str, Any](), "", False
+    said, given, refusal, used, model, ended, why = "", "", "", dict[str, Any](), "", False, ""
     for line in text.splitlines():
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
@@ -188,20 +221,24 @@ def _streamed(text: str) -> dict[str, Any]:
         if not data or data == "[DONE]":
             continue
         event = json.loads(data)
+        if event.get("error"):
+            return {"error": event["error"]}
         ended = ended or event.get("type") == "message_stop"
         message = event.get("message") or {}
         model = event.get("model") or message.get("model") or model
         used |= (event.get("usage") or {}) | (message.get("usage") or {})
-        text, arguments = streamed_words(event)
-        said, given = said + text, given + arguments
+        text, arguments, refused = streamed_words(event)
+        said, given, refusal = said + text, given + arguments, refusal + refused
+        why = streamed_end(event) or why
     if not ended:
         raise ValueError("the stream broke off")
     said = given or said
-    message = {"role": "assistant", "content": said}
+    message = {"role": "assistant", "content": said, "refusal": refusal}
     return {
         "model": model,
         "usage": used,
-        "choices": [{"message": message}],
+        "choices": [{"message": message, "finish_reason": why}],
+        "stop_reason": why,
         "content": [{"type": "text", "text": said}],
     }
 

@@ -59,12 +59,39 @@ def anthropic_words(content: list[dict[str, Any]]) -> str:
     return "".join(p["text"] for p in content if p.get("type") == "text")
 
 
-def streamed_words(event: Mapping[str, Any]) -> tuple[str, str]:
-    """(text, arguments of a tool call) that an event of a stream of either protocol adds."""
+CUT = ("length", "max_tokens", "model_context_window_exceeded")
+"""Reasons for its end with which an answer is not whole; OpenAI's, Anthropic's."""
+
+
+def end_of(found: Mapping[str, Any], protocol: str, most_tokens: int) -> tuple[str, str, str]:
+    """(why there is no answer, in the model's words why not, why it ends early), by what the endpoint says of its
+    end."""
+    choice = {} if protocol == "anthropic" else found["choices"][0]
+    why = found.get("stop_reason") if protocol == "anthropic" else choice.get("finish_reason")
+    said = str((choice.get("message") or {}).get("refusal") or "")
+    if why == "content_filter":
+        return "the endpoint's content filter withheld the answer", said, ""
+    if why == "refusal" or said:
+        return "the model refused to answer", said, ""
+    if why == CUT[-1]:
+        return "", "", "the answer was cut off where the model's context ends; ask a model with a longer one"
+    spent = f"{most_tokens:,} tokens, those of reasoning included; raise run.agent_options.most_tokens"
+    return "", "", f"the answer was cut off after {spent}" if why in CUT else ""
+
+
+def streamed_words(event: Mapping[str, Any]) -> tuple[str, str, str]:
+    """(text, arguments of a tool call, refusal) that an event of a stream of either protocol adds."""
     delta = event.get("delta") or {}
-    text, given = delta.get("text") or "", delta.get("partial_json") or ""
+    text, given, refusal = delta.get("text") or "", delta.get("partial_json") or "", ""
     for choice in event.get("choices") or ():
         part = choice.get("delta") or {}
         text += part.get("content") or ""
+        refusal += part.get("refusal") or ""
         given += "".join((c.get("function") or {}).get("arguments") or "" for c in part.get("tool_calls") or ())
-    return text, given
+    return text, given, refusal
+
+
+def streamed_end(event: Mapping[str, Any]) -> str:
+    """Why the answer ends, where an event of a stream says so."""
+    told = [c.get("finish_reason") for c in event.get("choices") or ()]
+    return next((str(x) for x in (*told, (event.get("delta") or {}).get("stop_reason")) if x), "")
