@@ -151,9 +151,9 @@ _KEPT = re.compile(
 @lru_cache(maxsize=256)
 def gives_folder(task: str, name: str, before: str) -> bool:
     """Does the task hand this folder over by a whole path, `your code is in /home/agent/solution`, and keep nobody out
-    of it there or in the next sentence? `before`: the beginning of the path that was read, empty or "./" where it is
-    relative."""
-    if not name or before not in ("", "./"):
+    of it there or in the next sentence? `before`: the beginning of the path that was read."""
+    whole = rf"(?<![\w.~-]){re.escape(before + name)}\b"
+    if not name or (before not in ("", "./") and not re.search(whole, task[:MAX_TASK])):
         return False
     told = list(re.finditer(rf"(?<!\w)(?:/[\w.-]+)+/{re.escape(name)}\b(?![/.]\w)", task[:MAX_TASK]))
     for m in told:
@@ -240,3 +240,27 @@ def names_hash(task: str, commit: str) -> bool:
         m[0].startswith(commit.lower()) or commit.lower().startswith(m[0])
         for m in re.finditer(r"\b[0-9a-f]{7,40}\b", task.lower())
     )
+
+
+def names_version(task: str, tag: str) -> bool:
+    """Does the task name this version, with or without the `v` before it?"""
+    return re.search(rf"(?<![\w.])v?{re.escape(tag.lstrip('v'))}(?!\w|\.\d)", task[:MAX_TASK]) is not None
+
+
+_SURVEY = re.compile(r"\b(?:surveys?|questionnaires?|polls?|interviews?|respondents?|faqs?|forum)\b", re.IGNORECASE)
+_JUDGES = re.compile(
+    r"off.limits|\b(?:private|secret|forbidden|compare\w*|hidden|grad(?:e|ing)\w*|oracle|scor\w+|judg\w+|check\w*"
+    r"|verif\w+|evaluat\w+)\b",
+    re.IGNORECASE,
+)
+
+
+def names_in_words(task: str, name: str) -> bool:
+    """Does the task speak of this file without its name, as of one to work with: `golden.txt` as the golden file,
+    `answers.csv` as what was answered in a survey?"""
+    stem = re.sub(r"[_.-]+", " ", name.rpartition(".")[0].lstrip("."))
+    if stem == "answers" and _SURVEY.search(task[:MAX_TASK]):
+        return True
+    words = re.compile(rf"\b{re.escape(stem)}\s+files?\b", re.IGNORECASE)
+    said = [x for x in re.split(r"\n|(?<=[.!?])\s", task[:MAX_TASK]) if stem and words.search(x)]
+    return bool(said) and not any(NOT.search(x) or _JUDGES.search(x) for x in said)
