@@ -152,6 +152,8 @@ class _Episode:
     """Are outputs recorded at all?"""
     ancestors: set[str] = field(default_factory=set)
     """Commits that a log of the checked-out branch has listed, by seven digits"""
+    newest: set[str] = field(default_factory=set)
+    """Those that stood first in a log: of all that it looked at, they hold the present state"""
     heard: Sequence[str] = ()
     """All that the policy could read so far"""
     did: Sequence[Action] = ()
@@ -219,7 +221,10 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
         return False
     if e.commits and of_own_commits(r.what, e.commits):
         return False
-    if not e.recorded and not r.what.startswith(("git checkout", "git restore", "git reset")):
+    puts = r.what.startswith(("git checkout", "git restore", "git reset"))
+    if puts and r.hashes and all(h[:7] in e.newest for h in r.hashes) and not re.search(r"[~^]", r.what):
+        return False
+    if not e.recorded and not puts:
         return True
     return taken_over(r.what, a, printed or "", later)
 
@@ -277,7 +282,9 @@ def _remember(e: _Episode, a: Action, printed: str) -> None:
                 e.astray = bool(begun) and begun[0] not in ("HEAD", "@")
             of_head = _LOG_OF_HEAD.match(line) or (line.startswith("bisect") and not e.astray)
             if of_head and not ELSEWHERE.search(line) and a.ok is not False:
-                e.ancestors |= {h[:7] for h in HASH.findall(printed[:200_000])}
+                listed = [h[:7] for h in HASH.findall(printed[:200_000])]
+                e.ancestors.update(listed)
+                e.newest.update(listed[:1])
     for c in file_changes.changes(a.name, a.text):
         if c.way in ("write", "add", "change"):
             # files that a program of one's own writes are one's own
