@@ -2,8 +2,8 @@
 elsewhere.
 
 What the checked-out commit grew from is no leak by itself: an older state is one where what it held is put back, or is
-shown where no output at all is recorded. What the task names (a commit, a command, a file) and the policy's own work (its
-stash, its commits, its files) are no leaks.
+shown where no output at all is recorded. What the task names (a commit, a command, a file) and the policy's own work
+(its stash, its commits, its files) are no leaks.
 """
 
 from __future__ import annotations

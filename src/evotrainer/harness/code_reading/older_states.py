@@ -1,4 +1,4 @@
-"""What an episode takes over of an older state of its repository: lines that it puts back, files that it brings back."""
+"""What an episode takes over of an older state of its repository: lines it puts back, files it brings back."""
 
 from __future__ import annotations
 
