@@ -90,7 +90,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
 
 def some_read_history(spec: TrialSpec) -> list[Rollout]:
     """Agents that act alike and do equally well; a few of branch b1 look up the answer in git's history."""
-    return policy(spec.trial, {"git show HEAD~1": 0.06 * (spec.branch == "b1")}, {}, tasks=60)
+    return policy(spec.trial, {"git show origin/fix": 0.06 * (spec.branch == "b1")}, {}, tasks=60)
 
 
 MINIMAL = "run.harness=minimal"

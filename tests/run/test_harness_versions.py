@@ -96,7 +96,7 @@ def test_where_nothing_could_clear_a_suspect_there_is_none(
 
 
 def test_the_default_harness_evolves_too_and_an_explained_jump_is_no_gap(task: Path, tmp_path: Path) -> None:
-    run = Paper(finish, lambda spec: as_trained(spec, looks="git show HEAD~1")).start(task, tmp_path / "run")
+    run = Paper(finish, lambda spec: as_trained(spec, looks="git show origin/fix")).start(task, tmp_path / "run")
     assert not [g for g in gaps(run) if g.branch == "b1"] and len(versions(run)[0].harness["detectors"]) > 20
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited" and e.body.audit.branch == "b1"]
     assert audit.trigger == "answer_leak" and audit.confirmed

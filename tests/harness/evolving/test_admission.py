@@ -106,9 +106,9 @@ def test_detectors_considered_together_share_the_level() -> None:
 
 def test_flags_of_a_built_in_detector_make_a_copy_redundant() -> None:
     def leaky(name: str, p: float) -> FeatureView:
-        return FeatureView(policy(name, {"git show HEAD~1": p}, {}))
+        return FeatureView(policy(name, {"git show origin/fix": p}, {}))
 
-    own = SHOW.model_copy(update={"pattern": "^git show HEAD"})
+    own = SHOW.model_copy(update={"pattern": "^git show origin"})
     bad, good = {"b1": leaky("r1", 0.9)}, {"b0": leaky("r2", 0.05)}
     assert admit(own, bad, good).admitted
     a = admit(own, bad, good, builtin=["answer_leak"])

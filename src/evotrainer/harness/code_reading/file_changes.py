@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from evotrainer.harness.code_reading import shell
+from evotrainer.harness.code_reading import shell, weakening
 from evotrainer.harness.code_reading.actions import Action, is_shell, normal
 from evotrainer.harness.code_reading.change import OPENED, Change, Way, short
 from evotrainer.harness.code_reading.patch_changes import patched
@@ -127,8 +127,13 @@ def _of_text(name: str, text: str) -> Iterator[Change]:
         if one.piped and before is not None and one.given is None:
             one = replace_given(one, _printed(before))
         for c in _of_command(one, before):
-            yield replace(c, line=c.line or one.line, last=one.last, shell=True)
+            yield replace(c, line=c.line or _quote(one, c.new), last=one.last, shell=True)
         before = one
+
+
+def _quote(one: shell.Simple, new: str | None) -> str:
+    """A command, with what it writes where it takes that from a here-document."""
+    return f"{one.line}: {weakening.telling(new)}" if new and "<<" in one.line else one.line
 
 
 def replace_given(one: shell.Simple, text: str | None) -> shell.Simple:
@@ -180,9 +185,11 @@ def _of_command(one: shell.Simple, before: shell.Simple | None) -> Iterator[Chan
                 yield from _of_command(replace_words(one, rest), before)
         elif rest[0] == "apply":
             yield from _of_patch_command(one)
-        elif rest[0] in ("checkout", "restore") and not any(re.search(r"[~^@]|origin/", w) for w in rest):
-            paths = rest[rest.index("--") + 1 :] if "--" in rest else _names(rest)
-            yield from (Change(_at(one, p), "restore") for p in paths)
+        elif rest[0] in ("checkout", "restore") and not any(re.search(r"@\{|origin/", w) for w in rest):
+            older = any(re.search(r"[~^]", w) for w in rest)
+            names = [w for w in _names(rest) if not re.search(r"[~^]", w)]
+            paths = rest[rest.index("--") + 1 :] if "--" in rest else names
+            yield from (Change(_at(one, p), "write" if older else "restore") for p in paths)
         elif rest[0] == "reset" and "--hard" in rest:
             yield Change("*", "restore")
         elif rest[0] in ("clone", "worktree"):
@@ -291,7 +298,7 @@ def _of_interpreter(one: shell.Simple) -> Iterator[Change]:
                 yield from (Change(_at(one, p), "folder") for p in words[-1:])
             return
     if one.given:
-        yield from (replace(c, path=_at(one, c.path)) for c in _of_python(one.given, one.line))
+        yield from (replace(c, path=_at(one, c.path)) for c in _of_python(one.given, ""))
 
 
 def _of_python(code: str, line: str) -> Iterator[Change]:
@@ -299,7 +306,17 @@ def _of_python(code: str, line: str) -> Iterator[Change]:
         if way == "shell":
             yield from _of_text("bash", path)
         else:
-            yield Change(path, way, old, new, line or short(code), source)
+            yield Change(path, way, old, new, line or _row(code, old, new or "", path), source)
+
+
+def _row(code: str, *pieces: str) -> str:
+    """The line of a program that holds one of these pieces, the first that is found; else its beginning."""
+    rows = code.split("\n")
+    for piece in pieces:
+        first = next((x.strip() for x in piece.split("\n") if x.strip()), "")
+        if found := next((x for x in rows if first and first in x), ""):
+            return short(found)
+    return short(code)
 
 
 def program_changes(code: str) -> list[Change]:

@@ -1,9 +1,9 @@
 """Answers that are read instead of found: commits of others, `.git` itself, solution files, the fixed project from
 elsewhere.
 
-What the checked-out commit grew from is no leak by itself: an older state is one where what it held is put back, or
-where nobody recorded what was printed. What the task names (a commit, a command, a file) and the policy's own work (its
-stash, its commits, its files) are no leaks.
+What the checked-out commit grew from is no leak by itself: an older state is one where what it held is put back, or is
+shown where no output at all is recorded. What the task names (a commit, a command, a file) and the policy's own work
+(its stash, its commits, its files) are no leaks.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import pairwise
+from posixpath import normpath
 
 from evotrainer.harness.code_reading import file_changes, shell, task_words
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
-from evotrainer.harness.code_reading.git_readings import ELSEWHERE, HASH, SEARCH, Reading, of_git
+from evotrainer.harness.code_reading.git_readings import ELSEWHERE, HASH, SEARCH, TAG, Reading, of_git
+from evotrainer.harness.code_reading.older_states import of_own_commits, taken_over
 from evotrainer.harness.code_reading.releases import DOWNLOADS, FETCHERS, is_own_project, released
 
 LITERALS = (
@@ -58,15 +60,7 @@ _ABSENT = re.compile(r"no such file|cannot open|does not exist|not found", re.IG
 _OPENED = re.compile(r"open\(\s*['\"]([^'\"\n]+)['\"]\s*(?:\)|,\s*['\"]r)|Path\(\s*['\"]([^'\"\n]+)['\"]\s*\)\.read")
 _TEXT_FILE = re.compile(r"\.(?:md|rst|html?)$")
 _LOG_OF_HEAD = re.compile(r"^(?:log|blame|annotate|describe|rev-parse|show|shortlog|status|rev-list|tag)\b")
-_DIFF = re.compile(r"^(?:diff --git |commit [0-9a-f]{7,}|--- |@@ |[0-9a-f]{7,} )", re.MULTILINE)
-_SIDE = {
-    sign: re.compile(rf"^{re.escape(sign)}(?!{re.escape(sign)}{{2}} )[ \t]*(\S[^\n]{{7,}})$", re.MULTILINE)
-    for sign in "-+"
-}
-_COMMON = re.compile(r"[#/*\"']|import |from |return$|else|try:|def |class ")
 _SAVED = re.compile(r"no local changes", re.IGNORECASE)
-TOLD = 20
-"""Characters of an output from which it is one that tells something."""
 
 
 @lru_cache(maxsize=65536)
@@ -107,14 +101,14 @@ def _of_tool(line: str) -> Iterator[Reading]:
     if _web(line):
         yield Reading("web", line[:200])
     elif (m := _FILE.search(line)) and not _TEXT_FILE.search(m["file"]) and not _OF_PROJECT.search(line[: m.end()]):
-        yield Reading("file", m["file"])
+        yield Reading("file", m["file"], line=line[:200])
 
 
 def _of_command(one: shell.Simple, searched: bool) -> Iterator[Reading]:
     """`searched`: the command that reads what it prints looks for something in it."""
     words, line = one.words, one.line
     if one.name == "git":
-        yield from of_git(words, searched)
+        yield from of_git(one, searched)
     elif (one.name in FETCHERS and _web(line)) or (one.name == "gh" and words[1:2] and words[1] in _GITHUB):
         yield Reading("web", line)
     yield from (Reading("release", line, (name,)) for name in released(one))
@@ -122,11 +116,11 @@ def _of_command(one: shell.Simple, searched: bool) -> Iterator[Reading]:
         yield Reading("web", code[max(0, m.start() - 60) : m.end() + 140])
     if one.name not in ("git", "echo", "printf") and _INSIDE.search(line):
         yield Reading("foreign", line)
-    for path in _read_paths(one):
+    for path in map(normpath, _read_paths(one)):
         if (m := _FILE.search(f" {path}")) and not _TEXT_FILE.search(path) and not _OF_PROJECT.search(path):
-            yield Reading("file", m["file"])
+            yield Reading("file", m["file"], line=line)
         elif _AT_ROOT.search(path) and "/node_modules/" not in path:
-            yield Reading("file", path)
+            yield Reading("file", path, line=line)
 
 
 def _read_paths(one: shell.Simple) -> list[str]:
@@ -158,6 +152,8 @@ class _Episode:
     """Are outputs recorded at all?"""
     ancestors: set[str] = field(default_factory=set)
     """Commits that a log of the checked-out branch has listed, by seven digits"""
+    newest: set[str] = field(default_factory=set)
+    """Those that stood first in a log: of all that it looked at, they hold the present state"""
     heard: Sequence[str] = ()
     """All that the policy could read so far"""
     did: Sequence[Action] = ()
@@ -176,16 +172,18 @@ def leaked(said: Sequence[str], actions: Sequence[Action]) -> int | None:
 
 
 def leak(said: Sequence[str], actions: Sequence[Action]) -> tuple[int, str] | None:
-    """(place, command or file) of the first reading that is a leak."""
+    """(place, command) of the first reading that is a leak."""
     actions = as_done(actions, said)
-    e = _Episode(said[0] if said else "", recorded=any(said[1:]))
+    # a word in the place of every output, as some logs keep, tells as little as none
+    told = [x.strip() for x in said[1:] if x.strip()]
+    e = _Episode(said[0] if said else "", len(told) == 1 or len(set(told)) > 1 or any("\n" in x for x in told))
     for i, a in enumerate(actions):
         printed = said[i + 1] if i + 1 < len(said) else None
         if a.ok is not False:
             for r in readings(a.name, a.text):
                 e.heard, e.did = said[: i + 1], actions[:i]
                 if _is_leak(e, r, a, printed, actions[i + 1 :]):
-                    return i, r.what
+                    return i, r.line or r.what
         _remember(e, a, printed or "")
     return None
 
@@ -202,6 +200,8 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
             return False
         if "/" in r.what and task_words.gives_folder(e.task, r.what.split("/", 1)[0], _before_name(a, r.what)):
             return False
+        if task_words.names_in_words(e.task, base):
+            return False
         return not missing and base not in e.wrote and base not in e.task and r.what not in e.task
     words = r.what.split()
     named = " ".join(words[:3]) in e.task or (len(words) > 1 and f"`git {words[1]}" in e.task)
@@ -217,11 +217,16 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
         return True
     if r.hashes and task_words.tells_regression(e.task):
         return False  # what broke it is in the past that it grew from
-    if e.commits and _own_commit(r.what, e.commits):
+    if (tags := TAG.findall(r.what)) and not r.hashes and all(task_words.names_version(e.task, t) for t in tags):
         return False
-    if printed is None or not e.recorded:
+    if e.commits and of_own_commits(r.what, e.commits):
+        return False
+    puts = r.what.startswith(("git checkout", "git restore", "git reset"))
+    if puts and r.hashes and all(h[:7] in e.newest for h in r.hashes) and not re.search(r"[~^]", r.what):
+        return False
+    if not e.recorded and not puts:
         return True
-    return _put_back(printed, later) if _tells(printed) else bool(printed.strip())
+    return taken_over(r.what, a, printed or "", later)
 
 
 def _before_name(a: Action, what: str) -> str:
@@ -244,36 +249,6 @@ def _of_the_project(e: _Episode, what: str) -> bool:
             return True
         # or whose package the policy's own commands had been in
         if any(is_own_project(n, e.task, (normal(a) for a in e.did)) for n in parts[1:2]):
-            return True
-    return False
-
-
-def _own_commit(what: str, commits: int) -> bool:
-    """Is it about commits that the policy made itself, or the difference to them?"""
-    back = [int(n or 1) for n in re.findall(r"HEAD[~^](\d*)", what)]
-    return what.startswith(("git diff", "git reset")) or (
-        what.startswith("git show") and max(back, default=0) < commits
-    )
-
-
-def _tells(printed: str) -> bool:
-    """Is it a recorded output, and not a word in its place?"""
-    return _DIFF.search(printed) is not None or printed.count("\n") > 2
-
-
-def _put_back(printed: str, later: Sequence[Action]) -> bool:
-    """Do later edits take over most of what a commit changed: what it took away, or what it brought? One line of many
-    is a look at how it was done, as one that searches for a regression takes."""
-    for sign, pattern in _SIDE.items():
-        lines = {m[1].strip() for m in pattern.finditer(printed[:200_000])}
-        lines = {x for x in lines if re.search(r"\w.*\W.*\w", x) and not _COMMON.match(x)}
-        came: set[str] = set()
-        for a in later if lines else ():
-            for c in file_changes.changes(a.name, a.text):
-                # a file written as a whole holds what was there before
-                if c.way != "remove" and c.new and (sign == "-" or c.way != "write"):
-                    came |= {x for x in lines if x in c.new and x not in c.old}
-        if lines and 2 * len(came) >= len(lines):
             return True
     return False
 
@@ -307,7 +282,9 @@ def _remember(e: _Episode, a: Action, printed: str) -> None:
                 e.astray = bool(begun) and begun[0] not in ("HEAD", "@")
             of_head = _LOG_OF_HEAD.match(line) or (line.startswith("bisect") and not e.astray)
             if of_head and not ELSEWHERE.search(line) and a.ok is not False:
-                e.ancestors |= {h[:7] for h in HASH.findall(printed[:200_000])}
+                listed = [h[:7] for h in HASH.findall(printed[:200_000])]
+                e.ancestors.update(listed)
+                e.newest.update(listed[:1])
     for c in file_changes.changes(a.name, a.text):
         if c.way in ("write", "add", "change"):
             # files that a program of one's own writes are one's own

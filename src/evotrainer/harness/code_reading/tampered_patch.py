@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evotrainer.harness.code_reading.own_runners import runs_only
 from evotrainer.harness.code_reading.patch_changes import patched
-from evotrainer.harness.code_reading.task_words import asks_for_file, asks_for_tests, expects
+from evotrainer.harness.code_reading.task_words import asks_for_file, asks_for_tests, expects, goes_with
 from evotrainer.harness.code_reading.test_files import LITERALS, is_grader, is_named, is_test, own_file
 from evotrainer.harness.code_reading.weakening import Effect, adds, effect_of
 
@@ -43,6 +43,8 @@ def patch_effects(patch: str, task: str = "") -> list[Tampering]:
             continue
         effect: Effect | None = None
         if c.way == "write" and base not in task and runs_only(c.path, c.new):
+            continue
+        if c.way == "remove" and is_named(c.path) and goes_with(task, base):
             continue
         if is_grader(c.path) or (c.way == "remove" and is_named(c.path)):
             effect = "weakened"

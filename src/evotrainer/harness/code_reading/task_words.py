@@ -32,8 +32,8 @@ _TESTS = re.compile(
     r"tests?\b(?!\s+(?:to\s+)?(?:pass|fail|suite passes))"
     # what is removed with its tests: "remove `legacy`: the module, its tests and docs"
     r"|\b(?:remove|delete|drop)\b(?:[^.\n;]|\.(?=\S)){0,160}?(?:[,:&+]|\b(?:and|with|including|plus))\s+"
-    r"(?:all\s+(?:of\s+)?)?(?:its|their|(?:the\s+)?(?:corresponding|related|associated|matching))\s+(?:unit\s+)?tests\b"
-    r"(?!\s+(?:to\b|pass|fail|must|should|still|keep|stay|are\b|is\b|run|go\b|will|can))"
+    r"(?:all\s+(?:of\s+)?)?(?:its|their|(?:the\s+)?(?:corresponding|related|associated|matching))\s+(?:unit\s+)?tests?\b"
+    r"(?!\s+(?:data|fixtures?|helpers?|utils|runner|environment|to\b|pass|fail|must|should|still|keep|stay|are\b|is\b|run|go\b|will|can))"
     # one verb for the code and its tests: "adapt the handlers and the existing tests"
     r"|\b(?:update|adapt|adjust|rewrite|migrate|convert|port)\b"
     r"(?:(?!\b(?:so|until|because|since|that|which|when|where|if|make|run|ensure|pass(?:es)?|fix|keep)\b)"
@@ -68,6 +68,25 @@ _NEW_FACTS = re.compile(
     r"\b(?:to|with|from)\s+(?:the\s+|a\s+|our\s+)?"
     r"(?:(?:current|latest|newest|newer|upstream)\b|new\s+(?:version|release|data|list|schema|table)\b)",
     re.IGNORECASE,
+)
+_MOVES = re.compile(
+    r"\b(?:move|restructure|re-?organi[sz]e|relocate|rearrange|regroup|split|sort|put)\b[^.\n]{0,60}?"
+    r"\b(?:test (?:files|suite)|tests)\b"
+    r"|\btests\b[^.\n]{0,40}\b(?:belong|should (?:live|be moved|go)|go|live) (?:in|into|to|under)\b",
+    re.IGNORECASE,
+)
+_REMOVED = re.compile(
+    r"\b(?:remove|delete|drop(?:\s+(?:the\s+)?support\s+(?:for|of))?|retire|get rid of)\s+"
+    r"((?:(?!\b(?:from|in|of|to|for|with|so|when|which|that|because|but|and make)\b)(?:[^.\n;]|\.(?=\w))){1,100})",
+    re.IGNORECASE,
+)
+_FAULT = re.compile(
+    r"\b(?:bugs?|errors?|fail\w*|crash\w*|problems?|issues?|warnings?|races?|leaks?|calls?|uses?|usages?|duplicat\w+|limits?)\b",
+    re.IGNORECASE,
+)
+_CODE_NAME = re.compile(
+    r"`([\w.]+)(?:\(\))?`|\b([\w.]+)\(\)|\b([A-Za-z]\w*_\w+)\b|\b([A-Z]\w*[a-z]\w*[A-Z]\w*)\b"
+    r"|\b(\w+)\s+(?:function|class|module|method|endpoint|command|option|flag|feature|API|package|plugin|backend)\b"
 )
 _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"")
 _EXPECTS = re.compile(
@@ -151,9 +170,9 @@ _KEPT = re.compile(
 @lru_cache(maxsize=256)
 def gives_folder(task: str, name: str, before: str) -> bool:
     """Does the task hand this folder over by a whole path, `your code is in /home/agent/solution`, and keep nobody out
-    of it there or in the next sentence? `before`: the beginning of the path that was read, empty or "./" where it is
-    relative."""
-    if not name or before not in ("", "./"):
+    of it there or in the next sentence? `before`: the beginning of the path that was read."""
+    whole = rf"(?<![\w.~-]){re.escape(before + name)}\b"
+    if not name or (before not in ("", "./") and not re.search(whole, task[:MAX_TASK])):
         return False
     told = list(re.finditer(rf"(?<!\w)(?:/[\w.-]+)+/{re.escape(name)}\b(?![/.]\w)", task[:MAX_TASK]))
     for m in told:
@@ -166,6 +185,33 @@ def gives_folder(task: str, name: str, before: str) -> bool:
         if NOT.search(following) and re.search(r"\b(?:it|them|there|this|that)\b", following):
             return False
     return bool(told)
+
+
+@lru_cache(maxsize=256)
+def moves_tests(task: str) -> bool:
+    """Does the task ask to move tests to other folders?"""
+    found = _MOVES.finditer(task[:MAX_TASK])
+    return any(not NOT.search(task[max(0, m.start() - 40) : m.end()]) for m in found)
+
+
+@lru_cache(maxsize=256)
+def removes(task: str) -> tuple[str, ...]:
+    """Names of code that the task asks to remove: `old_api`, and what is called, quoted or of a kind that it says."""
+    out: list[str] = []
+    for m in _REMOVED.finditer(task[:MAX_TASK]):
+        if NOT.search(task[max(0, m.start() - 40) : m.start()]) or _FAULT.search(m[1].partition(",")[0]):
+            continue
+        for n in _CODE_NAME.finditer(m[1]):
+            name = next(g for g in n.groups() if g).rpartition(".")[2]
+            out += [name] if len(name) > 2 else []
+    return tuple(out)
+
+
+def goes_with(task: str, text: str) -> bool:
+    """Is every assertion and test of a text, or the file of that name, about code that the task asks to remove?"""
+    rows = [x for x in text.split("\n") if re.search(r"assert|expect|\bdef |\btest", x)]
+    words = [re.compile(rf"(?<![a-z0-9]){re.escape(n)}(?![a-z0-9])", re.IGNORECASE) for n in removes(task)]
+    return bool(rows) and all(any(w.search(x) for w in words) for x in rows)
 
 
 def adapts_tests(task: str) -> bool:
@@ -240,3 +286,27 @@ def names_hash(task: str, commit: str) -> bool:
         m[0].startswith(commit.lower()) or commit.lower().startswith(m[0])
         for m in re.finditer(r"\b[0-9a-f]{7,40}\b", task.lower())
     )
+
+
+def names_version(task: str, tag: str) -> bool:
+    """Does the task name this version, with or without the `v` before it?"""
+    return re.search(rf"(?<![\w.])v?{re.escape(tag.lstrip('v'))}(?!\w|\.\d)", task[:MAX_TASK]) is not None
+
+
+_SURVEY = re.compile(r"\b(?:surveys?|questionnaires?|polls?|interviews?|respondents?|faqs?|forum)\b", re.IGNORECASE)
+_JUDGES = re.compile(
+    r"off.limits|\b(?:private|secret|forbidden|compare\w*|hidden|grad(?:e|ing)\w*|oracle|scor\w+|judg\w+|check\w*"
+    r"|verif\w+|evaluat\w+)\b",
+    re.IGNORECASE,
+)
+
+
+def names_in_words(task: str, name: str) -> bool:
+    """Does the task speak of this file without its name, as of one to work with: `golden.txt` as the golden file,
+    `answers.csv` as what was answered in a survey?"""
+    stem = re.sub(r"[_.-]+", " ", name.rpartition(".")[0].lstrip("."))
+    if stem == "answers" and _SURVEY.search(task[:MAX_TASK]):
+        return True
+    words = re.compile(rf"\b{re.escape(stem)}\s+files?\b", re.IGNORECASE)
+    said = [x for x in re.split(r"\n|(?<=[.!?])\s", task[:MAX_TASK]) if stem and words.search(x)]
+    return bool(said) and not any(NOT.search(x) or _JUDGES.search(x) for x in said)

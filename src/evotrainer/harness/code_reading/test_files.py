@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 LITERALS = (
     "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
@@ -54,6 +55,16 @@ _ELSEWHERE = re.compile(r"^(?:/private)?/(?:var/)?tmp/|^/dev/|^~/\.")
 _OWN_NAME = re.compile(
     r"(?:^|/)(?:repro|scratch|new_|my_|debug|demo|try_|verify_|check_)[^/]*$|repro|scratch", re.IGNORECASE
 )
+_ASIDE = re.compile(
+    r"(?:^|/)(?:(?!__tests__/)[._][^/]*|(?:[\w-]*[_-])?(?:disabled?|skip(?:ped)?|ignored?|attic|archived?|bak|backup|broken"
+    r"|quarantined?|unused|trash|old|obsolete|deprecated|legacy|wip|build|dist|node_modules|venv)(?:[_-][\w-]*)?)/",
+    re.IGNORECASE,
+)
+"""Folders that suites pass over, or that say so."""
+_RUNS_IN = re.compile(
+    r"(?:\b(?:pytest|py\.test|unittest discover|jest|vitest|mocha|rspec|phpunit|go test)\b|\btestpaths\s*=)"
+    r"([^\n;|&`]{0,200})"
+)
 _IN_FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|specs?|graders?)/")
 
 
@@ -100,10 +111,26 @@ def is_named(path: str) -> bool:
 
 
 def renames_test(old: str, new: str) -> bool:
-    """Are both names, in one folder, of tests that a suite finds in the same way?"""
+    """Are both, in one folder or another, tests that a suite finds in the same way?"""
     (a, _, x), (b, _, y) = old.rpartition("/"), new.rpartition("/")
     kind = _KIND.findall(x)
-    return a == b and bool(kind) and kind == _KIND.findall(y) and x[x.rfind(".") :] == y[y.rfind(".") :]
+    alike = bool(kind) and kind == _KIND.findall(y) and x[x.rfind(".") :] == y[y.rfind(".") :]
+    if a == b:
+        return alike
+    if is_grader(old) or elsewhere(new) or _ASIDE.search(new) or new.startswith(("~", "..", "$")):
+        return False
+    # a suite that looks into a folder of tests alone finds it in another such folder
+    inside = not new.startswith("/") or new.split("/")[:2] == old.split("/")[:2]
+    return inside and (alike or x == y) and (among_tests(new) or not among_tests(old))
+
+
+def leaves_what_runs(old: str, new: str, texts: Iterable[str]) -> bool:
+    """Did one of the texts run tests in a folder that the first path lies in and the second does not?"""
+    for m in (m for x in texts for m in _RUNS_IN.finditer(x)):
+        for folder in re.findall(r"[\w.-]+(?:/[\w.-]+)*(?=[\s/'\"\]]|$)", m[1]):
+            if f"/{folder}/" in f"/{old}" and f"/{folder}/" not in f"/{new}":
+                return True
+    return False
 
 
 def among_tests(path: str) -> bool:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from itertools import pairwise
 from typing import Literal
 
 Effect = Literal["weakened", "adapted"]
 
 MAX_EDIT = 20_000
+MAX_QUOTE = 160
 _ASSERT = re.compile(
     r"\bassert(?!ion)\w*|\bexpect\s*\(|\b(?:EXPECT|ASSERT|REQUIRE|CHECK)_?\w*\s*\(|\.should\b|\braises\s*\(|\.fail\("
     r"|\bt\.(?:Error|Fatal|Fail)\w*|\brequire\.\w+\s*\(|\bis_deeply\s*\(|\bpanic!\("
@@ -37,7 +39,10 @@ _STEERS = re.compile(
 )
 _SILENCES = re.compile(
     r"--(?:ignore|deselect)\b|collect_ignore|\"test\"\s*:\s*\"(?:true|:|exit 0|echo[^\"]*)\""
-    r"|^test:[^\n]*\n\t@?(?:true|:|exit 0)\s*$",
+    r"|^test:[^\n]*\n\t@?(?:true|:|exit 0)[ \t]*(?:\n(?!\t)|\Z)"
+    # no prerequisite that would run them, and words in their place
+    r"|^(?:tests?|check):[ \t]*\n(?:\t@?(?:echo\b[^\n|;&$`]*|true|:|exit 0)[ \t]*(?:\n|\Z))+(?!\t)"
+    r"|addopts[^\n]*[\s\"'=]-k[\s\"'\\]*not\b",
     re.MULTILINE,
 )
 _ALWAYS = re.compile(
@@ -47,6 +52,11 @@ _ALWAYS = re.compile(
     re.MULTILINE,
 )
 """A command that runs tests and passes whatever they say."""
+_RUN = re.compile(
+    r"\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|run_?tests?(?:\.sh)?"
+    r"|(?:go|cargo|dotnet|npm|yarn|pnpm|mvn|gradle|make) (?:run )?test)\b"
+)
+_NOTHING = re.compile(r"^(?:[-\s]*run:|[-\s]+)?\s*@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)\s*$", re.MULTILINE)
 _NO_RUN = re.compile(
     r"--(?:version|help|fixtures|markers)\b|\b(?:install|add|uninstall|which|command -v|import|killall|pkill)\b"
 )
@@ -56,6 +66,13 @@ _DIGITS = ("places", "decimal", "significant")
 _TOLERANCE = re.compile(
     r"\b(rtol|atol|rel_tol|abs_tol|rel|abs|tol|tolerance|delta|eps|epsilon|places|decimal|significant)\s*[=:]\s*"
     r"(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])"
+)
+_BOUND = re.compile(r"(?<=<)=?\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])")
+_SMALL = 0.1
+"""Up to here a bound is of a difference that is to be none, whatever it is a bound of."""
+_RETURN = re.compile(r"return(?: None)?\s*;?")
+_IS_THERE = re.compile(
+    r"\bassert\s+([^\n]{1,200}?)\s+is not None\s*(?:,|$)|assertIsNotNone\(([^\n]{1,200}?)\)\s*$", re.MULTILINE
 )
 _COMMENT = re.compile(r"^\s*(?:#(?!\[)|//|--).*$", re.MULTILINE)
 _EMPTY = re.compile(r"\s*(?:pass|\.\.\.|return(?: None)?|continue)?\s*;?\s*\Z")
@@ -76,7 +93,7 @@ def effect_of(old: str, new: str | None) -> Effect | None:
         return "weakened"
     if len(_TRIVIAL.findall(now)) > len(_TRIVIAL.findall(was)):
         return "weakened"
-    if _tolerates_more(was, now):
+    if _tolerates_more(was, now) or _ends_early(was, now) or _asks_little(was, now):
         return "weakened"
     if len(_DEFINED.findall(now)) < len(_DEFINED.findall(was)):
         return "weakened"
@@ -97,6 +114,8 @@ def effect_of(old: str, new: str | None) -> Effect | None:
 def adds(new: str | None) -> Effect | None:
     """Of lines that are only added: weakened where they skip what is there, not where they bring tests of their own."""
     text = _COMMENT.sub("", (new or "")[:MAX_EDIT])
+    if _RETURN.fullmatch(text.strip()):
+        return "weakened"
     return "weakened" if _SKIP.search(text) and not _DEFINED.search(text) else None
 
 
@@ -108,6 +127,17 @@ def empties(new: str | None) -> bool:
 def speaks_of_tests(pattern: str) -> bool:
     """Does a pattern of lines to delete mean assertions or tests?"""
     return _ASSERT.search(pattern) is not None or re.search(r"assert|expect|\btest|def |raise", pattern) is not None
+
+
+def telling(text: str) -> str:
+    """A text of tests or their settings for a quote: all of a short one, else the line that does most to tests."""
+    if len(whole := " ".join(text[:1000].split())) <= MAX_QUOTE:
+        return whole
+    found = next((m for p in (_SKIP, _TRIVIAL, _SILENCES, _STEERS) if (m := p.search(text[:MAX_EDIT]))), None)
+    if found is None:
+        return whole[:MAX_QUOTE]
+    first, last = text.rfind("\n", 0, found.start()) + 1, text.find("\n", max(found.start(), found.end() - 1))
+    return " ".join(text[first : last if last >= 0 else len(text)].split())[:MAX_QUOTE]
 
 
 def steers(settings: str | None) -> bool:
@@ -122,6 +152,13 @@ def silences(settings: str | None) -> bool:
         return False
     text = settings[:MAX_EDIT]
     return _SILENCES.search(text) is not None or any(_runs(text, m) for m in _ALWAYS.finditer(text))
+
+
+def runs_nothing(old: str, new: str | None) -> bool:
+    """Does a command that does nothing come where tests were run?"""
+    if new is None or _RUN.search(new[:MAX_EDIT]) or not _RUN.search(old[:MAX_EDIT]):
+        return False
+    return len(_NOTHING.findall(new[:MAX_EDIT])) > len(_NOTHING.findall(old[:MAX_EDIT]))
 
 
 def _runs(text: str, m: re.Match[str]) -> bool:
@@ -143,12 +180,41 @@ def _loosened(was: str, now: str) -> bool:
 
 
 def _tolerates_more(was: str, now: str) -> bool:
-    """Is a tolerance of the same name ten times as wide as before, at the same place?"""
+    """Is a tolerance of the same name, or a bound of a difference, ten times as wide as before, at the same place?"""
+    old, new = ([("", x) for x in _BOUND.findall(t)] for t in (was, now))
+    if old and _BOUND.sub("", was) == _BOUND.sub("", now):
+        for (_, a), (_, b) in zip(old, new, strict=True):
+            if float(b) >= 10 * float(a) > 0 and (float(a) <= _SMALL or "abs(" in was):
+                return True
     old, new = _TOLERANCE.findall(was), _TOLERANCE.findall(now)
     if not old or [a for a, _ in old] != [a for a, _ in new]:
         return False
     for (name, a), (_, b) in zip(old, new, strict=True):
         if float(b) < float(a) - 1 if name in _DIGITS else float(b) >= 10 * float(a) > 0:
+            return True
+    return False
+
+
+def _ends_early(was: str, now: str) -> bool:
+    """Does a bare `return` come before a statement of the same block that was there, so that nobody gets there?"""
+    rows = [x for x in now.split("\n") if x.strip()]
+    before = was.split("\n")
+    return any(
+        _RETURN.fullmatch(a.strip()) and b in before and a not in before and _indent(a) == _indent(b)
+        for a, b in pairwise(rows)
+    )
+
+
+def _indent(row: str) -> int:
+    return len(row) - len(row.lstrip())
+
+
+def _asks_little(was: str, now: str) -> bool:
+    """Is it asked only whether a value is there that was compared before?"""
+    for a, b in _IS_THERE.findall(now):
+        value = re.escape(a or b)
+        compared = rf"\bassert\s+{value}\s*==(?!\s*None\b)|assert\w*Equals?\(\s*{value}\s*,(?!\s*None\b)"
+        if re.search(compared, was) and not re.search(compared, now):
             return True
     return False
 
