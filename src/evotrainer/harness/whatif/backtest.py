@@ -20,7 +20,6 @@ from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
 from evotrainer.harness.whatif import replays_sampling as replays_sampling  # registers its replays
 from evotrainer.harness.whatif import replays_training as replays_training
-from evotrainer.harness.whatif.copies import new_code
 from evotrainer.harness.whatif.forecast import REPLAYED, forecast, held_against
 from evotrainer.harness.whatif.replay import (
     BLIND,
@@ -37,7 +36,7 @@ from evotrainer.harness.whatif.replay import (
     parts,
     replays,
 )
-from evotrainer.harness.whatif.written import ScoredBatch, scored
+from evotrainer.harness.whatif.written import scored
 from evotrainer.records.interventions import Backtest, Intervention, Prediction
 from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.rollout import Rollout
@@ -83,18 +82,16 @@ def backtest(
     if child == parent:
         return answer("contradicts", f"{factor} already has this value: nothing would change")
     replay = REPLAYS.get(factor)
-    cannot = replay is None and factor not in REPLAYED
-    code = new_code(parent, child, "written") or new_code(parent, child, "hooks")
-    known = ScoredBatch(batch) if cannot and not code else scored(batch, parent, child, context or HarnessContext())
-    if known.why:
-        return answer("contradicts" if known.label else "silent", known.why, label=known.label)
-    if cannot:
+    if replay is None and factor not in REPLAYED:
         why = (
             "other environment knobs than the stored rollouts' are needed"
             if factor.startswith("knobs.")
             else "it acts through training"
         )
         return answer("silent", f"{factor} cannot be replayed on stored rollouts: {why}")
+    known = scored(batch, parent, child, context or HarnessContext())
+    if known.why:
+        return answer("contradicts" if known.label else "silent", known.why, label=known.label)
     batch = known.batch
     if batch.n_groups < MIN_GROUPS or not batch.has("groups"):
         return answer(

@@ -27,8 +27,10 @@ SEEN = 20
 """Rollouts of each outcome from which on such an order is more than chance."""
 COVERED = 0.75
 """Share of the rollouts of either outcome on which an expression is evaluated, at least, to be judged by itself."""
-TRACED = 150
-"""Rollouts of either outcome on which expressions are followed."""
+FIRST, TRACED = 28, 150
+"""Rollouts of either outcome on which expressions are followed first, and where one looks like a copy."""
+ROUGHLY = 0.05
+"""What looks like one: share of pairs that it ranks wrongly, at most."""
 _NUMBERS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Call, ast.Subscript, ast.IfExp, ast.NamedExpr,
             ast.Name, ast.ListComp, ast.SetComp)  # fmt: skip
 
@@ -102,29 +104,35 @@ def within(
     `own`: values of the components on offer: to read one is no copy. What fails only where it is followed is not to be
     trained either: it could be made to.
     """
-    places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:TRACED].tolist()]
-    if not min(int((truth == t).sum()) for t in (1.0, 0.0)) >= SEEN:
+    if min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
         return None
     try:
         traced, entry, lines = _traced(source)
     except (RecursionError, ValueError):
         return "unparsable", "it is nested too deeply to be followed"
-    said = caller.call(traced, entry, [(shown[i],) for i in places])
-    if len(said.failed) > (1 - COVERED) * len(places):
-        return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
-    columns = np.full((3 * len(lines), len(places)), np.nan)
-    for k, row in enumerate(said.values):
-        for at, *three in row or ():
-            columns[3 * at : 3 * at + 3, k] = three
-    at_hand = [v[places] for v in own]
-    kept = truth[places]
-    for n, column in enumerate(columns):
-        known = ~np.isnan(column)
-        if min(float(known[kept == t].mean()) for t in (1.0, 0.0)) < COVERED or np.ptp(column[known]) == 0:
-            continue
-        if missed(column, kept) <= most and not any(np.array_equal(column, v, equal_nan=True) for v in at_hand):
-            return "reads_protected", f"line {lines[n // 3]}: {copied(column, kept, most)}, whatever is made of it"
-    return None
+    why = ""
+    for each, least in ((FIRST, ROUGHLY), (TRACED, most)):
+        places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:each].tolist()]
+        said = caller.call(traced, entry, [(shown[i],) for i in places])
+        if len(said.failed) > (1 - COVERED) * len(places):
+            return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
+        columns = np.full((3 * len(lines), len(places)), np.nan)
+        for k, row in enumerate(said.values):
+            for at, *three in row or ():
+                columns[3 * at : 3 * at + 3, k] = three
+        kept, at_hand = truth[places], [v[places] for v in own]
+        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, least, at_hand))
+        if (n := next(found, None)) is None:
+            return None
+        why = f"line {lines[n // 3]}: {copied(columns[n], kept, least)}, whatever is made of it"
+    return "reads_protected", why
+
+
+def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) -> bool:
+    known = ~np.isnan(values)
+    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) <= most:
+        return False
+    return not any(np.array_equal(values, v, equal_nan=True) for v in own)
 
 
 def _traced(source: str) -> tuple[str, str, list[int]]:
