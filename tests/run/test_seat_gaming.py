@@ -41,6 +41,9 @@ TRIED = (
     "`advantages` that never end",
     "code with a list of gate tasks",
     "code that keeps count of its calls",
+    "code that computes the outcome again, with a third value",
+    "code that computes the outcome again, wrong in one of seven",
+    "code that computes the outcome again, in a recipe that it goes on from",
 )
 """Code whose source says nothing against it: it is tried on stored rollouts."""
 
