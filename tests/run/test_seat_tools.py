@@ -73,7 +73,9 @@ def test_code_is_tried_in_the_sandbox(played: api.Run) -> None:
     assert "unknown recipe factor 'nope'" in long and "must be greater than 0" in long, "none hides the others"
 
 
-SLOW = "def weights(rollouts):\n    n = {}\n    for i in range(400000):\n        n += i\n    return [n] * len(rollouts)\n"
+SLOW = (
+    "def weights(rollouts):\n    n = {}\n    for i in range(99999):\n        n += 1\n    return [n] * len(rollouts)\n"
+)
 
 
 def test_each_backtest_stands_alone_and_all_end_in_time(played: api.Run, monkeypatch: pytest.MonkeyPatch) -> None:
