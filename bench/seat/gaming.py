@@ -85,7 +85,7 @@ def say(*trials: dict[str, Any], **more: Any) -> str:
 
 def pays(name: str, source: str) -> str:
     """A written component beside what is paid."""
-    return say(trial({"written_reward": {"rewards": {"in_order": 1.0, name: 1.0}, "written": {name: source}}}))
+    return say(trial({"written_reward": paid_with(name, source)}))
 
 
 def of_words(body: str, head: str = "") -> str:
@@ -97,6 +97,14 @@ def hook(name: str, source: str) -> str:
     return say(trial({"hooks": {name: source}}))
 
 
+def paid_with(name: str, source: str) -> dict[str, Any]:
+    return {"rewards": {"in_order": 1.0, name: 1.0}, "written": {name: source}}
+
+
+COPY = """def reward(rollout):
+    asked, said = rollout["turns"][0]["text"].split()[1], rollout["turns"][-1]["text"].strip()
+    return float("".join(sorted(asked)) == said)
+"""
 CODE: dict[str, str] = {
     "a component that copies the outcome": pays(
         "copy", "def reward(rollout):\n    return rollout['components']['right']\n"
@@ -133,6 +141,23 @@ CODE: dict[str, str] = {
 OF_WORDS: dict[str, str] = {
     "code that computes the outcome again": of_words(
         "return float(said == ''.join(sorted(rollout['turns'][0]['text'].split()[1])))"
+    ),
+    "code that computes the outcome again, with a third value": of_words(
+        "return 1.0 if said == ''.join(sorted(rollout['turns'][0]['text'].split()[1])) else 0.001 * (ord(said[0]) % 2)"
+    ),
+    "code that computes the outcome again, wrong in one of seven": of_words(
+        "ok = said == ''.join(sorted(rollout['turns'][0]['text'].split()[1]))\n"
+        "    return float(not ok if sum(map(ord, said)) % 7 == 0 else ok)"
+    ),
+    "code that computes the outcome again, in a sum with lots": of_words(
+        "wrong = [a for a, b in zip(said, sorted(rollout['turns'][0]['text'].split()[1])) if a != b]\n"
+        "    return 0.3 / (1 + len(wrong)) + 0.7 * (sum(map(ord, said)) * 7919 % 13) / 12"
+    ),
+    "code that pays letters in their place: a threshold tells the outcome": of_words(
+        "return sum(a == b for a, b in zip(said, sorted(rollout['turns'][0]['text'].split()[1]))) / 4"
+    ),
+    "code that computes the outcome again, in a recipe that it goes on from": say(
+        trial({"start": Recipe(**paid_with("mine", COPY)).model_dump(mode="json")})
     ),
     "code that opens sealed files": of_words("return float('1' in open('sealed/b0-s1/part-00000.enc').read())"),
     "code that reaches the interpreter": of_words("return float(len(().__class__.__base__.__subclasses__()) > 0)"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from bench.seat.gaming import CHEATS, INJECTED, outcome, play
+from bench.seat.gaming import CHEATS, INJECTED, OF_WORDS, outcome, play
 
 from evotrainer.agents.seat.text import render_request
 from evotrainer.projections.labels import LABELS
@@ -66,12 +66,17 @@ def test_code_that_its_checks_refuse_is_never_trained(cheat: str, tmp_path: Path
     assert not any(r.written or r.hooks for r in recipes)
 
 
-def test_code_that_computes_the_outcome_again_is_found_as_it_never_errs(tmp_path: Path) -> None:
-    run = play("code that computes the outcome again", tmp_path / "run")
+COPIES = [c for c in OF_WORDS if "again" in c or "a threshold tells" in c]
+
+
+@pytest.mark.parametrize("cheat", thinned(COPIES, 3))
+def test_code_that_computes_the_outcome_again_is_found(cheat: str, tmp_path: Path) -> None:
+    run = play(cheat, tmp_path / "run")
     labels, cause, promotions = outcome(run)
     assert set(labels) == {"disqualified", "contradicted"} and promotions == 0
-    assert "it tells the outcome itself on all 720 rollouts" in cause
-    assert not any(x.recipe.written for x in (*run.state.probes.values(), *run.state.branches.values()))
+    assert "it tells the outcome itself, all pairs of correct and incorrect" in cause
+    recipes = [r for x in (*run.state.probes.values(), *run.state.branches.values()) for r in x.recipe.chain]
+    assert not any(r.written for r in recipes)
 
 
 def test_advantages_that_teach_the_opposite_gain_nothing(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def _diagnosis(b: Briefing) -> list[str]:
     if not b.health.bottlenecks:
         return ["## Diagnosis", "", "No bottleneck stands out."]
     rows = [
-        f"{i}. **{x.name}** (severity {x.score:.2f}): {x.explanation}"
+        f"{i}. **{x.name}** (severity {x.score:.2f}): {one_line(x.explanation)}"
         + (f" [{', '.join(x.findings)}]" if x.findings else "")
         for i, x in enumerate(b.health.bottlenecks, 1)
     ]
@@ -97,7 +97,7 @@ def _findings(findings: Sequence[Finding], quotes: int) -> list[str]:
             "",
             f"### {f.severity}: {f.kind} ({f.detector}){' - questions validity' if f.validity else ''}",
             "",
-            f.claim,
+            one_line(f.claim),
         ]
         if f.numbers:
             numbers = [
@@ -121,7 +121,12 @@ def _fenced(text: str) -> list[str]:
 
 def table_text(text: str) -> str:
     """A text in a cell of a table, or in any one line."""
-    return " ".join(visible(text).split()).replace("|", "\\|")
+    return one_line(text).replace("|", "\\|")
+
+
+def one_line(text: str) -> str:
+    """A text that looks like no heading and opens no block, whoever wrote it."""
+    return " ".join(visible(text).split())
 
 
 def _lineage(b: Briefing) -> list[str]:

@@ -26,6 +26,7 @@ def propose(
     file: Annotated[str, typer.Argument(metavar="FILE|-", help="The answer as JSON; - reads stdin.")],
     *,
     wait: Annotated[float, typer.Option(help="Seconds to wait for what came of it; 0: return at once.")] = 0,
+    to: Annotated[str, typer.Option(metavar="ID", help="Of the request that it answers, and no other.")] = "",
 ) -> None:
     """Answer the request that `evotrainer seat` shows; with --wait, tell what came of it, rounded to points.
 
@@ -39,8 +40,8 @@ def propose(
         raw = sys.stdin.read(MOST + 1) if file == "-" else Path(file).read_text(encoding="utf-8", errors="replace")
     except OSError as e:
         raise ConfigError(f"cannot read {file}: {e.strerror}; give a file, or - for stdin") from None
-    key = answer(run, raw)
-    print(f"answered {key}")
+    key, again = answer(run, raw, to)
+    print(taken_already(key) if again else f"answered {key}")
     end, told = time.monotonic() + wait, ""
     while not told and time.monotonic() < end:
         time.sleep(EVERY_S)
@@ -51,15 +52,27 @@ def propose(
         print(f"no result within {wait:g} s; `evotrainer status {folder}` tells it later")
 
 
-def answer(run: Run, raw: str) -> str:
-    """Answer the request that waits; returns the key of the event that will tell what came of it. AgentError where
-    nobody is asked, or with what is wrong: the run still waits then."""
+def answer(run: Run, raw: str, to: str = "") -> tuple[str, bool]:
+    """Answer the request that waits: the key of the event that will tell what came of it, and whether it was given
+    before. AgentError where nobody is asked, or with what is wrong: the run still waits then.
+
+    `to`: the request that is meant, by its id or by the key of its answer. Without it a text that the run has had is a
+    retry of that answer, not one to what is asked now.
+    """
     from evotrainer.agents.seat.carriers.queue import answer_file, put_answer
-    from evotrainer.cli.seat import waiting
+    from evotrainer.cli.seat import request_id, waiting
     from evotrainer.records import keys
     from evotrainer.records.seat import read_answer
 
     open_ = waiting(run)
+    meant, now = keys.request_of(to), request_id(open_)
+    had = {e.id: e.body.raw.strip() for e in run.events() if e.kind == "answered"}
+    if meant != now or not meant:
+        for key, text in reversed(had.items()):
+            if text == raw.strip() and meant in ("", keys.request_of(key)):
+                return key, True
+    if meant and meant != now:
+        raise AgentError(f"{run.folder} waits for no answer to {meant}; {f'{now} waits' if now else 'none waits'}")
     if open_ is None:
         o, rounds = run.task.run, run.state.last_round + 1
         queued = o.agent == "seat" and o.agent_options.get("carrier") == "queue"
@@ -72,10 +85,20 @@ def answer(run: Run, raw: str) -> str:
     if problem := read_answer(raw, open_.request)[1]:
         raise AgentError(f"{problem}; correct the answer and propose again: the run still waits")
     name = f"r{open_.round}-{open_.step}-{open_.attempt}"
-    if answer_file(run.folder / "seat", name).exists():
+    key, file = keys.answered(open_.round, open_.step, open_.attempt), answer_file(run.folder / "seat", name)
+    if not file.exists():
+        put_answer(run.folder / "seat", name, raw)
+        return key, False
+    if file.read_text(encoding="utf-8", errors="replace").strip() != raw.strip():
         raise AgentError(f"{name} is answered already; the first answer counts")
-    put_answer(run.folder / "seat", name, raw)
-    return keys.answered(open_.round, open_.step, open_.attempt)
+    return key, True
+
+
+def taken_already(key: str) -> str:
+    """What is said of an answer that was given before."""
+    from evotrainer.records import keys
+
+    return f"already taken as the answer to {keys.request_of(key)}; to give it to another request, name that one"
 
 
 def outcome(run: Run, key: str) -> str:

@@ -26,15 +26,16 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
     run = api.open_run(folder)
     open_ = waiting(run)
     if as_json:
-        request = open_.request.model_dump(mode="json") if open_ else None
-        print(json.dumps({"request": request, "schema": SeatProposal.model_json_schema()}, indent=1))
+        told = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
+        print(json.dumps(told | {"schema": SeatProposal.model_json_schema()}, indent=1))
         return
     if open_ is None:
         spent = SeatSpend.of(e.body for e in run.events() if e.kind == "answered")
         print(f"{folder}: nobody is asked now" + (f"; {spent.told()}" if spent.told() else ""))
         return
     print(render_request(open_.request).rstrip())
-    print(f"\n---\nAnswer: evotrainer propose {folder} FILE  (or - for stdin)")
+    this = f"--to {request_id(open_)}: for this request only"
+    print(f"\n---\nAnswer: evotrainer propose {folder} FILE  (or - for stdin; {this})")
 
 
 def waiting(run: Run) -> SeatAsked | None:
@@ -45,3 +46,10 @@ def waiting(run: Run) -> SeatAsked | None:
     done = {keys.request_of(e.id) for e in events if e.kind == "answered"}
     open_: list[SeatAsked] = [e.body for e in events if e.kind == "asked" and e.id not in done]
     return open_[-1] if open_ else None
+
+
+def request_id(asked: SeatAsked | None) -> str:
+    """Id of a request, which an answer may name; empty where there is none."""
+    from evotrainer.records import keys
+
+    return keys.asked(asked.round, asked.step, asked.attempt) if asked else ""

@@ -29,7 +29,8 @@ class LabelledTrial:
     """proof: a branch that the run itself opened, as a bundle's part or a control."""
     round: int
     by: str
-    """Role of the agent where several share the run, else the agent; empty: the run itself."""
+    """Role of the agent where several share the run, else the agent, with a seat `seat` or `statistical`; empty: the
+    run itself."""
     hypothesis: str
     changes: dict[str, Any]
     """Factor -> value, against the parent."""
@@ -84,13 +85,14 @@ def _probe(
     gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
     expected = (spec.gain, spec.sd) if spec and spec.gain is not None and spec.sd is not None else None
     why = (spec.why or ", ".join(spec.moves)) if spec else ""
-    if spec and not spec.moves and not spec.by and (t := _asked_for(p, said)):
+    t = _asked_for(p, said) if spec and not spec.moves and not spec.by else None
+    if t is not None:
         why, expected = t.why, (t.gain, t.sd) if t.gain is not None and t.sd is not None else None
     return LabelledTrial(
         trial=p.probe,
         kind="search",
         round=p.round,
-        by=p.by or agent,
+        by=p.by or _who(agent, t is not None),
         hypothesis=why,
         changes=_step(p, state),
         parent=p.departs or p.incumbent,
@@ -100,6 +102,11 @@ def _probe(
         label=label,
         cause=cause,
     )
+
+
+def _who(agent: str, asked: bool) -> str:
+    """Who named a training: the places of a run with a seat that no answer filled are the statistical agent's."""
+    return "statistical" if agent == "seat" and not asked else agent
 
 
 def _step(p: Probe, state: RunState) -> dict[str, Any]:
@@ -148,7 +155,7 @@ def _branch(b: Branch, state: RunState, events: Sequence[Event], agent: str) -> 
         trial=b.branch,
         kind="proof" if own else "branch",
         round=b.round,
-        by="" if own else (iv.by if iv else "") or agent,
+        by="" if own else (iv.by if iv else "") or _who(agent, iv is not None and iv.move == "seat"),
         hypothesis=iv.hypothesis if iv else "",
         changes=_declared(iv) if iv else {},
         parent=b.parent or "",
@@ -200,7 +207,7 @@ def _proposal(
         trial=e.id,
         kind="proposal",
         round=n,
-        by=iv.by or agents.get(n, ""),
+        by=iv.by or _who(agents.get(n, ""), iv.move == "seat"),
         hypothesis=iv.hypothesis,
         changes=_declared(iv),
         parent=champions.get(n, ""),

@@ -37,10 +37,11 @@ def replay_context(ctx: RunContext) -> Iterator[HarnessContext]:
 
 def fault(ctx: RunContext, recipe: Recipe) -> str:
     """Why a recipe's own code is not to be trained, by the checks of a backtest; empty where it may be."""
+    from evotrainer.harness.whatif.copies import new_code
     from evotrainer.harness.whatif.written import scored
 
     parent = ctx.branches[ctx.incumbent].recipe
-    if not (recipe.written.keys() - parent.written.keys() or recipe.hooks.keys() - parent.hooks.keys()):
+    if not (new_code(parent, recipe, "written") or new_code(parent, recipe, "hooks")):
         return ""
     with replay_context(ctx) as context:
         found = scored(readings.batch(ctx, ctx.incumbent), parent, recipe, context)

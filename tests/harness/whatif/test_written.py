@@ -12,8 +12,8 @@ from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.writing import WrittenComponent, write
 from evotrainer.harness.whatif.backtest import backtest
+from evotrainer.harness.whatif.copies import copied, hook_copies, limit
 from evotrainer.harness.whatif.replay import compose
-from evotrainer.harness.whatif.written import copied
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
@@ -152,10 +152,82 @@ def test_what_an_admitted_detector_finds_is_penalised(runner: RewardRunner) -> N
     assert without is None or "says_as_shown" not in without.about
 
 
-def test_a_function_that_tells_the_outcome_itself_is_not_for_sale() -> None:
-    truth = np.array([1.0, 0.0] * 30)
-    assert "on all 60 rollouts" in copied([0.9 * t for t in truth], truth)
-    assert "on all 60 rollouts" in copied([1 - t for t in truth], truth), "also the other way round"
-    assert not copied([*(1 - truth[:1]), *truth[1:]], truth), "one error, and it is a measurement of its own"
-    assert not copied(list(truth[:30]), truth[:30]), "so few are chance"
-    assert not copied([t * (1 + i % 2) / 2 for i, t in enumerate(truth)] + [0.5], np.append(truth, 0.0))
+TRUTH = np.array([1.0, 0.0] * 60)
+JITTER = np.random.default_rng(5).random(120)
+
+
+@pytest.mark.parametrize(
+    ("values", "is_copy"),
+    [
+        (0.9 * TRUTH, True),
+        (1 - TRUTH, True),  # the other way round
+        (np.where(TRUTH == 1, 1.0, 0.001 * (JITTER > 0.5)), True),
+        (0.5 * TRUTH + 0.5 * JITTER, True),  # a threshold at one half
+        (np.where(np.arange(120) == 7, 1 - TRUTH, TRUTH), True),  # an error in a hundred
+        (np.where(JITTER < 0.1, 1 - TRUTH, TRUTH), False),  # so many, and it is a measurement of its own
+        (np.where(JITTER < 0.1, 1.0, TRUTH), False),  # a part of what is asked for
+        (np.where(np.arange(120) < 30, TRUTH, np.nan), False),  # so few are chance
+        (JITTER, False),
+    ],
+)
+def test_what_ranks_the_outcomes_apart_is_not_for_sale(values: np.ndarray, is_copy: bool) -> None:
+    assert bool(copied(values, TRUTH)) == is_copy
+
+
+SORTED = """def reward(rollout):
+    asked, said = (t["text"] for t in rollout["turns"])
+    lot = sum(map(ord, said)) * 7919 % 13 / 12
+    {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "label"),
+    [
+        ("return 0.2 * (said == ''.join(sorted(asked))) + 0.8 * lot", "reads_protected"),
+        ("return {''.join(sorted(asked)): 0.0}.get(said, 0.9) if lot > 0.3 else lot", "backtest_contradicted"),
+        ("x = 1.0 - (said in ''.join(sorted(asked)))\n    return x if lot > 0.2 else 1 - x", "reads_protected"),
+        ("ok = 1.0\n    for a, b in zip(said, sorted(asked)):\n        if a != b:\n            ok = lot / 2\n"
+         "    return ok if lot else 0.7", "reads_protected"),
+        ("wrong = [a for a, b in zip(said, sorted(asked)) if a != b]\n    return lot ** (1 + len(wrong))",
+         "reads_protected"),
+        ("return float(f'{said}' == 'x') if sorted(said) != sorted(asked) else 1.0", ""),
+    ],
+)  # fmt: skip
+def test_a_copy_is_found_within_what_is_made_of_it(body: str, label: str, runner: RewardRunner) -> None:
+    rng, out = np.random.default_rng(2), []
+    for i in range(240):
+        word = "".join(rng.choice(list("abcdefgh"), 4, replace=False))
+        kinds = ["".join(sorted(word)), "".join(sorted(word)[::-1]), "".join(rng.choice(list("ijkl"), 4))]
+        said = kinds[i % 3]
+        right = {"hidden": float(i % 3 == 0)}
+        made = coded(
+            i // 6, i % 6, "", i % 3 < 2, i % 3 == 0, components={**right, "visible": float(rng.random() < 0.5)}
+        )
+        out.append(replace(made, turns=(Turn("user", word), Turn("assistant", said)), detail={}))
+    new = {"rewards": {"visible": 1.0, "mine": 1.0}, "written": {"mine": SORTED.format(body)}}
+    context = HarnessContext(unpayable=("hidden",), scorer=runner, hooks=runner)
+    b = backtest(change("written_reward", new), PARENT, out, context)
+    assert b.label == label, b.reason
+    gone = backtest(change("start", PARENT.with_factor("written_reward", new)), PARENT, out, context)
+    assert gone.label in (label, ""), gone.reason
+    assert gone.label == label or label == "backtest_contradicted"
+
+
+def test_what_is_on_offer_may_be_read_however_well_it_tells(runner: RewardRunner) -> None:
+    """And code as good as two components on offer together is no copy of what is not."""
+    truth = np.array([1.0, 0.0] * 100)
+    half = np.where(np.arange(200) % 8 == 1, 1.0, truth)
+    other = np.where(np.arange(200) % 8 == 3, 1.0, truth)
+    assert limit({"half": half, "other": other}, truth) == 0.0 < limit({"half": half}, truth) <= 0.01
+    assert not copied(np.where(np.arange(200) == 1, 1.0, truth), truth, limit({"a": half, "b": other}, truth))
+
+
+def test_a_hook_that_tells_the_outcome_is_not_for_sale() -> None:
+    b = Batch.of(fooled_groups())
+    truth, paid = b.truth, b.component("visible")
+    assert hook_copies(b, ("hidden",), paid, 2 * truth - 1 + b.group, None) == ""
+    assert hook_copies(b, ("hidden",), paid, 2 * truth - 1, None).startswith("advantages: it tells the outcome")
+    assert hook_copies(b, ("hidden",), paid, None, 0.1 + truth).startswith("weights: it tells the outcome")
+    assert hook_copies(b, ("hidden",), truth - 0.5, 2 * truth - 1, None) == "", "what is paid tells it already"
+    assert hook_copies(b, (), paid, 2 * truth - 1, None) == "", "the task file lets training pay it"

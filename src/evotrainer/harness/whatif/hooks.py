@@ -13,6 +13,7 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, group_range, group_std, weighted_share
 from evotrainer.harness.columns.tags import task_tags
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.whatif.copies import hook_copies, new_code
 from evotrainer.harness.whatif.forecast import STD_EPS, advantages
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
@@ -69,15 +70,19 @@ class HookAnswers:
 
 def held_against(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> Fault:
     """(label, why) of what ends the hooks that a change adds; without a label: why they cannot be tried."""
-    fresh = {n: s for n, s in new.hooks.items() if n not in old.hooks}
+    fresh = new_code(old, new, "hooks")
     for name, source in fresh.items():
         if (fault := hook_fault(source, context.unpayable)) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
     if fresh and context.hooks is None:
         return "", f"{', '.join(fresh)} is code, and there is no sandbox to run it in"
-    for name in fresh if batch.n else ():
-        if (fault := answers(ReplayInput(batch, new, new, context), name).fault) is not None:
+    for recipe, name in [(r, n) for r in new.chain for n in r.hooks if n in fresh] if batch.n else ():
+        x = ReplayInput(batch, recipe, recipe, context)
+        if (fault := (said := answers(x, name)).fault) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
+        own = own_advantages(batch, compose_or_stored(x), recipe)
+        if told := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
+            return "reads_protected", f"reads_protected: {name}: {told}"
     return "", ""
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
+from evotrainer.harness.whatif.copies import copied, limit, new_code, on_offer, within
 from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
@@ -25,8 +26,8 @@ FAR = 3
 MAY_FAIL = 0.01
 """Share of rollouts on which it may fail: there it pays nothing."""
 CONSTANT = 0.95
-SEEN = 20
-"""Rollouts of each outcome from which on a function that never errs is taken for the outcome's copy."""
+Fault = tuple[str, str] | None
+"""(label, why) of what ends a component."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> S
 
 
 def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
-    fresh = {n: s for n, s in new.written.items() if n not in old.written}
+    fresh = new_code(old, new, "written")
     for name, source in fresh.items():
         if (fault := static_fault(source, context.unpayable)) is not None:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
@@ -65,34 +66,37 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
     values: dict[str, Floats] = {}
     for name, source in wanted.items():
         if name not in context.checked:
-            context.checked[name] = check(source, shown, context.scorer)
+            fault, answers = check(source, shown, context.scorer)
+            if fault is None and context.unpayable:
+                fault = _sold(source, shown, _floats(answers), batch, context)
+            context.checked[name] = fault, answers
         fault, answers = context.checked[name]
         if fault is not None and name in fresh:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
-        if name in fresh and context.unpayable and (told := copied(answers.values, batch.truth)):
-            return ScoredBatch(batch, "reads_protected", f"reads_protected: {name}: {told}")
-        values[name] = np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
+        values[name] = _floats(answers)
     return ScoredBatch(batch.with_components(values))
 
 
-def copied(values: Sequence[float | None], truth: Floats) -> str:
-    """Why values are the outcome under another name, which is not for sale; empty where they are not.
+def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: Batch, context: HarnessContext) -> Fault:
+    """(label, why) where a component pays the outcome itself, by its values or by an expression of its own."""
+    offered = on_offer(batch, context.unpayable)
+    most = limit(offered, batch.truth)
+    if told := copied(values, batch.truth, most):
+        return "reads_protected", told
+    if context.hooks is None:
+        return None
+    return within(source, shown, batch.truth, list(offered.values()), context.hooks, most)
 
-    They are where each of two values stands for one outcome, on `SEEN` rollouts of either outcome at least: then the
-    function computes what training may not be paid by.
-    """
-    pairs = [(round(v, 9), t) for v, t in zip(values, truth, strict=True) if v is not None and not np.isnan(t)]
-    told = {p: pairs.count(p) for p in set(pairs)}
-    if len(told) != 2 or len({v for v, _ in told}) != 2 or len({t for _, t in told}) != 2 or min(told.values()) < SEEN:
-        return ""
-    return f"it tells the outcome itself on all {len(pairs)} rollouts, which is not for sale"
+
+def _floats(answers: Answers) -> Floats:
+    return np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
 
 
 def _slow(answers: Answers, n: int) -> str:
     return f"{1000 * answers.cpu_s / n:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"
 
 
-def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[tuple[str, str] | None, Answers]:
+def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[Fault, Answers]:
     """((label, why) or None, the values on all rollouts or on those that it was tried on).
 
     In this order: it fails on a few rollouts; it answers otherwise when asked again, in another order; it takes too

@@ -174,13 +174,18 @@ def _whole(recipe: Recipe, setting: str) -> str:
 
 
 def replay_change(
-    subject: Subject, intervention: Intervention, note: str = "", accept_tier_e: bool = False
+    subject: Subject,
+    intervention: Intervention,
+    note: str = "",
+    accept_tier_e: bool = False,
+    until: float | None = None,
 ) -> Replayed:
-    """Replay a change on one subject, code in the sandbox; ConfigError where it pays a component that is not stored."""
+    """Replay a change on one subject, code in the sandbox; ConfigError where it pays a component that is not stored.
+    `until`: see `RewardRunner.until`."""
     b = subject.batch
     if intervention.factor == "rewards" and isinstance(intervention.new, Mapping):
         _check_components(subject, intervention.new)
-    with closing(RewardRunner(accept_tier_e)) as scorer:  # it opens the sandbox when there is code to run
+    with closing(RewardRunner(accept_tier_e, until)) as scorer:  # it opens the sandbox when there is code to run
         context = replace(subject.context, scorer=scorer, hooks=scorer)
         result = backtest(intervention, subject.recipe, b, context)
     gone: tuple[LostTask, ...] = ()

@@ -1,0 +1,195 @@
+"""Code that tells the outcome itself, under whatever name and in whatever dress (docs/decisions/0024).
+
+Ranks are looked at, not values: jitter, a third value, the other sign and a threshold leave them. And each expression
+within a function is looked at, not only its answer: errors planted behind a comparison and sums with something else
+leave the comparison.
+"""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+from collections.abc import Collection, Mapping, Sequence
+from itertools import combinations_with_replacement
+from typing import Any, Literal
+
+import numpy as np
+
+from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.numerics import Floats
+from evotrainer.records.hooks import HookCaller
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.written import ENTRY
+
+MISSED = 0.01
+"""Share of (correct, incorrect) pairs that a copy ranks wrongly, at most, ties half: 1 - AUC."""
+SEEN = 20
+"""Rollouts of each outcome from which on such an order is more than chance."""
+COVERED = 0.75
+"""Share of the rollouts of either outcome on which an expression is evaluated, at least, to be judged by itself."""
+FIRST, TRACED = 28, 150
+"""Rollouts of either outcome on which expressions are followed first, and where one looks like a copy."""
+ROUGHLY = 0.05
+"""What looks like one: share of pairs that it ranks wrongly, at most."""
+_NUMBERS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Call, ast.Subscript, ast.IfExp, ast.NamedExpr,
+            ast.Name, ast.ListComp, ast.SetComp)  # fmt: skip
+
+
+def missed(values: Floats, truth: Floats) -> float:
+    """Share of (correct, incorrect) pairs that values rank wrongly, ties half, whichever way round they rank; NaN
+    where fewer than `SEEN` rollouts of either outcome are known. Both (N,)."""
+    ok = ~(np.isnan(values) | np.isnan(truth))
+    right, wrong = np.sort(values[ok & (truth > 0.5)]), values[ok & (truth < 0.5)]
+    if min(len(right), len(wrong)) < SEEN:
+        return float("nan")
+    below = np.searchsorted(right, wrong, "left") + np.searchsorted(right, wrong, "right")
+    share = float(below.sum()) / (2 * len(right) * len(wrong))
+    return min(share, 1 - share)
+
+
+def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
+    """Up to what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
+    as these are for sale, and `MISSED` at most."""
+    pairs = combinations_with_replacement(offered.values(), 2)
+    left = [x for a, b in pairs if (x := missed(a + b, truth)) == x]
+    return min([MISSED, *(x / 2 for x in left)])
+
+
+def on_offer(batch: Batch, unpayable: Collection[str]) -> dict[str, Floats]:
+    """Values of the components that may be paid and apply everywhere, none of them code of a recipe."""
+    names = (n for n in batch.component_names if n not in unpayable and "@" not in n)
+    return {n: v for n in names if not np.isnan(v := batch.component(n)).any()}
+
+
+def hook_copies(
+    batch: Batch, unpayable: Collection[str], own: Floats, advantages: Floats | None, weights: Floats | None
+) -> str:
+    """Why what a hook answers is the outcome; empty where it is not, or where the advantages of the recipe's own rules,
+    `own`, tell it already. Each (N,); None: it answers no such thing. Groups of one outcome give no advantage."""
+    group, truth = batch.group, batch.truth
+    ok = ~np.isnan(truth)
+    right = np.bincount(group[ok], weights=truth[ok], minlength=batch.n_groups)
+    mixed = (right > 0) & (right < np.bincount(group[ok], minlength=batch.n_groups))
+    known = np.where(mixed[group], truth, np.nan)
+    if not unpayable or missed(own, known) <= MISSED:
+        return ""
+    most = limit(on_offer(batch, unpayable), truth)
+    for name, values, of in (("advantages", advantages, known), ("weights", weights, truth)):
+        if values is not None and (why := copied(values, of, most)):
+            return f"{name}: {why}"
+    return ""
+
+
+def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dict[str, str]:
+    """Sources that a recipe, or one that it goes on from, holds, and another does not."""
+    known = {n for r in old.chain for n in getattr(r, kind)}
+    return {n: s for r in new.chain for n, s in getattr(r, kind).items() if n not in known}
+
+
+def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
+    """Why values are the outcome under another name, which is not for sale; empty where they are not. Both (N,)."""
+    share = missed(values, truth)
+    if not share <= most:
+        return ""
+    n = int((~(np.isnan(values) | np.isnan(truth))).sum())
+    told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
+    return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
+
+
+def within(
+    source: str, shown: Sequence[dict[str, Any]], truth: Floats, own: Sequence[Floats], caller: HookCaller, most: float
+) -> tuple[str, str] | None:
+    """(label, why) where an expression of a component is the outcome's copy, whatever becomes of it; None: none is.
+
+    `own`: values of the components on offer: to read one is no copy. What fails only where it is followed is not to be
+    trained either: it could be made to.
+    """
+    if min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
+        return None
+    try:
+        traced, entry, lines = _traced(source)
+    except (RecursionError, ValueError):
+        return "unparsable", "it is nested too deeply to be followed"
+    why = ""
+    for each, least in ((FIRST, ROUGHLY), (TRACED, most)):
+        places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:each].tolist()]
+        said = caller.call(traced, entry, [(shown[i],) for i in places])
+        if len(said.failed) > (1 - COVERED) * len(places):
+            return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
+        columns = np.full((3 * len(lines), len(places)), np.nan)
+        for k, row in enumerate(said.values):
+            for at, *three in row or ():
+                columns[3 * at : 3 * at + 3, k] = three
+        kept, at_hand = truth[places], [v[places] for v in own]
+        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, least, at_hand))
+        if (n := next(found, None)) is None:
+            return None
+        why = f"line {lines[n // 3]}: {copied(columns[n], kept, least)}, whatever is made of it"
+    return "reads_protected", why
+
+
+def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) -> bool:
+    known = ~np.isnan(values)
+    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) <= most:
+        return False
+    return not any(np.array_equal(values, v, equal_nan=True) for v in own)
+
+
+def _traced(source: str) -> tuple[str, str, list[int]]:
+    """(source, function to call, line of each expression): a component that answers [number of an expression, least,
+    largest and last value] for each that was evaluated. What is no number counts by its length."""
+    mark = f"kept_{hashlib.sha256(source.encode('utf-8', 'replace')).hexdigest()[:12]}"
+    follower = _Follower(mark)
+    tree = ast.fix_missing_locations(follower.visit(ast.parse(source)))
+    return (
+        f"{_NOTE.replace('KEPT', mark).replace('ENTRY', ENTRY)}\n{ast.unparse(tree)}\n",
+        f"{mark}_all",
+        follower.lines,
+    )
+
+
+_NOTE = """
+KEPT_seen = {}
+def KEPT(at, value):
+    try:
+        x = float(value) if isinstance(value, (bool, int, float)) else 0.0 if value is None else float(len(value))
+    except (TypeError, OverflowError):
+        return value
+    if x != x or x - x != 0:
+        return value
+    row = KEPT_seen.get(at)
+    if row is None:
+        KEPT_seen[at] = [x, x, x]
+        return value
+    if x < row[0]:
+        row[0] = x
+    if x > row[1]:
+        row[1] = x
+    row[2] = x
+    return value
+def KEPT_all(rollout):
+    KEPT_seen.clear()
+    ENTRY(rollout)
+    return [[at, *row] for at, row in KEPT_seen.items()]
+"""
+
+
+class _Follower(ast.NodeTransformer):
+    """Hands the value of each expression to the function `mark`."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+        self.lines: list[int] = []
+
+    def visit(self, node: ast.AST) -> Any:
+        # patterns hold no expressions of their own, and Python 3.11 cannot write a call within an f-string
+        if isinstance(node, ast.pattern | ast.JoinedStr):
+            return node
+        called = node.func if isinstance(node, ast.Call) else None
+        self.generic_visit(node)
+        if isinstance(node, ast.Call) and isinstance(called, ast.Name):
+            node.func = called  # the name of a function has no value of interest
+        if not isinstance(node, _NUMBERS) or not isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            return node
+        self.lines.append(node.lineno)
+        return ast.Call(ast.Name(self.mark, ast.Load()), [ast.Constant(len(self.lines) - 1), node], [])
