@@ -270,8 +270,6 @@ def _target_rule(t: ast.AST, aliases: Mapping[str, str]) -> str:
     name = dotted(t, aliases)
     if name.startswith(("builtins.", "__builtins__.", "__main__.")):
         return "patched builtin"
-    if name.startswith(RUNNERS):
-        return "patched test runner"
     if name.endswith(".__code__"):
         return "function replaced"
     if name.endswith((".__eq__", ".__ne__", ".__eq__.return_value")):

@@ -19,6 +19,7 @@ from evotrainer.harness.code_reading import (
     bypass,
     hollow_answers,
     lines,
+    replaced,
     replaced_library,
     same_object,
 )
@@ -46,7 +47,10 @@ MAX_CHAIN = 400
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
 MORE = "|".join((answer_tricks.GATE, same_object.GATE, replaced_library.GATE, hollow_answers.GATE))
-MORE_LITERALS = (*answer_tricks.LITERALS, *same_object.LITERALS, *replaced_library.LITERALS, *hollow_answers.LITERALS)
+MORE_LITERALS = (
+    *answer_tricks.LITERALS, *same_object.LITERALS, *replaced.LITERALS, *replaced_library.LITERALS,
+    *hollow_answers.LITERALS,
+)  # fmt: skip
 """Of the rules that have modules of their own."""
 SUSPICIOUS = re.compile(
     r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
