@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.chunk import from_rollouts
 from evotrainer.harness.columns.extract import extract
 from evotrainer.harness.columns.traits import Traits

@@ -15,7 +15,9 @@ _LEAVES = frozenset(
     {"exit", "exits", "exiting", "quit", "quits", "die", "bail", "abort", "usage", "handler", "sigint"}
     | {"sigterm", "shutdown", "cleanup", "terminate"}
 )
-_MAY_LEAVE = frozenset({"stop", "fail", "signal", "clean", "shut", "close", "finish", "end", "on", "run", "kill", "handle", "main", "cli"})
+_MAY_LEAVE = frozenset(
+    {"stop", "fail", "signal", "clean", "shut", "close", "finish", "end", "on", "run", "kill", "handle", "main", "cli"}
+)
 """Words in names of functions whose work it is to end the program; the latter at the beginning, where the function is
 given nothing that it leaves unused: `run_length(s)` is to answer."""
 _HANDED = frozenset({"self", "cls", "signum", "sig", "signal", "frame", "event", "e", "args", "argv"})
