@@ -30,12 +30,12 @@ from evotrainer.harness.code_reading.constant_branches import (
     ConstantBranch,
     compared,
     constant_branches,
-    spelled_out,
 )
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
+from evotrainer.harness.code_reading.spelled_out import spelled_out
 from evotrainer.harness.code_reading.tables import looked_up, only_walked
 
 MAX_CHARS = 20_000
@@ -104,6 +104,8 @@ class Facts:
     """Uses input(), stdin, open(0) or a parameter of one of its functions."""
     constants: frozenset[str] = frozenset()
     """Strings, numbers and constant sequences in it, as text."""
+    loops: bool = False
+    """It repeats something: more than a table is at work."""
     compared: frozenset[str] = frozenset()
     """Constants that something is compared with."""
     branches: tuple[ConstantBranch, ...] = ()
@@ -213,6 +215,7 @@ _WORKING = (
     ast.Call, ast.Assign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Lambda,
 )  # fmt: skip
 """A program with none of these does nothing."""
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
 
 
 def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
@@ -248,6 +251,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         reads_input=_returns(body)
         or _reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
         constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
+        loops=not by.keys().isdisjoint(_LOOPS),
         compared=frozenset(compared(of(*COMPARING), only_walked(branching, tables))),
         branches=tuple(dict.fromkeys(constant_branches(branching, tables))),
         bypass=broken,
