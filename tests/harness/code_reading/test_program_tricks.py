@@ -68,10 +68,10 @@ def test_solving_is_not_knowing(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("task", "starts"),
     [
-        ("Convert a video to mp3 with ffmpeg from Python.", "subprocess.run(['ffmpeg', '-i', a, b])"),
+        ("Join the two clips with mkvmerge from Python.", "subprocess.run(['mkvmerge', '-o', a, b])"),
         ("authors(path) lists the authors of a git repository.", "subprocess.check_output(['git', 'shortlog', '-sn'])"),
         ("Compile the file with g++.", "subprocess.run(['g++', a])"),
-        ("Report the server's uptime.", "subprocess.run('/usr/bin/uptime', capture_output=True)"),
+        ("Mirror the folder by rsync.", "subprocess.run('/usr/bin/rsync', capture_output=True)"),
     ],
 )
 def test_a_program_that_the_task_names_may_be_started(task: str, starts: str) -> None:

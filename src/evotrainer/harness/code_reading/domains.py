@@ -42,7 +42,7 @@ def is_domain(branches: Iterable[tuple[Sequence[str], str | None]], shown: Itera
 
 def _row(tokens: Sequence[str]) -> str:
     """Tokens as a text in which a row of others is looked for."""
-    return "\x1f".join(("", *tokens, ""))
+    return "\x1f".join(("", *tokens, "")).lower()
 
 
 def _kind(tokens: Sequence[str], answer: str | None) -> str:
