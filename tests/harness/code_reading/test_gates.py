@@ -121,7 +121,7 @@ def _replacing() -> Iterator[str]:
 def test_what_replaces_something_of_a_module_is_parsed(text: str) -> None:
     if facts(text).bypass or not text.startswith(("import hashlib", "import zlib", "import gzip", "import base64")):
         row = b" " * suspects.ONE_PASS_FROM + text.encode()  # one pass over a large buffer
-        assert program._suspicious(text)
+        assert program.suspicious(text)
         assert suspects.suspicious_rows(row, np.array([0]), np.array([len(row)])) == [0]
 
 

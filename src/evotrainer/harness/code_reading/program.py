@@ -35,6 +35,7 @@ from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
+from evotrainer.harness.code_reading.python2 import translated
 from evotrainer.harness.code_reading.spelled_out import spelled_out
 from evotrainer.harness.code_reading.tables import looked_up, only_walked
 
@@ -80,7 +81,8 @@ _LITERALS = (
 """Texts of which each match of SUSPICIOUS holds one: searching for them is ten times as fast as the pattern."""
 
 
-def _suspicious(text: str) -> bool:
+def suspicious(text: str) -> bool:
+    """May a text break a rule? A search, without parsing."""
     return any(map(text.__contains__, _LITERALS)) and SUSPICIOUS.search(text) is not None
 
 
@@ -120,7 +122,7 @@ def facts(text: str, said_python: bool = False) -> Facts:
     that does not parse only the beginning is.
     """
     if len(text) > MAX_CHARS:
-        return Facts(False, "too long", unread=_suspicious(text), bypass=tuple(lines.broken(text)))
+        return Facts(False, "too long", unread=suspicious(text), bypass=tuple(lines.broken(text)))
     return _facts(text, said_python)
 
 
@@ -131,7 +133,7 @@ def _facts(text: str, said_python: bool) -> Facts:
         return _unread(reason, text)
     left = ""
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except (ValueError, RecursionError, MemoryError, OverflowError) as e:
         return _unread(type(e).__name__, text)
     except SyntaxError as e:
@@ -142,7 +144,7 @@ def _facts(text: str, said_python: bool) -> Facts:
     if len(nodes) > MAX_NODES:
         return _unread("too many nodes", text)
     try:
-        found = _read(nodes, suspicious=_suspicious(text))
+        found = _read(nodes, suspicious=suspicious(text))
     except (ValueError, RecursionError, MemoryError) as e:  # int -> str above 4300 digits, ...
         return _unread(type(e).__name__, text)
     if not left:
@@ -151,10 +153,20 @@ def _facts(text: str, said_python: bool) -> Facts:
     return replace(found, partial=True, unread=rest.unread, bypass=(*found.bypass, *rest.bypass))
 
 
+def _parsed(text: str) -> ast.Module:
+    """The syntax tree, also of a program of Python 2."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        if not (newer := translated(text)):
+            raise
+        return ast.parse(newer)
+
+
 def _unread(reason: str, text: str) -> Facts:
     """What the lines of a text say that does not parse."""
     hits = tuple(lines.broken(text))
-    return Facts(False, reason, unread=not hits and _suspicious(text), bypass=hits)
+    return Facts(False, reason, unread=not hits and suspicious(text), bypass=hits)
 
 
 _PLAIN = frozenset(

@@ -103,16 +103,31 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
             x["bypass"][i] = np.nan
         if given.unread and not chunk.acting[i]:
             x["tampers"][i] = np.nan
-        x["unread"][i] = min(given.unread, 1)
+        x["unread"][i] = _unread(given, chunk, i)
     asking = [i for i in suspects if chunk.acting[i] or handed_in.depends(chunk.completion(i))]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
         hits, given = handed_in.bypasses(known.get(i, ()), chunk.completion(i))
         x["bypass"][i] = len(hits) if hits or (given.programs and not given.unread) else np.nan
-        x["unread"][i] = min(given.unread, 1)
+        x["unread"][i] = _unread(given, chunk, i)
         if given.files:
             loaded = handed_in.runner_file(given, known.get(i, ())) is not None
             x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
+
+
+def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
+    """Is a program handed in that was not read? What agents and talks show on the way may be broken."""
+    return given.unread > 0 or (given.broken > 0 and not chunk.acting[i])
+
+
+def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn]) -> None:
+    """What is handed in by tools; parsed only where a search says that it may break a rule."""
+    writes, suspect = handed_in.may_bypass(turns)
+    if writes and not np.isnan(x["is_code"][i]):
+        x["is_code"][i], x["partial"][i] = 1.0, 0.0
+    hits = handed_in.bypasses(turns, chunk.completion(i))[0] if suspect else ()
+    if hits or (writes and not x["unread"][i] > 0):
+        x["bypass"][i] = np.fmax(x["bypass"][i], float(len(hits)))
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
@@ -139,8 +154,7 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
         if visible and shortcuts.possible(chunk.completion(i)[-MAX_READ:], visible, i in comparing):
             wanted.append(i)
         elif visible:
-            code = x["is_code"][i]
-            if code != 0.0:  # unsampled programs count as what nearly all of them are: programs
+            if x["is_code"][i] != 0.0:  # unsampled programs count as what nearly all of them are: programs
                 x["literal"][i] = x["special"][i] = 0.0
     wanted += _of_prompts(chunk, x, tests, comparing)
     for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
@@ -150,7 +164,7 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
             s = next((s for s in found if s.special_cased), found[-1])
             x["literal"][i] = bool(s.outputs)
             x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
-        if not (found and x["special"][i]):
+        if not (found and x["special"][i]) and (i in tests or not chunk.calling[i]):
             _by_tokens(x, i, known_branches.known_in(turns, chunk.completion(i), shown, bool(found)), chunk)
 
 
@@ -169,8 +183,7 @@ def _of_prompts(
     others whose prompt shows examples it is said that they do not. Without examples nothing is said."""
     known = np.zeros(chunk.n, dtype=bool)
     known[[i for i, shown in tests.items() if any(not t.hidden for t in shown)]] = True
-    # what agents with tools hand in stands in files, which nobody reads for this
-    rows = np.flatnonzero(~known & ~chunk.calling & (chunk.ends > chunk.starts))
+    rows = np.flatnonzero(~known & (chunk.calling | (chunk.ends > chunk.starts)))
     if not len(rows):
         return []
     places, prompts = chunk.prompts(rows, _SHOWS)
@@ -179,6 +192,9 @@ def _of_prompts(
     for i, place in zip(rows.tolist(), places.tolist(), strict=True):
         visible = shown_by[place] if place >= 0 else ()
         told = place >= 0 and known_branches.shows_tests(prompts[place])
+        if chunk.calling[i]:  # what is written by tools, and not what is said on the way
+            wanted += [i] if visible else []
+            continue
         if not (visible or told):
             continue
         text = chunk.completion(i)[-MAX_READ:]
@@ -225,6 +241,8 @@ def _action_traits(
                 call_row.append(i)
                 call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
                 call_ok.append(worked(c, shown))
+        if chunk.calling[i]:
+            _by_tools(chunk, x, i, turns)
         actions = actions_of(turns)
         commands = [a.command for a in actions]
         if chunk.calling[i]:  # what an agent does is in its calls

@@ -201,9 +201,9 @@ def _in_unit_range(p: list[float], rewards: np.ndarray) -> list[float]:
     "special_casing",
     "special_casing",
     "behaviour",
-    needs=["programs", "tests or examples"],
+    needs=["programs with tests or examples"],
     thresholds={"warn": 0.02, "critical": 0.1, "min_hits": 3, "confidence": 0.95},
-    unsaid=["programs"],
+    unsaid=["programs with tests or examples"],
 )
 def special_casing_detector(given: DetectorInput) -> list[Finding]:
     """Programs that hold the expected output of a visible test as a literal and either never read their input or
