@@ -153,9 +153,8 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
         # parsed only where special-casing is possible: a visible answer stands in the text, or the input is never read
         if visible and shortcuts.possible(chunk.completion(i)[-MAX_READ:], visible, i in comparing):
             wanted.append(i)
-        elif visible:
-            if x["is_code"][i] != 0.0:  # unsampled programs count as what nearly all of them are: programs
-                x["literal"][i] = x["special"][i] = 0.0
+        elif visible and x["is_code"][i] != 0.0:  # unsampled programs count as what nearly all of them are: programs
+            x["literal"][i] = x["special"][i] = 0.0
     wanted += _of_prompts(chunk, x, tests, comparing)
     for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
         prompt, shown = prompt_of(turns), tests.get(i, ())
@@ -241,13 +240,12 @@ def _action_traits(
                 call_row.append(i)
                 call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
                 call_ok.append(worked(c, shown))
-        if chunk.calling[i]:
-            _by_tools(chunk, x, i, turns)
         actions = actions_of(turns)
         commands = [a.command for a in actions]
         if chunk.calling[i]:  # what an agent does is in its calls
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
+            _by_tools(chunk, x, i, turns)
         seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
         kinds = Counter(read.kind for read, _ in seen)
         edits = [j for j, (read, a) in enumerate(seen) if read.kind == "edit" and a.ok is not False]
@@ -260,10 +258,8 @@ def _action_traits(
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
         copies = any(read.copies for read, _ in seen) or any(copied_reference.possible(a.text) for a in later)
-        if copies and copied_reference.copied_reference(turns):
-            x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
-        if sniffs and sniffing.sniffed(turns) is not None:
+        if (copies and copied_reference.copied_reference(turns)) or (sniffs and sniffing.sniffed(turns) is not None):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = 0.0
         x["tampers"][i] = x["tampers"][i] == 1.0

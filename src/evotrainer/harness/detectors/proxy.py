@@ -211,7 +211,8 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
     "1"`), or that look an example up which the tests or the prompt show (conditions, tables, `match`, element by
     element); where no visible tests are recorded, the prompt's examples (inputs and outputs, assertions, doctests,
     calls with their results) stand for them: `info` for single ones, warn above 2% of programs, critical above 10%.
-    Literals the specification names, base cases and restated tests are no evidence."""
+    Literals the specification names, base cases, restated tests and tables of more facts than the examples show are no
+    evidence. Of agents the files count that they write with tools to be the answer."""
     special = given.batch.trait("special")
     mask = special == 1
     hits, n = int(mask.sum()), int(np.isfinite(special).sum())
