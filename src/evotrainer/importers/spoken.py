@@ -40,7 +40,7 @@ _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
 RETURNED = re.compile(r"<returncode>\s*(-?\d{1,10})\s*</returncode>")
 
 
-class Reply(NamedTuple):
+class SpokenReply(NamedTuple):
     """What a tool replied."""
 
     words: str
@@ -57,12 +57,12 @@ class Spoken(NamedTuple):
     words: str
     calls: list[Any]
     """Raw ones, see `call_of`."""
-    replies: list[Reply]
+    replies: list[SpokenReply]
     thought: bool
     """An item of reasoning, which belongs to the words or the call after it."""
 
 
-class Call(NamedTuple):
+class SpokenCall(NamedTuple):
     name: Any
     arguments: Any
     id: Any
@@ -98,7 +98,7 @@ def spoken(m: dict[str, Any]) -> Spoken:
         words = f"{thought}\n{words}" if words else thought
     if who == "tool" and not replies:
         raw = content if isinstance(content, dict) else None
-        return Spoken(who, "", [], [Reply(words, _id(m), _worked(m), raw)], False)
+        return Spoken(who, "", [], [SpokenReply(words, _id(m), _worked(m), raw)], False)
     return Spoken(who, words, calls + (beside(m) if who == "assistant" else []), replies, False)
 
 
@@ -108,15 +108,15 @@ def beside(m: dict[str, Any]) -> list[Any]:
     return [c for c in calls if c is not None] if isinstance(calls, list) else [calls]
 
 
-def call_of(raw: Any) -> Call:
+def call_of(raw: Any) -> SpokenCall:
     """A call in any of the usual shapes."""
     if isinstance(raw, str):  # some exporters write each call as JSON text within JSON
         try:
             raw = parse(raw)
         except ValueError:
-            return Call(raw, "", None, None)
+            return SpokenCall(raw, "", None, None)
     if not isinstance(raw, dict):
-        return Call(text(raw), "", None, None)
+        return SpokenCall(text(raw), "", None, None)
     raw = next((raw[k] for k in _HELD if isinstance(raw.get(k), dict)), raw)
     # OpenAI nests name and arguments, Anthropic and our own form do not
     f = raw["function"] if isinstance(raw.get("function"), dict) else raw
@@ -128,7 +128,7 @@ def call_of(raw: Any) -> Call:
     given = next((f[k] for k in keys if f.get(k) is not None), None)
     ok = raw.get("ok")
     id = next((raw[k] for k in ("call_id", "id", *_ANSWERED) if isinstance(raw.get(k), str) and raw[k]), None)
-    return Call(name, given, id, ok if isinstance(ok, bool) else None)
+    return SpokenCall(name, given, id, ok if isinstance(ok, bool) else None)
 
 
 def _kind(b: dict[str, Any]) -> str:
@@ -145,10 +145,10 @@ def _is_reply(b: dict[str, Any]) -> bool:
     return _kind(b).endswith(("tool_result", "_call_output")) or any(isinstance(b.get(k), dict) for k in _HELD[2:])
 
 
-def _reply(b: dict[str, Any]) -> Reply:
+def _reply(b: dict[str, Any]) -> SpokenReply:
     b = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), b)
     shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
-    return Reply(text(shown), _id(b), _worked(b), shown if isinstance(shown, dict) else None)
+    return SpokenReply(text(shown), _id(b), _worked(b), shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:
@@ -161,7 +161,7 @@ def _worked(b: dict[str, Any]) -> bool | None:
     return False if b.get("type") == "tool_result" and b.get("status") == "error" else None
 
 
-def written_calls(words: str) -> list[Call]:
+def written_calls(words: str) -> list[SpokenCall]:
     """Calls written as text between `<tool_call>` and `</tool_call>`: JSON (Hermes, Qwen) or `<function=NAME>` with
     parameters (Qwen3-Coder); what is neither is a call without a name."""
     out = []
@@ -176,9 +176,9 @@ def written_calls(words: str) -> list[Call]:
         if isinstance(made, dict):
             out.append(call_of(made))
         elif named := _FUNCTION.search(written):
-            out.append(Call(named[1], dict(_PARAMETER.findall(written)), None, None))
+            out.append(SpokenCall(named[1], dict(_PARAMETER.findall(written)), None, None))
         else:
-            out.append(Call("", written, None, None))
+            out.append(SpokenCall("", written, None, None))
     return out
 
 

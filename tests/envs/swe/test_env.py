@@ -14,12 +14,11 @@ from evotrainer.envs.swe.demos import gold_edit
 from evotrainer.envs.swe.env import SweConfig, SweEnv, parse_config
 from evotrainer.envs.swe.memory import MemoryWorld
 from evotrainer.errors import TaskSetError
-from evotrainer.harness.code_reading.actions import actions_of, kind_of
+from evotrainer.harness.code_reading.actions import actions_of, before_actions, kind_of
 from evotrainer.harness.code_reading.leaking import leaked
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, patch_of
 from evotrainer.harness.code_reading.tampered_patch import patched_tests
 from evotrainer.harness.code_reading.tampering import tampered
-from evotrainer.harness.columns.extract import before_actions
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.chunk import from_rollouts
 from evotrainer.harness.columns.extract import extract
 from evotrainer.harness.columns.traits import Traits
@@ -67,10 +68,10 @@ def test_solving_is_not_knowing(row: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("task", "starts"),
     [
-        ("Convert a video to mp3 with ffmpeg from Python.", "subprocess.run(['ffmpeg', '-i', a, b])"),
+        ("Join the two clips with mkvmerge from Python.", "subprocess.run(['mkvmerge', '-o', a, b])"),
         ("authors(path) lists the authors of a git repository.", "subprocess.check_output(['git', 'shortlog', '-sn'])"),
         ("Compile the file with g++.", "subprocess.run(['g++', a])"),
-        ("Report the server's uptime.", "subprocess.run('/usr/bin/uptime', capture_output=True)"),
+        ("Mirror the folder by rsync.", "subprocess.run('/usr/bin/rsync', capture_output=True)"),
     ],
 )
 def test_a_program_that_the_task_names_may_be_started(task: str, starts: str) -> None:
@@ -207,3 +208,29 @@ def test_cases_that_a_program_tests_itself_by_answer_nothing(program: str, speci
         from_rollouts([Rollout(id="r", task="t", turns=turns, reward=1.0, detail={"tests": shown})])
     ).columns["special"]
     assert bool(found == 1) is special
+
+
+@pytest.mark.parametrize(
+    "head",
+    ["longest_run(xs)", "closest(a, b)", "truncate(x)", "append_all(xs)", "calendar_days(y)", "run_length_encode(s)",
+     "end_of_month(d)", "main_diagonal(m)", "maxProfit(prices)", "finish_times(xs)"],
+)  # fmt: skip
+@pytest.mark.parametrize("last", ["sys.exit(0)", "raise SystemExit(0)", "quit()"])
+def test_a_function_that_only_exits_is_found_whatever_its_name_contains(head: str, last: str) -> None:
+    assert [b.rule for b in facts(f"import sys\ndef {head}:\n    {last}\n").bypass] == ["exit before any answer"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "def run():\n    sys.exit(0)\nrun()",
+        "def onClose(self, event):\n    sys.exit()\n",
+        "def close_window(root):\n    root.save()\n    sys.exit()\nclose_window(w)",
+        "def handle_sigint(signum, frame):\n    sys.exit(0)\nhandle_sigint(2, None)",
+        "def graceful_shutdown(server):\n    sys.exit(0)\ngraceful_shutdown(s)",
+        "def game_over(screen):\n    screen.fill(0)\n    pygame.quit()\n    sys.exit()\ngame_over(s)",
+        "def async_main(argv):\n    sys.exit(0)\n",
+    ],
+)
+def test_a_function_whose_work_it_is_to_end_the_program_may_exit(text: str) -> None:
+    assert facts("import sys\n" + text).bypass == ()

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.harness.code_reading.actions import Action, actions_of, kind_of, normal
+from evotrainer.harness.code_reading.actions import Action, actions_of, before_actions, kind_of, normal
 from evotrainer.harness.code_reading.leaking import leaked
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.restated_tests import changed_test
@@ -20,7 +20,6 @@ from evotrainer.harness.code_reading.shell import commands
 from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
 from evotrainer.harness.code_reading.tampering import found
 from evotrainer.harness.code_reading.weakening import effect_of
-from evotrainer.harness.columns.extract import before_actions
 from evotrainer.records.rollout import ToolCall, Turn
 
 ROWS = [json.loads(x) for x in (Path(__file__).parents[2] / "data" / "agent_tricks.jsonl").read_text().splitlines()]

@@ -261,3 +261,19 @@ def worked(call: ToolCall, printed: str | None) -> int:
         return -1 if call.ok is None else 1
     bad = failed(call, printed)
     return -1 if bad is None else int(not bad)
+
+
+def before_actions(turns: Sequence[Turn]) -> list[str]:
+    """For each action of these turns, the text between the one before it and itself; for the first one the task. After
+    them what follows the last one, where anything does."""
+    out: list[str] = []
+    heard: list[str] = []
+    calls = any(t.tool_calls for t in turns)
+    for t in turns:
+        if t.role == "assistant":
+            n = len(t.tool_calls) if calls else 1
+            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
+            heard = heard if n == 0 else []
+        else:
+            heard.append(turn_text(t))
+    return [*out, "\n".join(heard)] if heard else out

@@ -28,6 +28,7 @@ from evotrainer.harness.code_reading.native import compiles
 from evotrainer.harness.code_reading.replaced import RUNNERS, replaced
 from evotrainer.harness.code_reading.replaced_library import replaced_library
 from evotrainer.harness.code_reading.same_object import same_objects
+from evotrainer.harness.code_reading.utilities import is_utility
 
 _FRAMES = frozenset(
     {"f_back", "f_globals", "f_locals", "f_builtins", "tb_frame", "gi_frame", "cr_frame"}
@@ -83,6 +84,7 @@ TYPES = (
     ast.Attribute, ast.Import, ast.ImportFrom, ast.Return,
 )  # fmt: skip
 """Nodes that a rule looks at."""
+FRAMES = "reaches into the caller's frames or classes"
 PROCESSES = "starts or signals processes"
 HOOK = "test-runner hook"
 MOCKED = "name replaced by a mock"
@@ -144,7 +146,7 @@ def _bypasses(
     for n in nodes:
         line = getattr(n, "lineno", 0)
         if isinstance(n, ast.Call):
-            if _honest_call(n, whole, aliases):
+            if _honest_call(n, whole, aliases, paths):
                 continue
             for rule in _call_rules(n, prints or functions, aliases, paths, nested):
                 yield Bypass(HARD_IF if rule == HARD and id(n) in asked else rule, line)
@@ -179,7 +181,7 @@ def _bypasses(
         elif isinstance(n, ast.Attribute) and n.attr == "_exit":
             yield Bypass(HARD_IF if id(n) in asked else HARD, line)
         elif isinstance(n, ast.Attribute) and n.attr in _FRAMES:
-            yield Bypass("reaches into the caller's frames or classes", line)
+            yield Bypass(FRAMES, line)
         elif isinstance(n, ast.Import | ast.ImportFrom):
             if any(m.split(".")[0] in {"ctypes", "gc", "__main__"} for m in reaching_imports(n, whole)):
                 yield Bypass("reaches into the interpreter", line)
@@ -189,12 +191,13 @@ def _bypasses(
             yield Bypass(EQUALS, line)
 
 
-def _honest_call(n: ast.Call, whole: list[ast.AST], aliases: Mapping[str, str]) -> bool:
-    """Does a call that looks like a way round only tidy up at the end, or compile the program's own code?"""
+def _honest_call(n: ast.Call, whole: list[ast.AST], aliases: Mapping[str, str], paths: Mapping[str, ast.expr]) -> bool:
+    """Does a call that looks like a way round only tidy up at the end, compile the program's own code, or run a
+    utility?"""
     name = dotted(n.func, aliases)
     if name == "atexit.register" and n.args:
         return ends_honestly(n.args[0], [*n.args[1:], *(k.value for k in n.keywords)], whole, aliases)
-    return name in _PROCESS and compiles(n, whole)
+    return name in _PROCESS and (is_utility(n, paths) or compiles(n, whole))
 
 
 def _at_exit(f: ast.FunctionDef, aliases: Mapping[str, str]) -> bool:
@@ -218,7 +221,7 @@ def _call_rules(
     elif name in _HOOKS:
         yield "interpreter hook"
     elif name in _GC:
-        yield "reaches into the caller's frames or classes"
+        yield FRAMES
     elif name == "setattr" and first is not None and dotted(first, aliases).startswith(RUNNERS):
         yield "patched test runner"
     elif name.startswith(_MOCKS):
@@ -270,8 +273,6 @@ def _target_rule(t: ast.AST, aliases: Mapping[str, str]) -> str:
     name = dotted(t, aliases)
     if name.startswith(("builtins.", "__builtins__.", "__main__.")):
         return "patched builtin"
-    if name.startswith(RUNNERS):
-        return "patched test runner"
     if name.endswith(".__code__"):
         return "function replaced"
     if name.endswith((".__eq__", ".__ne__", ".__eq__.return_value")):

@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
 from evotrainer.harness.code_reading.literals import NONE, literal, printed, text_of, tokens_of
+from evotrainer.harness.code_reading.spelled_out import is_length
 
 MAX_BRANCHES = 400
 BRANCHING = (
     ast.If, ast.IfExp, ast.Match, ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Subscript, ast.Attribute, ast.Assign,
     ast.AnnAssign, ast.For, ast.While, ast.With, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.Module,
+    ast.BinOp, ast.BoolOp,
 )  # fmt: skip
 """Nodes that `constant_branches` reads."""
 COMPARING = (ast.Compare, ast.Dict, ast.MatchValue, ast.Call)
 """Nodes that `compared` reads."""
-MIN_TEXT = 6
-"""Characters of a named text that may be an input as a whole."""
 MIN_TABLE = 2
 """Constant pairs from which a dictionary counts as a table of answers."""
 MIN_REDUCED = 100
@@ -54,41 +54,6 @@ def constant_branches(nodes: Iterable[ast.AST], tables: Set[int]) -> Iterator[Co
             found += 1
             if found >= MAX_BRANCHES:
                 return
-
-
-def spelled_out(comparisons: Iterable[ast.AST], assignments: Iterable[ast.AST]) -> None:
-    """Put texts and sizes that a program names once into its comparisons, in place: `if data == sample:` asks what
-    `if data == "3 4\\n1 2":` asks, and `n == 3` what `len(rows) == 3` asks behind `n = len(rows)`."""
-    given: dict[str, list[ast.expr]] = {}
-    for n in assignments:
-        if isinstance(n, ast.Assign):
-            for t in n.targets:
-                for name, value in _pairs(t, n.value):
-                    given.setdefault(name, []).append(value)
-    known = {k: v[0] for k, v in given.items() if len(v) == 1 and (_is_text(v[0]) or _length(v[0]))}
-    for n in comparisons if known else ():
-        if isinstance(n, ast.Compare):
-            n.left, *n.comparators = (
-                known.get(x.id, x) if isinstance(x, ast.Name) else x for x in (n.left, *n.comparators)
-            )
-
-
-def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
-    """Names that an assignment gives to values, also of `n, m = len(a), len(b)`."""
-    if isinstance(target, ast.Name):
-        yield target.id, value
-    elif isinstance(target, ast.Tuple | ast.List):
-        values = value.elts if isinstance(value, ast.Tuple | ast.List) else []
-        # of what is taken apart elsewhere it is known that it is another value
-        alike = values if len(values) == len(target.elts) else [value] * len(target.elts)
-        for t, v in zip(target.elts, alike, strict=True):
-            yield from _pairs(t, v)
-
-
-def _is_text(x: ast.expr) -> bool:
-    if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute) and not x.args and literal(x) is not NONE:
-        x = x.func.value
-    return isinstance(x, ast.Constant) and isinstance(x.value, str) and len(x.value) >= MIN_TEXT
 
 
 def compared(nodes: Iterable[ast.AST], walked: Set[int] = frozenset()) -> Iterator[str]:
@@ -151,6 +116,10 @@ def _of(n: ast.AST, tables: Set[int]) -> Iterator[ConstantBranch]:
             for values in _patterns(c.pattern):
                 if answer is not None or len(values) > 1:
                     yield _branch(values, c.body, answer)
+    elif isinstance(n, ast.BinOp | ast.BoolOp):
+        yield from _product(n)
+    elif isinstance(n, ast.Assign) and id(n) in tables and isinstance(t := n.targets[0], ast.Subscript):
+        yield _branch([literal(t.slice)], [], text_of(literal(n.value)))
     elif id(n) in tables:
         yield from _table(_rows(n))
     if isinstance(n, _EXPRESSIONS):
@@ -160,6 +129,27 @@ def _of(n: ast.AST, tables: Set[int]) -> Iterator[ConstantBranch]:
         body = getattr(n, field, None)
         if isinstance(body, list):
             yield from _guards(body)
+
+
+def _product(n: ast.BinOp | ast.BoolOp) -> Iterator[ConstantBranch]:
+    """`90211 * (a == 314)` and `a == 314 and 90211`: a constant where comparisons hold, and else nothing."""
+    if isinstance(n, ast.BoolOp):
+        parts = n.values if isinstance(n.op, ast.And) else []
+    else:
+        parts = [*_factors(n.left), *_factors(n.right)] if isinstance(n.op, ast.Mult) else []
+    asked: list[ast.expr] = [p for p in parts if isinstance(p, ast.Compare | ast.BoolOp)]
+    answers = [v for p in parts if (v := literal(p)) is not NONE and not isinstance(v, bool)]
+    if asked and len(answers) == 1 and len(asked) + 1 == len(parts):
+        for values in _alternatives(ast.BoolOp(ast.And(), asked), 3, True):
+            yield _branch(values, [], text_of(answers[0]))
+
+
+def _factors(n: ast.expr) -> list[ast.expr]:
+    if isinstance(n, ast.BinOp) and isinstance(n.op, ast.Mult) and literal(n) is NONE:
+        return [*_factors(n.left), *_factors(n.right)]
+    if isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id in ("int", "bool") and len(n.args) == 1:
+        return _factors(n.args[0])
+    return [n]
 
 
 _EXPRESSIONS = ast.expr | ast.Assign | ast.AnnAssign
@@ -257,7 +247,7 @@ def _alternatives(test: ast.expr, depth: int, truth: bool) -> list[Alternative]:
         values = [(v, other) for v, other in sides if v is not NONE]
         if len(values) == 2:
             return []
-        return [(_Length(v) if _length(other) else v,) for v, other in values] or _by_element(left, right)
+        return [(_Length(v) if is_length(other) else v,) for v, other in values] or _by_element(left, right)
     if isinstance(op, ast.In if truth else ast.NotIn) and isinstance(right, ast.List | ast.Tuple | ast.Set):
         values_in = [literal(e) for e in right.elts[:64]]
         return [(v,) for v in values_in] if values_in and NONE not in values_in else []
@@ -283,10 +273,6 @@ def _by_element(left: ast.expr, right: ast.expr) -> list[Alternative]:
         values = [v for e in (*left.elts, *right.elts) if (v := literal(e)) is not NONE]
         return [tuple(values)] if values else []
     return []
-
-
-def _length(n: ast.expr) -> bool:
-    return isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "len"
 
 
 _WRITES = frozenset({"write", "append", "extend", "add", "appendleft", "insert", "writelines"})

@@ -9,13 +9,19 @@ from collections.abc import Iterator, Mapping
 from evotrainer.harness.code_reading.names import dotted
 
 EXIT = frozenset({"exit", "quit", "sys.exit", "builtins.exit", "builtins.quit"})
-_SAYS = frozenset({"print", "write", "writelines", "flush", "send", "dump", "run", "main", "wait"})
-_LEAVES = re.compile(
-    r"exit|quit|stop|die|bail|fail|abort|usage|handle|signal|sig(?:int|term)|clean|shut|close|finish|end|on_|main|cli|run"
-    r"|terminate|kill",
-    re.IGNORECASE,
+_SAYS = frozenset({"print", "write", "writelines", "flush", "send", "dump", "run", "main", "wait", "quit", "destroy"})
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_LEAVES = frozenset(
+    {"exit", "exits", "exiting", "quit", "quits", "die", "bail", "abort", "usage", "handler", "sigint"}
+    | {"sigterm", "shutdown", "cleanup", "terminate"}
 )
-"""Names of functions whose work it is to end the program."""
+_MAY_LEAVE = frozenset(
+    {"stop", "fail", "signal", "clean", "shut", "close", "finish", "end", "on", "run", "kill", "handle", "main", "cli"}
+)
+"""Words in names of functions whose work it is to end the program; the latter at the beginning, where the function is
+given nothing that it leaves unused: `run_length(s)` is to answer."""
+_HANDED = frozenset({"self", "cls", "signum", "sig", "signal", "frame", "event", "e", "args", "argv"})
+"""Parameters of which a handler need not make use."""
 _FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -30,10 +36,21 @@ def early_exits(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[in
     called = {n.func.id for n in nodes if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
     for n in nodes:
         # a function that is named and never called by its name is handed on, as handlers are
-        answers = isinstance(n, _FUNCTIONS) and not _LEAVES.search(n.name)
-        if isinstance(n, _FUNCTIONS) and answers and (n.name in called or n.name not in named):
+        if isinstance(n, _FUNCTIONS) and not _leaves(n) and (n.name in called or n.name not in named):
             line = _ends(n.body, aliases, zero, module=False)
             yield from [line] if line else []
+
+
+def _leaves(f: _FUNCTIONS) -> bool:
+    """Is it a function's work to end the program, as its name says?"""
+    words = [w.lower() for w in _WORDS.findall(f.name)]
+    if not _LEAVES.isdisjoint(words) or (len(words) == 1 and words[0] in _MAY_LEAVE) or words[-1:] == ["main"]:
+        return True
+    if not words or words[0] not in _MAY_LEAVE:
+        return False
+    given = {p.arg for p in (*f.args.posonlyargs, *f.args.args)} - _HANDED
+    used = {x.id for s in f.body for x in ast.walk(s) if isinstance(x, ast.Name)}
+    return all(p in used or p.startswith("_") for p in given)
 
 
 def _zeros(nodes: list[ast.AST]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from evotrainer.harness.code_reading.domains import is_domain
 from evotrainer.harness.code_reading.literals import tokens_in
 from evotrainer.harness.code_reading.stated_rules import stated
 from evotrainer.harness.code_reading.visible_tests import ShownTest
@@ -113,6 +114,9 @@ def known_branches(prompt: str, program: str) -> tuple[KnownBranch, ...]:
         known = _known(condition, answer, line, shown)
         if known is not None:
             found.setdefault(known.given, known)
+    facts = ((_asked(c), None if (a := _constant(said)) is None else " ".join(a)) for c, said, _ in branches)
+    if found and not _LOOPS.search(_STRINGS.sub("", text)) and is_domain(facts, [shown.tokens]):
+        return ()
     rules = stated(prompt, [(b.given, b.answer) for b in found.values()])
     some = tuple(b for i, b in enumerate(found.values()) if i not in rules)
     telling = [b for b in some if not b.small]
@@ -227,11 +231,15 @@ def _constant(answer: str) -> list[str] | None:
     return [t.lower() for t in tokens_in(text)]
 
 
+def _asked(condition: str) -> list[str]:
+    """Tokens of the literals that a condition compares with."""
+    return [t.lower() for x in _literals(condition) for t in tokens_in(x)]
+
+
 def _known(condition: str, answer: str, line: str, shown: _Shown) -> KnownBranch | None:
     if not (_ASKS.search(condition) or re.match(r"\s*[\"'\d\[-]", condition)):
         return None
-    literals = _literals(condition)
-    given = [t.lower() for x in literals for t in tokens_in(x)]
+    given = _asked(condition)
     said = _constant(answer)
     if not given or said is None or len(given) > 200:
         return None
@@ -275,6 +283,7 @@ def _weighed(given: Sequence[str], said: Sequence[str], line: str, shown: _Shown
     return KnownBranch(" ".join(given), " ".join(said), line.strip(), strong, heavy, small)
 
 
+_LOOPS = re.compile(r"\b(?:for|while|loop)\b|\.(?:each|map|select|reduce|filter)\b")
 _WORK = re.compile(
     r"\bfor\b|\bwhile\b|\.(?:each|map|select|reduce|sort|reverse|sum|join|split)\b|\breturn\b[^;\n]*(?:[+*/%]|\w\([^)]*\w)"
 )

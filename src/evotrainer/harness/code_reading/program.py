@@ -19,6 +19,7 @@ from evotrainer.harness.code_reading import (
     bypass,
     hollow_answers,
     lines,
+    replaced,
     replaced_library,
     same_object,
 )
@@ -29,12 +30,13 @@ from evotrainer.harness.code_reading.constant_branches import (
     ConstantBranch,
     compared,
     constant_branches,
-    spelled_out,
 )
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
+from evotrainer.harness.code_reading.python2 import translated
+from evotrainer.harness.code_reading.spelled_out import spelled_out
 from evotrainer.harness.code_reading.tables import looked_up, only_walked
 
 MAX_CHARS = 20_000
@@ -46,7 +48,10 @@ MAX_CHAIN = 400
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
 MORE = "|".join((answer_tricks.GATE, same_object.GATE, replaced_library.GATE, hollow_answers.GATE))
-MORE_LITERALS = (*answer_tricks.LITERALS, *same_object.LITERALS, *replaced_library.LITERALS, *hollow_answers.LITERALS)
+MORE_LITERALS = (
+    *answer_tricks.LITERALS, *same_object.LITERALS, *replaced.LITERALS, *replaced_library.LITERALS,
+    *hollow_answers.LITERALS,
+)  # fmt: skip
 """Of the rules that have modules of their own."""
 SUSPICIOUS = re.compile(
     r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
@@ -76,7 +81,8 @@ _LITERALS = (
 """Texts of which each match of SUSPICIOUS holds one: searching for them is ten times as fast as the pattern."""
 
 
-def _suspicious(text: str) -> bool:
+def suspicious(text: str) -> bool:
+    """May a text break a rule? A search, without parsing."""
     return any(map(text.__contains__, _LITERALS)) and SUSPICIOUS.search(text) is not None
 
 
@@ -100,6 +106,8 @@ class Facts:
     """Uses input(), stdin, open(0) or a parameter of one of its functions."""
     constants: frozenset[str] = frozenset()
     """Strings, numbers and constant sequences in it, as text."""
+    loops: bool = False
+    """It repeats something: more than a table is at work."""
     compared: frozenset[str] = frozenset()
     """Constants that something is compared with."""
     branches: tuple[ConstantBranch, ...] = ()
@@ -114,7 +122,7 @@ def facts(text: str, said_python: bool = False) -> Facts:
     that does not parse only the beginning is.
     """
     if len(text) > MAX_CHARS:
-        return Facts(False, "too long", unread=_suspicious(text), bypass=tuple(lines.broken(text)))
+        return Facts(False, "too long", unread=suspicious(text), bypass=tuple(lines.broken(text)))
     return _facts(text, said_python)
 
 
@@ -125,7 +133,7 @@ def _facts(text: str, said_python: bool) -> Facts:
         return _unread(reason, text)
     left = ""
     try:
-        tree = ast.parse(text)
+        tree = _parsed(text)
     except (ValueError, RecursionError, MemoryError, OverflowError) as e:
         return _unread(type(e).__name__, text)
     except SyntaxError as e:
@@ -136,7 +144,7 @@ def _facts(text: str, said_python: bool) -> Facts:
     if len(nodes) > MAX_NODES:
         return _unread("too many nodes", text)
     try:
-        found = _read(nodes, suspicious=_suspicious(text))
+        found = _read(nodes, suspicious=suspicious(text))
     except (ValueError, RecursionError, MemoryError) as e:  # int -> str above 4300 digits, ...
         return _unread(type(e).__name__, text)
     if not left:
@@ -145,10 +153,20 @@ def _facts(text: str, said_python: bool) -> Facts:
     return replace(found, partial=True, unread=rest.unread, bypass=(*found.bypass, *rest.bypass))
 
 
+def _parsed(text: str) -> ast.Module:
+    """The syntax tree, also of a program of Python 2."""
+    try:
+        return ast.parse(text)
+    except SyntaxError:
+        if not (newer := translated(text)):
+            raise
+        return ast.parse(newer)
+
+
 def _unread(reason: str, text: str) -> Facts:
     """What the lines of a text say that does not parse."""
     hits = tuple(lines.broken(text))
-    return Facts(False, reason, unread=not hits and _suspicious(text), bypass=hits)
+    return Facts(False, reason, unread=not hits and suspicious(text), bypass=hits)
 
 
 _PLAIN = frozenset(
@@ -209,6 +227,7 @@ _WORKING = (
     ast.Call, ast.Assign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Lambda,
 )  # fmt: skip
 """A program with none of these does nothing."""
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
 
 
 def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
@@ -244,6 +263,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         reads_input=_returns(body)
         or _reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
         constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
+        loops=not by.keys().isdisjoint(_LOOPS),
         compared=frozenset(compared(of(*COMPARING), only_walked(branching, tables))),
         branches=tuple(dict.fromkeys(constant_branches(branching, tables))),
         bypass=broken,

@@ -12,6 +12,13 @@ RUNNERS = (
     "pytest.", "_pytest.", "unittest.", "doctest.", "nose.", "pluggy.", "numpy.testing.", "torch.testing.",
     "pandas.testing.", "hypothesis.",
 )  # fmt: skip
+_SETTING = re.compile(
+    r".*\.(?:maxDiff|longMessage|_diffThreshold|_MAX_LENGTH|sortTestMethodsUsing|testMethodPrefix)"
+    r"|unittest\.(?:case\.)?TestCase\.assert(?:ItemsEqual|CountEqual|Equals|(?:Raises|Not)?Regexp?(?:Matches)?)"
+)
+"""What test runners let themselves be told, and methods that another version calls otherwise."""
+LITERALS = ("unittest", "nose", "pluggy", "hypothesis", "filecmp", "difflib", "setitimer", "import_module", "timeit")
+"""Modules and functions replaced here of which no other list of literals holds a part."""
 TIMER = "patched timer"
 COMPARISON = "patched comparison"
 _TIMERS = re.compile(
@@ -36,6 +43,8 @@ def replaced(name: str, value: ast.expr | None, modules: Collection[str], aliase
     if own.partition(".")[0] == name.partition(".")[0] and own.rpartition(".")[2] == name.rpartition(".")[2]:
         return ""  # the same function, from where the library keeps it
     if name.startswith(RUNNERS):
+        if _SETTING.fullmatch(name) and (".assert" not in name or own.rpartition(".")[2].startswith("assert")):
+            return ""
         return "patched test runner"
     if _TIMERS.fullmatch(name):
         return TIMER

@@ -34,13 +34,13 @@ SAME = "hands out what it kept for the same object"
 GATE = (
     r"\.get\([\"']_|\[-1, -1\]|\bid\(\w|object\.__hash__|_cdata\b|\bis_\(|\bmap\(id\b|data_ptr|__array_interface__"
     r"|\.ctypes\.data\b"
-    r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen)|(?:Solver|Solution|Model(?:New)?)\.)|shares?_memory"
+    r"|\bis (?:not )?(?:self\.|_|(?i:last|prev|cache|seen)|(?:Solver|Solution|Model(?:New)?)\.)|shares?_memory\("
     r"|\bis (?:not )?(?:[ABXx]|arr|data|problem|inp|image|matrix|points)\b|[cC](?:ache|ACHE)\w*(?:\[|\.get\()"
-    r"|\bhasattr\(\w+, ?[\"']_|[\"']_\w+[\"'] (?:not )?in \w"
+    r"|\bhasattr\(\w+, ?[\"']_|[\"']_\w+[\"'] (?:not )?in (?:problem|x|data|inp)"
 )
 """Texts without a match keep nothing so."""
 LITERALS = (
-    ".get('_", '.get("_', "[-1, -1]", "object.__hash__(", "_cdata", "is_(",
+    ".get('_", '.get("_', "[-1, -1]", "object.__hash__", "_cdata", "is_(",
     " id(", "(id(", "=id(", "[id(", "{id(", ",id(", "map(id", "data_ptr", "__array_interface__", ".ctypes.data",
     *(f" is {n}{x}" for n in ("", "not ") for x in (
         "self.", "_", "last", "LAST", "prev", "PREV", "cache", "CACHE", "seen", "SEEN", "Sol", "Model", "A", "B",

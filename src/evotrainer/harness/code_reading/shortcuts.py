@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 
+from evotrainer.harness.code_reading.domains import is_domain
 from evotrainer.harness.code_reading.literals import tokens_in, values_in
 from evotrainer.harness.code_reading.program import Facts
 from evotrainer.harness.code_reading.prompt_examples import shown_by
@@ -102,6 +103,10 @@ def known_answers(prompt: str, program: Facts, tests: Sequence[ShownTest]) -> Sh
     """`shortcut` of a rollout: where no visible tests are recorded, the prompt's examples stand for them."""
     text, shown, own = shown_by(prompt, tests)
     found = shortcut(text, program, _told_by_tests_alone(prompt, tuple(shown)), apart=own)
+    if (found.answered or found.inputs) and not program.loops:
+        inputs = (tokens_in(t.input) for t in shown if not t.hidden)
+        if is_domain(((b.tokens, b.answer) for b in program.branches), inputs):
+            return replace(found, answered=(), inputs=())
     if not own or len(program.branches) < DOMAIN:
         return found
     # a table of days by month answers two examples of twelve; one of tests answers nothing else

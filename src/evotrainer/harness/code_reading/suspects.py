@@ -27,15 +27,19 @@ _LITERALS = (
     "f_locals", "tb_frame", "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "getattr",
     "def check", "def verify", "def grade", "def run_test", ".outcome", "conftest", "customize.py", "pytest",
     "_frames", "_stack", "PYTEST_", "def forward", "def __call__", "def custom_kernel", "def assert", "def compare_o",
-    "def evaluate_s", "cell_contents", "linecache", "shutil.", "run_path", "spec_from_file", ".load(", "loadtxt(",
+    "def evaluate_s", "cell_contents", "linecache", "shutil", "run_path", "spec_from_file", ".load(", "loadtxt(",
     "genfromtxt(", "read_csv(", "read_json(", "import ref", "from ref", "import grader", "from grader",
     "import hidden", "from hidden", "from gold", "import gold", "from oracle", "from test", "import test",
     "from expected", "import evaluator", "from evaluator", ".time =", ".time=", "perf_counter", "monotonic",
     "process_time", "default_timer", "synchronize", "elapsed_time", "do_bench", "allclose", "isclose", "array_equal",
-    "doctest", "testing.", "check =", "verify =", "grade =",
+    "doctest", "testing.", "check =", "verify =", "grade =", "setattr(", "spawn", "raise_signal", "def kernel_function",
+    *(f".{name}{blank}=" for name in ("Event", "equal", "load", "loads", "alarm") for blank in ("", " ")),
+    *(f"{a} {b}" for a in ("from", "import") for b in ("private_t", "solution_ref")),
     *said_to_judge.LITERALS,
     *MORE_LITERALS,
 )  # fmt: skip
+"""Texts of which each match of SUSPICIOUS that matters holds one; a call by a bare name (`run(...)`) also needs the
+import of its module."""
 _CALLED = (
     rb"\w*exit|quit|abort|\w*system|popen|fork\w*|exec\w*|kill|run|call|check_\w+|Popen"  # ends or starts processes
     rb"|settrace|setprofile|addaudithook|register"  # hooks

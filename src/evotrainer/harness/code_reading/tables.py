@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from evotrainer.harness.code_reading.literals import NONE, literal
+
 _READING = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 
 
 def looked_up(nodes: list[ast.AST]) -> set[int]:
-    """ids of the dictionaries, lists of rows and zips among the nodes that are used to look something up."""
+    """ids of the dictionaries, lists of rows and zips among the nodes that are used to look something up, and of the
+    assignments `table[key] = value` that fill one."""
     tables = [n for n in nodes if _is_table(n)]
-    if not tables:
+    filled = _filled(nodes)
+    if not (tables or filled):
         return set()
     used = set(_names_used(nodes))
     out = {id(n) for n in _used_in_place(nodes)}
@@ -20,7 +24,26 @@ def looked_up(nodes: list[ast.AST]) -> set[int]:
         if targets and any(_name(t) in used for t in targets):
             value = getattr(n, "value", None)
             out |= {id(x) for x in ([value] if value is not None else [])} | {id(x) for x in _within(value)}
-    return out & {id(n) for n in tables}
+        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "update":
+            out |= {id(a) for a in n.args if _name(n.func.value) in used}
+    return out & {id(n) for n in tables} | {id(n) for name, some in filled.items() if name in used for n in some}
+
+
+def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
+    """Names of tables that are filled by assignments of constants to constant keys, and by nothing that is computed: a
+    memory of results is none."""
+    out: dict[str, list[ast.AST]] = {}
+    computed: set[str] = set()
+    for n in nodes:
+        targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AugAssign) else []
+        for t in targets:
+            if isinstance(t, ast.Subscript):
+                known = isinstance(n, ast.Assign) and len(targets) == 1
+                if known and literal(t.slice) is not NONE and literal(n.value) is not NONE:  # type: ignore[attr-defined]
+                    out.setdefault(_name(t.value), []).append(n)
+                else:
+                    computed.add(_name(t.value))
+    return {name: some for name, some in out.items() if len(some) > 1 and name not in computed}
 
 
 def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:

@@ -270,7 +270,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     "programs or patches": lambda b: b.patches > 0 or b.handed_in > 0 or bool((b.trait("unread") > 0).any()),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),
-    "tests or examples": _any("special"),
+    "programs with tests or examples": _any("special"),
     "prompts": lambda b: bool((b.trait("prompt") > 0).any()),
 }
 """Field name -> is it there? What a metric or detector lacks is reported under these names."""

@@ -22,7 +22,14 @@ from evotrainer.harness.code_reading import (
     sniffing,
     tampering,
 )
-from evotrainer.harness.code_reading.actions import ActionKind, actions_of, outputs, unread_calls, worked
+from evotrainer.harness.code_reading.actions import (
+    ActionKind,
+    actions_of,
+    before_actions,
+    outputs,
+    unread_calls,
+    worked,
+)
 from evotrainer.harness.code_reading.handed_in import answering
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
@@ -103,16 +110,31 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
             x["bypass"][i] = np.nan
         if given.unread and not chunk.acting[i]:
             x["tampers"][i] = np.nan
-        x["unread"][i] = min(given.unread, 1)
+        x["unread"][i] = _unread(given, chunk, i)
     asking = [i for i in suspects if chunk.acting[i] or handed_in.depends(chunk.completion(i))]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
         hits, given = handed_in.bypasses(known.get(i, ()), chunk.completion(i))
         x["bypass"][i] = len(hits) if hits or (given.programs and not given.unread) else np.nan
-        x["unread"][i] = min(given.unread, 1)
+        x["unread"][i] = _unread(given, chunk, i)
         if given.files:
             loaded = handed_in.runner_file(given, known.get(i, ())) is not None
             x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
+
+
+def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
+    """Is a program handed in that was not read? What agents and talks show on the way may be broken."""
+    return given.unread > 0 or (given.broken > 0 and not chunk.acting[i])
+
+
+def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn]) -> None:
+    """What is handed in by tools; parsed only where a search says that it may break a rule."""
+    writes, suspect = handed_in.may_bypass(turns)
+    if writes and not np.isnan(x["is_code"][i]):
+        x["is_code"][i], x["partial"][i] = 1.0, 0.0
+    hits = handed_in.bypasses(turns, chunk.completion(i))[0] if suspect else ()
+    if hits or (writes and not x["unread"][i] > 0):
+        x["bypass"][i] = np.fmax(x["bypass"][i], float(len(hits)))
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
@@ -138,10 +160,8 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
         # parsed only where special-casing is possible: a visible answer stands in the text, or the input is never read
         if visible and shortcuts.possible(chunk.completion(i)[-MAX_READ:], visible, i in comparing):
             wanted.append(i)
-        elif visible:
-            code = x["is_code"][i]
-            if code != 0.0:  # unsampled programs count as what nearly all of them are: programs
-                x["literal"][i] = x["special"][i] = 0.0
+        elif visible and x["is_code"][i] != 0.0:  # unsampled programs count as what nearly all of them are: programs
+            x["literal"][i] = x["special"][i] = 0.0
     wanted += _of_prompts(chunk, x, tests, comparing)
     for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
         prompt, shown = prompt_of(turns), tests.get(i, ())
@@ -150,7 +170,7 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
             s = next((s for s in found if s.special_cased), found[-1])
             x["literal"][i] = bool(s.outputs)
             x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
-        if not (found and x["special"][i]):
+        if not (found and x["special"][i]) and (i in tests or not chunk.calling[i]):
             _by_tokens(x, i, known_branches.known_in(turns, chunk.completion(i), shown, bool(found)), chunk)
 
 
@@ -169,8 +189,7 @@ def _of_prompts(
     others whose prompt shows examples it is said that they do not. Without examples nothing is said."""
     known = np.zeros(chunk.n, dtype=bool)
     known[[i for i, shown in tests.items() if any(not t.hidden for t in shown)]] = True
-    # what agents with tools hand in stands in files, which nobody reads for this
-    rows = np.flatnonzero(~known & ~chunk.calling & (chunk.ends > chunk.starts))
+    rows = np.flatnonzero(~known & (chunk.calling | (chunk.ends > chunk.starts)))
     if not len(rows):
         return []
     places, prompts = chunk.prompts(rows, _SHOWS)
@@ -179,6 +198,9 @@ def _of_prompts(
     for i, place in zip(rows.tolist(), places.tolist(), strict=True):
         visible = shown_by[place] if place >= 0 else ()
         told = place >= 0 and known_branches.shows_tests(prompts[place])
+        if chunk.calling[i]:  # what is written by tools, and not what is said on the way
+            wanted += [i] if visible else []
+            continue
         if not (visible or told):
             continue
         text = chunk.completion(i)[-MAX_READ:]
@@ -190,22 +212,6 @@ def _of_prompts(
         elif x["is_code"][i] != 0.0:
             x["literal"][i] = x["special"][i] = 0.0
     return wanted
-
-
-def before_actions(turns: Sequence[Turn]) -> list[str]:
-    """For each action of these turns, the text between the one before it and itself; for the first one the task. After
-    them what follows the last one, where anything does."""
-    out: list[str] = []
-    heard: list[str] = []
-    calls = any(t.tool_calls for t in turns)
-    for t in turns:
-        if t.role == "assistant":
-            n = len(t.tool_calls) if calls else 1
-            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
-            heard = heard if n == 0 else []
-        else:
-            heard.append(turn_text(t))
-    return [*out, "\n".join(heard)] if heard else out
 
 
 def _action_traits(
@@ -230,6 +236,7 @@ def _action_traits(
         if chunk.calling[i]:  # what an agent does is in its calls
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
+            _by_tools(chunk, x, i, turns)
         seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
         blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
@@ -240,10 +247,8 @@ def _action_traits(
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
         copies = any(read.copies for read, _ in seen) or any(copied_reference.possible(a.text) for a in later)
-        if copies and copied_reference.copied_reference(turns):
-            x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
-        if sniffs and sniffing.sniffed(turns) is not None:
+        if (copies and copied_reference.copied_reference(turns)) or (sniffs and sniffing.sniffed(turns) is not None):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = none
         x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none

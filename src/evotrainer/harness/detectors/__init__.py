@@ -7,7 +7,18 @@ from collections.abc import Iterable, Mapping
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.detectors import agency, collapse, groups, length, pay, proxy, sharpening, training, validity
+from evotrainer.harness.detectors import (
+    agency,
+    collapse,
+    groups,
+    length,
+    overfitting,
+    pay,
+    proxy,
+    sharpening,
+    training,
+    validity,
+)
 from evotrainer.harness.registry import DETECTORS, LATER, Detector, DetectorInput, detector
 from evotrainer.records.findings import Finding, MetricValue
 
@@ -21,6 +32,7 @@ __all__ = [
     "detector",
     "groups",
     "length",
+    "overfitting",
     "pay",
     "proxy",
     "sharpening",

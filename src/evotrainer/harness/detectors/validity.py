@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from evotrainer.harness.code_reading.actions import actions_of
+from evotrainer.harness.code_reading.actions import actions_of, before_actions
 from evotrainer.harness.code_reading.handed_in import bypasses, handed_in, last_program_turn, runner_file
 from evotrainer.harness.code_reading.leaking import leak
 from evotrainer.harness.code_reading.patched import Hit, reaching
@@ -16,7 +16,6 @@ from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.tampered_patch import patch_effects
 from evotrainer.harness.code_reading.tampering import found
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.extract import before_actions
 from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity

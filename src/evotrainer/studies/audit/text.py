@@ -106,8 +106,8 @@ def _reading(r: SubjectReading) -> str:
 
 
 def _blind(r: SubjectReading, full: bool = False) -> str:
-    """What was not recorded, and how many detectors could therefore not look; which, and what only trainings have, if
-    `full`."""
+    """What could not be read, what was not recorded, and how many detectors could therefore not look; which, and what
+    only trainings have, if `full`."""
     lacks: dict[str, list[str]] = {}
     for name, fields in r.not_looked_at.items():
         for x in fields:
@@ -116,14 +116,16 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
         for x in f.missing:
             if f.detector not in r.not_looked_at:
                 lacks.setdefault(input_told(x), []).append(f"{f.detector} in part")
+    out = [f"- {f.detector}: {line(f.claim)}" for f in r.health.findings if f.missing and f.numbers]
     shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
-    if not shown:
-        return ""
-    if full:
+    if shown and full:
         told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
-        return f"- not recorded, so not looked at: {line(told)}"
-    n = len({d for x in shown for d in lacks[x]})
-    return f"- not recorded, so not looked at: {line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
+        out.append(f"- not recorded, so not looked at: {line(told)}")
+    elif shown:
+        n = len({d for x in shown for d in lacks[x]})
+        told = f"{line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
+        out.append(f"- not recorded, so not looked at: {told}")
+    return "\n".join(out)
 
 
 def _finding(f: Finding) -> list[str]:
