@@ -1,9 +1,9 @@
 """Human references, tuned generously before any search arm runs: `python -m bench.claim.references TASK [--out RUN]`.
 
 At most twenty trainings on search by the usual method of a person: one factor after the other, from the learning rate
-on, keep what scored higher, all at the training compute of the task file's recipe (so not the number of steps); then the three best
-recipes under two more seeds each, and the best mean is the reference. The recipe, its hash, and every training go to
-`references/<task>.toml`.
+on, keep what scored higher, all at the training compute of the task file's recipe (so not the number of steps). Then
+the three best recipes under two more seeds each, and the best mean is the reference. The recipe, its hash, and every
+training go to `references/<task>.toml`.
 Resumable: the same command goes on. Reads neither gate nor cert.
 """
 
