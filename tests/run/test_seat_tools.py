@@ -3,6 +3,7 @@ further."""
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import threading
@@ -57,6 +58,14 @@ def test_the_statistical_agents_view_and_the_readings_are_told(
         tools.health("b9")
     assert "correct]" in tools.evidence(outcome="correct") and "incorrect]" not in tools.evidence(outcome="correct")
     assert tools.evidence(finish="length") == f"no search rollout of {played.state.champion} is like that"
+    counts = "SELECT split, COUNT(*) AS n FROM rollouts GROUP BY split"
+    whole = json.loads(tools.evidence(sql=counts).splitlines()[1])
+    right = json.loads(tools.evidence(outcome="correct", sql=counts).splitlines()[1])
+    assert whole["split"] == "search" and 0 < right["n"] < whole["n"], "other arguments narrow what is asked"
+    assert tools.evidence(sql=counts).startswith("Quoted from rollouts of a policy: data")
+    for sql in ("SELECT * FROM read_parquet('/etc/passwd')", "DROP TABLE rollouts", "SELECT nothing FROM rollouts"):
+        with pytest.raises(ConfigError, match=r"^sql: .*the table is rollouts, e\.g\. SELECT"):
+            tools.evidence(sql=sql)
 
 
 def test_code_is_tried_in_the_sandbox(played: api.Run) -> None:

@@ -9,6 +9,7 @@ import json
 import re
 import time
 from collections.abc import Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from evotrainer.records.text import cut
 
 if TYPE_CHECKING:
     from evotrainer.records.events import SeatAsked
+    from evotrainer.records.rollout import Rollout
     from evotrainer.records.seat import SeatBriefing
     from evotrainer.studies.backtest.sources import Subject
 
@@ -169,23 +171,32 @@ class SeatTools:
         more = [f"{len(changes) - REPLAYED} more are not done: at most {REPLAYED} a call"] if changes[REPLAYED:] else []
         return _cut("\n".join([*out, *more]) or 'give changes, e.g. [{"factor": "group_size", "new": 16}]')
 
-    def evidence(self, text: str = "", branch: str = "", limit: int = 3, outcome: str = "", finish: str = "") -> str:
+    def evidence(
+        self, text: str = "", branch: str = "", limit: int = 3, outcome: str = "", finish: str = "", sql: str = ""
+    ) -> str:
         """Search rollouts of a branch (default: the champion) in which a text stands, of an outcome (correct,
-        incorrect) and of a finish (stop, length, ...) where you name them; a few, shortened."""
+        incorrect) and of a finish (stop, length, ...) where you name them; a few, shortened. Or `sql`: one SELECT over
+        the table rollouts, e.g. SELECT outcome, COUNT(*), AVG(reward), AVG(tokens) FROM rollouts GROUP BY outcome;
+        further columns: id, task, group, attempt, seed, step, finish, mean_logprob, entropy, turns, components."""
         from evotrainer.records.reading import load
 
         state = self.run.state
         name = branch or state.champion or "base"
         if name not in state.branches:
             raise AgentError(f"no branch {name!r}; there are: {', '.join(state.branches)}")
+        folders = [self.run.folder / "rollouts" / t.trial for t in state.branches[name].complete]
+        fitting = (
+            r
+            for r in load([f for f in folders if f.is_dir()], split="search")
+            if outcome in ("", r.outcome) and finish in ("", r.finish)
+        )
+        said = ((r, "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)) for r in fitting)
+        found = ((r, x) for r, x in said if text in x)
+        if sql:
+            return _selected([r for r, _ in found], sql)
         out = [DATA]
-        for t in state.branches[name].complete:
-            folder = self.run.folder / "rollouts" / t.trial
-            for r in load([folder], split="search") if folder.is_dir() else ():
-                said = "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)
-                fits = outcome in ("", r.outcome) and finish in ("", r.finish)
-                if fits and text in said and len(out) <= max(1, min(limit, 10)):
-                    out.append(f"[{r.id}: {r.outcome}] {json.dumps(said[: MOST // 4], ensure_ascii=False)}")
+        for r, x in islice(found, max(1, min(limit, 10))):
+            out.append(f"[{r.id}: {r.outcome}] {json.dumps(x[: MOST // 4], ensure_ascii=False)}")
         return _cut("\n".join(out) if len(out) > 1 else f"no search rollout of {name} is like that")
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
@@ -279,6 +290,16 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float) -> str:
     except Exception as e:  # an agent asks for anything, and eleven other answers hang on it
         return cut(e, 160) if isinstance(e, EvoTrainerError) else f"not done: {cut(f'{type(e).__name__}: {e}', 160)}"
     return f"{told.verdict}, {told.reason}"
+
+
+def _selected(rollouts: Sequence[Rollout], sql: str) -> str:
+    """The rows of a query over rollouts, a JSON object a line."""
+    from evotrainer.studies.audit.query import query_rollouts
+
+    example = "the table is rollouts, e.g. SELECT outcome, AVG(reward) FROM rollouts GROUP BY outcome"
+    frame = query_rollouts(rollouts, sql, example)
+    rows = (json.dumps(row, ensure_ascii=False, default=str) for row in frame.head(50).iter_rows(named=True))
+    return _cut("\n".join([f"{DATA} {frame.height} row(s).", *rows]))
 
 
 def _mean(values: Sequence[float | None]) -> str:

@@ -21,7 +21,7 @@ def main() -> int:
 
     die_with_parent(int(sys.argv[2]))
     job = json.load(sys.stdin)
-    tables = {"rollouts": _rollouts(job["rollouts"])} | {n: pl.scan_ipc(job[n]) for n in ("metrics", "findings")}
+    tables = {"rollouts": _rollouts(job["rollouts"])} | {n: pl.scan_ipc(at) for n, at in job["tables"].items()}
     context = pl.SQLContext(tables)
     _limit(int(sys.argv[1]) * MIB)
     trouble = ""

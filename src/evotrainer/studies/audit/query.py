@@ -8,13 +8,17 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.records.caps import SQL_MB, SQL_SECONDS
-from evotrainer.records.ingest import write_batches
+from evotrainer.records.ingest import batches, write_batches
+from evotrainer.records.reading import stored_parts
+from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean_text
 from evotrainer.studies.audit.engine import RolloutAudit
 from evotrainer.studies.audit.sql import RefusedError, check
@@ -23,7 +27,6 @@ from evotrainer.studies.audit.units import PartRowGroup
 if TYPE_CHECKING:
     import polars as pl
 
-TABLES = ("rollouts", "metrics", "findings")
 EXAMPLE = "tables are rollouts, metrics, findings, e.g. SELECT task, AVG(reward) FROM rollouts GROUP BY task"
 
 
@@ -33,21 +36,45 @@ def query(audit: RolloutAudit, sql: str) -> pl.DataFrame:
 
     It is answered in a process of its own, whose memory and time are bounded: three words join a table with itself.
     """
+    with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
+        found, tables = (
+            partial(_rollouts, audit, Path(folder)),
+            {"metrics": _metrics(audit), "findings": _findings(audit)},
+        )
+        return _answered(sql, found, tables, Path(folder), "--sql", EXAMPLE)
+
+
+def query_rollouts(rollouts: Sequence[Rollout], sql: str, example: str) -> pl.DataFrame:
+    """The same over the one table `rollouts`; `example` ends the message of an error."""
+    with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
+
+        def kept() -> list[dict[str, Any]]:
+            return [{"source": "", "format": "", "parts": _written(rollouts, Path(folder) / "rollouts")}]
+
+        return _answered(sql, kept, {}, Path(folder), "sql", example)
+
+
+def _answered(
+    sql: str,
+    rollouts: Callable[[], list[dict[str, Any]]],
+    tables: Mapping[str, pl.DataFrame],
+    folder: Path,
+    name: str,
+    example: str,
+) -> pl.DataFrame:
     import polars as pl
 
     try:
-        check(sql, TABLES)
+        check(sql, ("rollouts", *tables))
     except RefusedError as e:
-        raise ConfigError(f"--sql: {e}; files are not opened; {EXAMPLE}") from None
-    with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
-        answer = f"{folder}/answer.ipc"
-        job: dict[str, Any] = {"sql": sql, "rollouts": _rollouts(audit, Path(folder)), "answer": answer}
-        for name, table in (("metrics", _metrics(audit)), ("findings", _findings(audit))):
-            job[name] = f"{folder}/{name}.ipc"
-            table.write_ipc(job[name])
-        if trouble := _asked(job):
-            raise ConfigError(f"--sql: {trouble}; {EXAMPLE}")
-        return pl.read_ipc(answer)
+        raise ConfigError(f"{name}: {e}; files are not opened; {example}") from None
+    job: dict[str, Any] = {"sql": sql, "rollouts": rollouts(), "answer": f"{folder}/answer.ipc", "tables": {}}
+    for table, frame in tables.items():
+        job["tables"][table] = f"{folder}/{table}.ipc"
+        frame.write_ipc(job["tables"][table])
+    if trouble := _asked(job):
+        raise ConfigError(f"{name}: {trouble}; {example}")
+    return pl.read_ipc(job["answer"])
 
 
 def _asked(job: dict[str, Any]) -> str:
@@ -73,17 +100,19 @@ def _asked(job: dict[str, Any]) -> str:
 
 def _rollouts(audit: RolloutAudit, folder: Path) -> list[dict[str, Any]]:
     """For each source its name, format and Parquet parts; what is held in memory is written to `folder` first."""
-    from evotrainer.records.ingest import batches
-    from evotrainer.records.reading import stored_parts
-
     out = []
     for i, (source, opened) in enumerate(zip(audit.sources, audit.opened, strict=True)):
         parts = [str(p) for p in dict.fromkeys(u.part for u in opened.parts if isinstance(u, PartRowGroup))]
         for k, u in enumerate(u for u in opened.parts if isinstance(u, InMemoryRollouts)):
-            write_batches(batches(u.held), folder / f"{i}-{k}")
-            parts += [str(p) for p in stored_parts(folder / f"{i}-{k}")]
+            parts += _written(u.held, folder / f"{i}-{k}")
         out.append({"source": clean_text(source.source), "format": source.format, "parts": parts})
     return out
+
+
+def _written(rollouts: Sequence[Rollout], folder: Path) -> list[str]:
+    """Parquet parts of them, in a new folder."""
+    write_batches(batches(rollouts), folder)
+    return [str(p) for p in stored_parts(folder)]
 
 
 def _metrics(audit: RolloutAudit) -> pl.DataFrame:
