@@ -201,8 +201,9 @@ class SeatTools:
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
         """Answer the current request: trials, best first, each {"changes": {factor: value}, "why": hypothesis} and,
-        where you like, departs, gain, sd (0..1), evidence. Returns an id for wait(). `to`: id of the request that is
-        meant (overview() tells it), so that no other takes the answer; the same answer twice is a retry and costs
+        where you like, departs, gain, sd (0..1), evidence. Changes are against the champion, also of a training that
+        departs from an earlier one: repeat what you keep of it. Returns an id for wait(). `to`: id of the request that
+        is meant (overview() tells it), so that no other takes the answer; the same answer twice is a retry and costs
         nothing."""
         return self._answer({"trials": trials}, to)
 
