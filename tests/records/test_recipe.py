@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.other_names import NAMES, VALUES
 from evotrainer.records.recipe import (
     LATER,
@@ -42,7 +42,7 @@ CHANGES: dict[str, Any] = {
     "averaging": {"kind": "tail_mean"},
     "phases": [{"kind": "own", "steps": 2, "lr": None, "batch": None}, {"kind": "rl"}],
     "credit": {"kind": "turn"},
-    "start": RECIPE.model_dump(mode="json"),
+    "start": {"steps": 3, "rewards": {"hidden": 1.0}},
     "replay": {"weight": 0.1},
     "prompt_noise": 0.5,
     "sft_anchor": 0.1,
@@ -138,23 +138,17 @@ def test_a_start_is_the_recipe_that_is_changed_and_counts_from_the_base_on() -> 
     assert "averaging" not in again.hashed()["start"]["start"], "what came later does not change a start's hash either"
 
 
-def test_a_start_that_nobody_measured_is_no_single_change() -> None:
-    """The changes between it and the champion would be in the policy, and in no verdict."""
+def test_a_start_is_the_champions_or_one_that_it_went_on_from() -> None:
+    """The changes between another one and the champion would be in the policy, and in no verdict."""
     other = {**RECIPE.model_dump(mode="json"), "lr": 9e-4, "temperature": 0.9}
     for factor, value in (("start", other), ("continuation", ON | {"start": other})):
-        child = RECIPE.with_factor(factor, value)
-        with pytest.raises(SingleFactorError, match=r"start names a recipe that nobody measured \(lr: .*temperature: "):
-            single_factor(RECIPE, child)
-        with pytest.raises(SingleFactorError, match="nobody measured"):
-            check_bundle(RECIPE, child, {factor: value}, 3)
+        with pytest.raises(SingleFactorError, match=r"another recipe than the champion's \(lr: .*temperature: "):
+            check_start(RECIPE, RECIPE.with_factor(factor, value))
     further = RECIPE.with_factor("continuation", ON)
-    back = further.with_factor("start", further.model_dump(mode="json")["start"])
-    assert single_factor(further, back.with_factor("lr", 5e-4)) == "lr"
-    assert single_factor(further, further.with_factor("start", "base")) == "start"
-    own = further.with_factor("deploy_temperature", 0.5).with_factor("continuation", ON)
-    assert single_factor(further.with_factor("deploy_temperature", 0.5), own) == "start", (
-        "steps and parts are as before"
-    )
+    for child in (further.with_factor("lr", 5e-4), further.with_factor("start", "base"), RECIPE):
+        check_start(further, child)
+    cooler = further.with_factor("deploy_temperature", 0.5)
+    check_start(cooler, cooler.with_factor("continuation", ON))
 
 
 def test_in_a_bundle_the_champion_is_the_recipe_before_the_other_changes() -> None:

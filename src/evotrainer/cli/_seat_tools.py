@@ -177,7 +177,7 @@ class SeatTools:
         """Search rollouts of a branch (default: the champion) in which a text stands, of an outcome (correct,
         incorrect) and of a finish (stop, length, ...) where you name them; a few, shortened. Or `sql`: one SELECT over
         the table rollouts, e.g. SELECT outcome, COUNT(*), AVG(reward), AVG(tokens) FROM rollouts GROUP BY outcome;
-        further columns: id, task, group, attempt, seed, step, finish, mean_logprob, entropy, turns, components."""
+        further columns: id, task, "group", attempt, seed, step, finish, mean_logprob, entropy, turns, components."""
         from evotrainer.records.reading import load
 
         state = self.run.state
@@ -298,7 +298,7 @@ def _selected(rollouts: Sequence[Rollout], sql: str) -> str:
     from evotrainer.studies.audit.query import query_rollouts
 
     example = "the table is rollouts, e.g. SELECT outcome, AVG(reward) FROM rollouts GROUP BY outcome"
-    frame = query_rollouts(rollouts, sql, example)
+    frame = query_rollouts(rollouts, sql, example, LONGEST_S - 5)
     rows = (json.dumps(row, ensure_ascii=False, default=str) for row in frame.head(50).iter_rows(named=True))
     return _cut("\n".join([f"{DATA} {frame.height} row(s).", *rows]))
 

@@ -66,10 +66,12 @@ def answer(run: Run, raw: str, to: str = "") -> tuple[str, bool]:
 
     open_ = waiting(run)
     meant, now = keys.request_of(to), request_id(open_)
-    had = {e.id: e.body.raw.strip() for e in run.events() if e.kind == "answered"}
+    had = {e.id: e.body for e in run.events() if e.kind == "answered" and e.body.raw.strip()}
     if meant != now or not meant:
-        for key, text in reversed(had.items()):
-            if text == raw.strip() and meant in ("", keys.request_of(key)):
+        for key, a in reversed(had.items()):
+            if a.raw.strip() == raw.strip() and meant in ("", keys.request_of(key)):
+                if a.problem:
+                    raise AgentError(f"it was refused as the answer to {keys.request_of(key)}: {a.problem}; correct it")
                 return key, True
     if meant and meant != now:
         raise AgentError(f"{run.folder} waits for no answer to {meant}; {f'{now} waits' if now else 'none waits'}")

@@ -78,7 +78,8 @@ def knocked_out(
     found = effect(scores[0], scores[1], noises.get(noise), confidence, names=(branch, without))
     together = both(found, elsewhere) if elsewhere else None
     mean = together.mean if together else found.mean
-    if idle and all(scores[1].get(seed) == x for seed, x in scores[0].items() if seed in scores[1]):
+    shared = scores[0].keys() & scores[1].keys()
+    if idle and shared and all(scores[0][seed] == scores[1][seed] for seed in shared):
         mean = 0.0
     return KnockedOut(
         round=n,

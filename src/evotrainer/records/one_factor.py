@@ -47,14 +47,8 @@ def single_factor(parent: Recipe, child: Recipe) -> str:
 
 
 def _one_reward_move(parent: Recipe, child: Recipe, name: str) -> str:
-    """`name`; SingleFactorError where its change makes more than one move in the reward composition, among the hooks,
-    or goes on from a recipe of its own."""
+    """`name`; SingleFactorError where its change makes more than one move in the reward composition."""
     d = diff(parent, child)
-    if "start" in d and child.start is not None and child.start.hash not in _measured(parent):
-        raise SingleFactorError(
-            f"start names a recipe that nobody measured ({format_diff(diff(parent, child.start))}); a branch goes on "
-            f"from the champion (start = {CHAMPION!r}), from what the champion went on from, or from nothing"
-        )
     if "hooks" in d and (n := max(len(child.hooks.keys() - parent.hooks), len(parent.hooks.keys() - child.hooks))) > 1:
         raise SingleFactorError(
             f"branch makes {n} moves among the hooks, exactly one is allowed (add, remove or replace one file): "
@@ -68,9 +62,15 @@ def _one_reward_move(parent: Recipe, child: Recipe, name: str) -> str:
     return name
 
 
-def _measured(parent: Recipe) -> set[str]:
-    """Hashes of what a child may go on from: the recipe, and what it went on from, wherever they are used."""
-    return {r.hash for one in parent.chain for r in (one, one.model_copy(update={"deploy_temperature": None}))}
+def check_start(parent: Recipe, child: Recipe) -> None:
+    """SingleFactorError where a child goes on from another recipe than its parent's, or what that went on from: the
+    changes between the two would be in the policy, and in no measurement."""
+    measured = {r.hash for one in parent.chain for r in (one, one.model_copy(update={"deploy_temperature": None}))}
+    if child.start is not None and child.start.hash not in measured:
+        raise SingleFactorError(
+            f"start names another recipe than the champion's ({format_diff(diff(parent, child.start))}); a branch goes "
+            f"on from the champion (start = {CHAMPION!r}), from what the champion went on from, or from nothing"
+        )
 
 
 def check_bundle(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:

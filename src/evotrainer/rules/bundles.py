@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from evotrainer.config.task import TaskFile
@@ -44,7 +44,7 @@ def knockouts_each(factors: int) -> int:
     return max(1, KNOCKOUTS // max(1, factors))
 
 
-def said_elsewhere(state: RunState, bundle: Recipe, part: Recipe) -> Estimate | None:
+def said_elsewhere(state: RunState, parent: Recipe, bundle: Recipe, part: Recipe) -> Estimate | None:
     """What a bundle has over a part of it on search, by all trainings but the fresh ones that knock-outs rest on.
 
     The priors are the same for every factor: what a proposer expects of his changes has no say in whether they stay.
@@ -65,15 +65,22 @@ def said_elsewhere(state: RunState, bundle: Recipe, part: Recipe) -> Estimate | 
     seen = [TrainingScore(b.recipe, x, cost(b)) for b in branches for x in b.scores]
     seen += [TrainingScore(p.recipe, p.score, cost(p)) for p in probes if p.score is not None and not p.invalid]
     whole, rest = levels(start, bundle), levels(start, part)
-    if state.rules >= APART and all(
-        whole <= had or not (whole - rest) & had for had in (levels(start, x.recipe) for x in seen)
-    ):
+    if state.rules >= APART and not _apart(parent, bundle, part, [x.recipe for x in seen]):
         return None
     model = fit(start, seen, {})
     if not rest <= model.counts.keys():
         return None
     mean, sd = model.gain(whole, rest)
     return Estimate(mean=round(mean, 9), sd=round(sd, 9))
+
+
+def _apart(parent: Recipe, bundle: Recipe, part: Recipe, trained: Iterable[Recipe]) -> bool:
+    """Was what a part lacks of its bundle trained without all of the bundle? `parent`: what the bundle changes, since a
+    value may be taken back to the starting recipe's."""
+    from evotrainer.projections.pooled import levels
+
+    whole, rest = levels(parent, bundle), levels(parent, part)
+    return any((whole - rest) & had and not whole <= had for had in (levels(parent, r) for r in trained))
 
 
 def least_loss(task: TaskFile, state: RunState) -> float:

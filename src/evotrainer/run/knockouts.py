@@ -83,6 +83,6 @@ def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> Kn
         noises,
         list(noises)[-1],
         least=least_loss(ctx.task, ctx.state),
-        elsewhere=said_elsewhere(ctx.state, b.recipe, part.recipe),
+        elsewhere=said_elsewhere(ctx.state, ctx.branches[b.parent or START].recipe, b.recipe, part.recipe),
         idle=ctx.state.rules >= APART,
     )

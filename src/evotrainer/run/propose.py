@@ -19,10 +19,10 @@ from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.scaffold import slots_of
-from evotrainer.rules.bundles import largest_bundle
+from evotrainer.rules.bundles import APART, largest_bundle
 from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
@@ -265,6 +265,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         check_recipes(ctx.task.trainer.name, ctx.task.trainer.options, [recipe])
         preflight_executor(ctx.task, [recipe])
         factor = factor_of(parent, recipe, iv, largest_bundle(ctx.task, ctx.state))
+        if ctx.state.rules >= APART:
+            check_start(parent, recipe)
         if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
             check_train_tag(ctx.task, recipe)
     except (ConfigError, SingleFactorError) as e:

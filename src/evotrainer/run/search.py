@@ -18,10 +18,10 @@ from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle
+from evotrainer.records.one_factor import check_bundle, check_start
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
-from evotrainer.rules.bundles import SINCE, largest_bundle, wrong_step
+from evotrainer.rules.bundles import APART, SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
@@ -112,6 +112,8 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
         recipe = parent.with_changes(plan.changes)
         if plan.changes:  # none: the champion's recipe once more, under another seed
             check_bundle(parent, recipe, plan.changes, largest_bundle(ctx.task, ctx.state))
+        if ctx.state.rules >= APART:
+            check_start(parent, recipe)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
         check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:

@@ -19,7 +19,7 @@ from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, single_factor
+from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
@@ -137,6 +137,7 @@ def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
             check_bundle(champion, child, iv.new, max(briefing.bundle, briefing.changes))
         elif (found := single_factor(champion, child)) != iv.factor:
             return f"{iv.factor} is not the factor that differs, {found} is"
+        check_start(champion, child)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
     known = next((b.branch for b in briefing.branches if b.recipe.hash == child.hash), "")
@@ -151,6 +152,7 @@ def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
         child = champion.recipe.with_changes(plan.changes)
         if plan.changes:  # none: the champion's recipe once more, under another seed
             check_bundle(champion.recipe, child, plan.changes, max(briefing.bundle, briefing.changes))
+        check_start(champion.recipe, child)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
     step = wrong_step(probes, champion.branch, plan.changes, plan.departs, briefing.changes)

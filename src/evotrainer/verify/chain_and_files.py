@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from evotrainer.config.payable import why_unpaid
-from evotrainer.errors import ConfigError, StoreError
-from evotrainer.projections.branches import BASE, check_factors
+from evotrainer.errors import ConfigError, SingleFactorError, StoreError
+from evotrainer.projections.branches import BASE, Branch, check_factors
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
@@ -21,8 +21,9 @@ from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.one_factor import check_start
 from evotrainer.records.text import counted
-from evotrainer.rules.bundles import unmeasured
+from evotrainer.rules.bundles import APART, unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
@@ -60,6 +61,8 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
                 f"recorded since the noted head: {counted(len(since), 'event')}: {', '.join(e.id for e in since)}"
             )
     problems += [Problem("lineage", p) for p in (*record.state.problems, *check_factors(record.state.branches))]
+    if record.state.rules >= APART:
+        problems += _unmeasured_starts(record.state.branches)
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -302,3 +305,13 @@ CHAIN_ONLY: dict[str, str] = {
     "diagnosed": "what the harness read; `evotrainer health` shows it, `why` quotes it",
 }
 """Kind -> what it is, where only the chain protects it."""
+
+
+def _unmeasured_starts(branches: Mapping[str, Branch]) -> Iterator[Problem]:
+    """Branches that go on from a recipe that is not their parent's."""
+    for b in branches.values():
+        if b.intervention and (parent := branches.get(b.parent or "")):
+            try:
+                check_start(parent.recipe, b.recipe)
+            except SingleFactorError as e:
+                yield Problem("lineage", f"branch {b.branch}: {e}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from evotrainer.config.load import apply_overrides
 from evotrainer.errors import ConfigError
 from evotrainer.judge import knocked_out
 from evotrainer.projections.branches import BASE, START
@@ -28,7 +29,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("probes", f"{event.id}: they differ from {body.incumbent}; the champion was {champion}")
     earlier = [p for p in state.probes.values() if p.round == body.round]
     raised = [o for e in record.before(event, "resumed") for o in e.body.overrides if o.startswith("run.probes=")]
-    most = int(raised[-1].partition("=")[2]) if raised else run.probes
+    most = int(apply_overrides({}, raised)["run"]["probes"]) if raised else run.probes
     if len(earlier) + len(body.probes) > most:
         yield Problem("probes", f"{event.id}: more search trainings than run.probes={most}")
     used = {*run.seeds, *run.certify_seeds}
@@ -141,7 +142,7 @@ def knockout(record: Record, event: Event) -> Iterator[Problem]:
         dict(state.noises),
         k.noise,
         least=least_loss(record.task, state),
-        elsewhere=said_elsewhere(state, bundle.recipe, part.recipe),
+        elsewhere=said_elsewhere(state, state.branches[bundle.parent or START].recipe, bundle.recipe, part.recipe),
         idle=state.rules >= APART,
         confidence=k.effect.confidence,
     )

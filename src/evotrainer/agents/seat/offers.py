@@ -161,7 +161,7 @@ def _legal(factor: str, briefing: Briefing) -> str:
             f"replaced; components: {', '.join(sorted(briefing.components)) or '(none)'}"
         )
     if factor == "start":
-        return "champion (go on from this recipe's own policy), base (from the base policy), or a whole recipe"
+        return "champion (go on from this recipe's own policy) or base (from the base policy)"
     if factor == "written_reward":
         return WRITTEN
     if factor == "hooks":

@@ -169,13 +169,13 @@ def _content(tree: Tree) -> str:
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-_FOR_PEOPLE = re.compile(r"(?:readme|changelog|license|licence|contributing|notes|log)\b.*|.*\.rst", re.I)
+_FOR_PEOPLE = re.compile(r"(?:readme|changelog|license|licence|contributing)(?:\.(?:md|rst|txt))?", re.I)
 """Names of texts for people. A rubric.md or system_prompt.md may be what a reward reads."""
 
 
 def _is_about(path: Path) -> bool:
     if path.suffix != ".toml":
-        return _FOR_PEOPLE.match(path.name) is not None
+        return _FOR_PEOPLE.fullmatch(path.name) is not None
     try:
         return {"task", "environment", "recipe"} <= tomllib.loads(path.read_text(encoding="utf-8")).keys()
     except (OSError, ValueError):

@@ -44,14 +44,14 @@ def query(audit: RolloutAudit, sql: str) -> pl.DataFrame:
         return _answered(sql, found, tables, Path(folder), "--sql", EXAMPLE)
 
 
-def query_rollouts(rollouts: Sequence[Rollout], sql: str, example: str) -> pl.DataFrame:
-    """The same over the one table `rollouts`; `example` ends the message of an error."""
+def query_rollouts(rollouts: Sequence[Rollout], sql: str, example: str, seconds: float) -> pl.DataFrame:
+    """The same over the one table `rollouts`; `example` ends the message of an error, `seconds`: at most."""
     with tempfile.TemporaryDirectory(prefix="evotrainer-sql-") as folder:
 
         def kept() -> list[dict[str, Any]]:
             return [{"source": "", "format": "", "parts": _written(rollouts, Path(folder) / "rollouts")}]
 
-        return _answered(sql, kept, {}, Path(folder), "sql", example)
+        return _answered(sql, kept, {}, Path(folder), "sql", example, seconds)
 
 
 def _answered(
@@ -61,6 +61,7 @@ def _answered(
     folder: Path,
     name: str,
     example: str,
+    seconds: float = 0.0,
 ) -> pl.DataFrame:
     import polars as pl
 
@@ -72,12 +73,12 @@ def _answered(
     for table, frame in tables.items():
         job["tables"][table] = f"{folder}/{table}.ipc"
         frame.write_ipc(job["tables"][table])
-    if trouble := _asked(job):
+    if trouble := _asked(job, seconds or SQL_SECONDS.value, not seconds):
         raise ConfigError(f"{name}: {trouble}; {example}")
     return pl.read_ipc(job["answer"])
 
 
-def _asked(job: dict[str, Any]) -> str:
+def _asked(job: dict[str, Any], seconds: float, adjustable: bool) -> str:
     """Have the query answered; why it was not, or an empty text."""
     command = [sys.executable, "-m", "evotrainer.studies.audit.answer", str(SQL_MB.value), str(os.getpid())]
     env = {
@@ -87,10 +88,11 @@ def _asked(job: dict[str, Any]) -> str:
     }
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as p:
         try:
-            out, err = p.communicate(json.dumps(job).encode(), SQL_SECONDS.value)
+            out, err = p.communicate(json.dumps(job).encode(), seconds)
         except subprocess.TimeoutExpired:
             p.kill()
-            return f"it took more than {SQL_SECONDS.value:,} s; join less, or raise {SQL_SECONDS.variable}"
+            more = f", or raise {SQL_SECONDS.variable}" if adjustable else ""
+            return f"it took more than {seconds:,.0f} s; join less{more}"
     if p.returncode == 0:
         return str(json.loads(out)["trouble"])
     if p.returncode in (-signal.SIGABRT, -signal.SIGKILL) or b"MemoryError" in err or b"allocation" in err:

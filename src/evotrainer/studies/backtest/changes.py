@@ -138,8 +138,7 @@ def _set(recipe: Recipe, settings: Sequence[str]) -> tuple[str, Any]:
     name, _, value = plain[0].partition("=")
     if len(plain) == 1 and name.strip() in (*COMPOSITES, "start"):
         new = apply_overrides({}, [f"new={value}"])["new"]
-        recipe.with_factor(name.strip(), new)
-        return name.strip(), new
+        return single_factor(recipe, recipe.with_factor(name.strip(), new)), new
     try:
         values = apply_overrides(recipe.model_dump(mode="json"), [_whole(recipe, s) for s in plain])
     except ConfigError as e:
