@@ -80,6 +80,19 @@ def test_a_users_module_counts_with_its_folder_and_not_by_its_place(own: tuple[P
     assert making(place, spec) not in (was, with_helper)
 
 
+@pytest.mark.parametrize(
+    "name", ["rubric.md", "notes.py", "log.json", "license.py", "readme.py", "data.rst", "notes.txt"]
+)
+def test_what_a_reward_may_read_counts_also_where_it_looks_like_a_text(
+    own: tuple[Place, TrialSpec, Path], name: str
+) -> None:
+    place, spec, folder = own
+    (folder / name).write_text("1.0")
+    was = making(place, spec)
+    (folder / name).write_text("0.0")
+    assert making(place, spec) != was
+
+
 def test_data_counts_by_content(place: Place) -> None:
     data = place.folder / "data.jsonl"
     data.write_text("{}")
