@@ -13,7 +13,8 @@ from pathlib import Path
 
 from evotrainer.config.payable import why_unpaid
 from evotrainer.errors import ConfigError, SingleFactorError, StoreError
-from evotrainer.projections.branches import BASE, Branch, check_factors
+from evotrainer.projections.branches import BASE, check_factors
+from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
@@ -60,9 +61,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             notes.append(
                 f"recorded since the noted head: {counted(len(since), 'event')}: {', '.join(e.id for e in since)}"
             )
-    problems += [Problem("lineage", p) for p in (*record.state.problems, *check_factors(record.state.branches))]
-    if record.state.rules >= APART:
-        problems += _unmeasured_starts(record.state.branches)
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *_not_one_factor(record.state))]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -307,11 +306,12 @@ CHAIN_ONLY: dict[str, str] = {
 """Kind -> what it is, where only the chain protects it."""
 
 
-def _unmeasured_starts(branches: Mapping[str, Branch]) -> Iterator[Problem]:
-    """Branches that go on from a recipe that is not their parent's."""
-    for b in branches.values():
-        if b.intervention and (parent := branches.get(b.parent or "")):
+def _not_one_factor(state: RunState) -> Iterator[str]:
+    """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
+    yield from check_factors(state.branches)
+    for b in state.branches.values():
+        if b.intervention and state.rules >= APART and (parent := state.branches.get(b.parent or "")):
             try:
                 check_start(parent.recipe, b.recipe)
             except SingleFactorError as e:
-                yield Problem("lineage", f"branch {b.branch}: {e}")
+                yield f"branch {b.branch}: {e}"
