@@ -106,9 +106,18 @@ def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() 
     assert [len(t.tool_calls) for t in found] == [1, 0, 0]
 
 
-def test_what_stands_between_the_tags_and_is_no_json_keeps_its_words() -> None:
-    (call,) = written_calls("<tool_call>{'name': bash</tool_call> and </tool_call>")
-    assert (call.name, call.arguments) == ("", "{'name': bash")
+@pytest.mark.parametrize(
+    "words", ["<tool_call>{'name': bash</tool_call> and </tool_call>", "<tool_call>{}</tool_call>", f"```\n{TAGGED}\n```",
+              f"They write `{TAGGED}`", "```py\nx = r'<tool_call>(.*?)</tool_call>'\n```"]
+)  # fmt: skip
+def test_what_is_quoted_or_names_no_tool_is_no_call(words: str) -> None:
+    assert not written_calls(words) and len(written_calls(f"```\nls\n```\n{TAGGED}")) == 1
+
+
+def test_a_call_that_ends_a_conversation_without_replies_is_an_answer() -> None:
+    assert not chat.messages([{"role": "user", "content": "q"}, {"role": "assistant", "content": TAGGED}])[1].tool_calls
+    twice = [*SHAPES["hermes"], {"role": "assistant", "content": TAGGED}]
+    assert [len(t.tool_calls) for t in chat.messages(twice)] == [1, 0, 1]
 
 
 def test_an_episode_in_one_text_is_read_turn_by_turn(tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ class Talk:
         self._turns: list[tuple[Role, list[str], list[ToolCall], int | None]] = []
         self._open: dict[str, tuple[int, int]] = {}
         self._waiting: list[tuple[int, int]] = []
+        self._written: set[int] = set()
+        """Turns whose calls are written in their text."""
         self._thought = ""
         self.recorded = False
         """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
@@ -171,11 +173,16 @@ class Talk:
                 self.say("assistant", words[at:end], tokens if not pieces else None)
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
+                    self._written.add(len(self._turns) - 1)
             at, who = after, following
 
     def turns(self) -> tuple[Turn, ...]:
         if self._thought:
             self.say("assistant", "")
+        last = len(self._turns) - 1
+        # nothing was ever replied and nothing comes after: it is an answer, to be read as one
+        if last in self._written and all(t[0] != "tool" for t in self._turns):
+            self._turns[last][2].clear()
         return tuple(Turn(r, "\n".join(w), tuple(c), t) for r, w, c, t in self._turns)
 
 

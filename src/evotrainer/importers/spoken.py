@@ -37,6 +37,7 @@ _ANSWERED = ("tool_use_id", "tool_call_id", "call_id", "toolUseId", "toolCallId"
 _FUNCTION = re.compile(r"<function=([\w.-]+)>")
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
+_LINE_FENCE = re.compile(r"^[ \t]{0,3}```", re.MULTILINE)
 RETURNED = re.compile(r"<returncode>\s*(-?\d{1,10})\s*</returncode>")
 
 
@@ -162,23 +163,25 @@ def _worked(b: dict[str, Any]) -> bool | None:
 
 
 def written_calls(words: str) -> list[SpokenCall]:
-    """Calls written as text between `<tool_call>` and `</tool_call>`: JSON (Hermes, Qwen) or `<function=NAME>` with
-    parameters (Qwen3-Coder); what is neither is a call without a name."""
+    """Calls written as text between `<tool_call>` and `</tool_call>`: JSON with a name (Hermes, Qwen) or
+    `<function=NAME>` with parameters (Qwen3-Coder). What is neither, and what stands in code, is quoted."""
     out = []
+    fenced = False
     for piece in words.split("</tool_call>")[:-1]:
-        _, tag, written = piece.rpartition("<tool_call>")
-        if not tag:
+        before, tag, written = piece.rpartition("<tool_call>")
+        # a fence within a call is the call's own, e.g. of a file that it writes
+        fenced ^= len(_LINE_FENCE.findall(before if tag else piece)) % 2 == 1
+        if not tag or fenced or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2:
             continue
         try:
             made = parse(written)
         except ValueError:
             made = None
         if isinstance(made, dict):
-            out.append(call_of(made))
+            if (call := call_of(made)).name:
+                out.append(call)
         elif named := _FUNCTION.search(written):
             out.append(SpokenCall(named[1], dict(_PARAMETER.findall(written)), None, None))
-        else:
-            out.append(SpokenCall("", written, None, None))
     return out
 
 
