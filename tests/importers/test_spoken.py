@@ -107,8 +107,9 @@ def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() 
 
 
 @pytest.mark.parametrize(
-    "words", ["<tool_call>{'name': bash</tool_call> and </tool_call>", "<tool_call>{}</tool_call>", f"```\n{TAGGED}\n```",
-              f"They write `{TAGGED}`", "```py\nx = r'<tool_call>(.*?)</tool_call>'\n```"]
+    "words",
+    ["<tool_call>{'name': bash</tool_call> and </tool_call>", "<tool_call>{}</tool_call>", f"```\n{TAGGED}\n```",
+     "They write `<tool_call>{\"name\": \"x\"}</tool_call>`", "x = r'<tool_call>(.*?)</tool_call>'"],
 )  # fmt: skip
 def test_what_is_quoted_or_names_no_tool_is_no_call(words: str) -> None:
     assert not written_calls(words) and len(written_calls(f"```\nls\n```\n{TAGGED}")) == 1
