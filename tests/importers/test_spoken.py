@@ -49,6 +49,17 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         {"role": "user", "content": [
             {"toolResult": {"toolUseId": "b", "content": [{"text": "Error: busy"}], "isError": True}}]},
     ],
+    "bedrock status": [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "b", "name": "bash", "input": COMMAND}}]},
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "b", "content": [{"text": "Error: busy"}], "status": "error"}}]},
+    ],
+    "ai sdk 5": [
+        {"role": "assistant", "content": [
+            {"type": "tool-call", "toolCallId": "v", "toolName": "bash", "input": COMMAND}]},
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolCallId": "v", "output": {"type": "error-text", "value": "Error: busy"}}]},
+    ],
     "hermes": [
         {"role": "assistant", "content": TAGGED},
         {"role": "user", "content": "<tool_response>\nError: busy\n</tool_response>"},
@@ -143,7 +154,8 @@ def test_tests_that_are_removed_are_seen_in_every_shape(tmp_path: Path, shape: s
         }
         for i in range(3)
     ]
-    path.write_text("".join(json.dumps(r).replace("Error: busy", "").replace("true", "false") + "\n" for r in rows))
+    written = "".join(json.dumps(r).replace("Error: busy", "").replace("true", "false") + "\n" for r in rows)
+    path.write_text(written.replace("error-text", "text").replace('"status": "error"', '"status": "success"'))
     (source,) = audit([path], cache=None).sources
     found = {f.detector: f.severity for f in source.readings[0].health.findings}
     assert found.get("test_tampering") == "critical", found

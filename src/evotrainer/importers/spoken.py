@@ -147,9 +147,15 @@ def _is_reply(b: dict[str, Any]) -> bool:
 
 
 def _reply(b: dict[str, Any]) -> SpokenReply:
-    b = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), b)
+    held = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), None)
+    b = b if held is None else held
     shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
-    return SpokenReply(text(shown), _id(b), _worked(b), shown if isinstance(shown, dict) else None)
+    failed = held is not None and b.get("status") == "error"
+    if isinstance(shown, dict) and "value" in shown and isinstance(shown.get("type"), str):  # AI SDK 5
+        failed = failed or shown["type"].startswith("error")
+        shown = shown["value"]
+    ok = False if failed else _worked(b)
+    return SpokenReply(text(shown), _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:
