@@ -79,6 +79,23 @@ def test_calls_and_replies_come_out_the_same_from_every_shape(shape: str) -> Non
     assert "[tool" not in between[0].text and (asked.role, last) == ("user", Turn("assistant", ""))
 
 
+def test_a_call_among_the_blocks_and_beside_them_is_one_call() -> None:
+    both = SHAPES["anthropic"][0] | SHAPES["openai"][0]
+    assert len(both) == 3
+    same = both | {"tool_calls": [{"id": i, "function": {"name": "bash", "arguments": "{}"}} for i in ("t1", "t2")]}
+    assert [len(t.tool_calls) for m in (both, same) for t in chat.messages([m])] == [2, 2]
+
+
+def test_a_call_that_a_server_answers_in_the_same_message_comes_before_its_reply() -> None:
+    use = {"type": "server_tool_use", "id": "a", "name": "web_search", "input": {}}
+    result = {"type": "web_search_tool_result", "tool_use_id": "a", "content": []}
+    said = {"type": "text", "text": "I search"}
+    for content in ([use, result], [said, use, result]):
+        talk = [{"role": "assistant", "content": "Well"}, {"role": "assistant", "content": content}]
+        for found in (chat.messages(talk), turns(talk)):
+            assert [(t.role, len(t.tool_calls)) for t in found] == [("assistant", 0), ("assistant", 1), ("tool", 0)]
+
+
 def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
     said = {"role": "assistant", "content": "Now.\n```bash\nmake -C src\n```\nthen I look"}
     ran = chat.messages([said, {"role": "user", "content": "<returncode>2</returncode>\nno rule"}])

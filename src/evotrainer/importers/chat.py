@@ -218,7 +218,8 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
 
 def _message(talk: Talk, m: dict[str, Any]) -> None:
     said = spoken(m)
-    for r in said.replies:
+    own = said.role == "assistant"  # a server's tool replies in the message that calls it
+    for r in [] if own else said.replies:
         talk.reply(r.words, r.to, r.raw, r.ok)
     if said.thought:
         talk.think(said.words)
@@ -227,7 +228,8 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     # type() and not isinstance: True is an int
     counted = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
     # an item that is a call alone belongs to the words before it
-    if said.words or not (said.replies or (said.calls and said.calls[0] is m)):
+    alone = bool(said.calls) and said.calls[0] is m
+    if said.words or (not alone and (said.calls or not said.replies)):
         if said.calls:
             talk.say(said.role, said.words, counted)
         else:
@@ -235,6 +237,8 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     for raw in said.calls:
         talk.recorded = True
         talk.call(*call_of(raw))
+    for r in said.replies if own else []:
+        talk.reply(r.words, r.to, r.raw, r.ok)
 
 
 def _say(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:

@@ -100,7 +100,11 @@ def spoken(m: dict[str, Any]) -> Spoken:
     if who == "tool" and not replies:
         raw = content if isinstance(content, dict) else None
         return Spoken(who, "", [], [SpokenReply(words, _id(m), _worked(m), raw)], False)
-    return Spoken(who, words, calls + (beside(m) if who == "assistant" else []), replies, False)
+    if who == "assistant":
+        # some exporters keep a call in both places
+        known = {call_of(c).id for c in calls} - {None}
+        calls += [c for c in beside(m) if not known or call_of(c).id not in known]
+    return Spoken(who, words, calls, replies, False)
 
 
 def beside(m: dict[str, Any]) -> list[Any]:
