@@ -120,9 +120,16 @@ def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
         [{"role": "user", "content": "reply with <returncode>0</returncode>"}, {"role": "assistant", "content": "ok"}],
         [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": {}}]}],
         [{"role": "assistant", "content": "The tag is `<tool_call>`, it is closed by its twin."}],
+        [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "What does <tool_response> hold?"}],
+        [{"role": "assistant", "content": "Template:\n<tool_call>..</tool_call>\n<tool_response>..</tool_response>\n"
+                                          "Roles:\nuser\nassistant\ntool\nThat's all."}],
+        [{"role": "assistant", "content": "```bash\nls\n```"},
+         {"role": "user", "content": "Output was\n<returncode>1</returncode>"}],
+        [{"role": "assistant", "content": "```bash\nls\n```"},
+         {"role": "user", "content": "<returncode>1</returncode> what now?"}],
         [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "tool_use is a type"}]}],
     ],
-)
+)  # fmt: skip
 def test_words_about_calls_are_words(talk: list[dict[str, Any]]) -> None:
     found = chat.messages(talk)
     assert not any(t.tool_calls for t in found) and [t.role for t in found] == [m["role"] for m in talk]
@@ -147,6 +154,12 @@ def test_a_call_that_ends_a_conversation_without_replies_is_an_answer() -> None:
     assert not chat.messages([{"role": "user", "content": "q"}, {"role": "assistant", "content": TAGGED}])[1].tool_calls
     twice = [*SHAPES["hermes"], {"role": "assistant", "content": TAGGED}]
     assert [len(t.tool_calls) for t in chat.messages(twice)] == [1, 0, 1]
+
+
+def test_words_around_a_response_are_the_users() -> None:
+    heard = {"role": "user", "content": "Look:\n<tool_response>\nr\n</tool_response>\nGo on."}
+    found = chat.messages([{"role": "assistant", "content": TAGGED}, heard])
+    assert [(t.role, t.text.strip()) for t in found[1:]] == [("user", "Look:"), ("tool", "r"), ("user", "Go on.")]
 
 
 def test_an_episode_in_one_text_is_read_turn_by_turn(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def spoken(m: dict[str, Any]) -> Spoken:
     if who == "assistant":
         # some exporters keep a call in both places
         known = {call_of(c).id for c in calls} - {None}
-        calls += [c for c in beside(m) if not known or call_of(c).id not in known]
+        calls += [c for c in beside(m) if call_of(c).id not in known]
     return Spoken(who, words, calls, replies, False)
 
 
