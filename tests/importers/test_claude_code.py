@@ -51,6 +51,8 @@ def test_lines_of_one_message_are_one_turn_and_sidechains_are_none(tmp_path: Pat
         tmp_path,
         KEPT | {"type": "file-history-snapshot"},
         user("mend it"),
+        says({"type": "thinking", "thinking": "It may fail."}),
+        says({"type": "redacted_thinking", "data": "xx"}),
         says(words("I run the tests.")),
         says(CALL),
         says(words("what the helper said"), "m9", isSidechain=True),
@@ -59,7 +61,7 @@ def test_lines_of_one_message_are_one_turn_and_sidechains_are_none(tmp_path: Pat
     )
     assert [(t.role, t.text) for t in r.turns] == [
         ("user", "mend it"),
-        ("assistant", "I run the tests."),
+        ("assistant", "It may fail.\nI run the tests."),
         ("tool", "1 failed"),
         ("assistant", "It fails."),
     ]

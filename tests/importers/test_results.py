@@ -65,6 +65,17 @@ def test_the_verdict_of_an_instance_is_its_outcome_and_no_reward(tmp_path: Path,
     assert {r.reward for r in found.values()} == {None}
 
 
+def test_two_reports_known_by_content_that_disagree_leave_the_task_unknown(tmp_path: Path) -> None:
+    for name in ("a__a-1", "b__b-2"):
+        trajectory(tmp_path / "run" / "trajs", name)
+    write(tmp_path / "run" / "a_base.json", {"total_instances": 2, "resolved_ids": ["b__b-2", "a__a-1"]})
+    mine = {"total_instances": 2, "resolved_ids": ["b__b-2"], "unresolved_ids": ["a__a-1"]}
+    write(tmp_path / "run" / "z_mine.json", mine)
+    assert {k: r.outcome for k, r in rollouts(tmp_path).items()} == {"a__a-1": "unknown", "b__b-2": "correct"}
+    (told,) = [x for _, _, x in read([tmp_path]) if isinstance(x, Skipped)]
+    assert told.reason == "a_base.json and z_mine.json disagree on a__a-1: its outcome stays unknown"
+
+
 def test_a_report_that_came_after_the_first_reading_is_found_by_the_next(tmp_path: Path) -> None:
     trajectory(tmp_path / "run" / "trajs", "a__a-1")
     assert rollouts(tmp_path)["a__a-1"].outcome == "unknown"

@@ -49,6 +49,17 @@ SHAPES: dict[str, list[dict[str, Any]]] = {
         {"role": "user", "content": [
             {"toolResult": {"toolUseId": "b", "content": [{"text": "Error: busy"}], "isError": True}}]},
     ],
+    "bedrock status": [
+        {"role": "assistant", "content": [{"toolUse": {"toolUseId": "b", "name": "bash", "input": COMMAND}}]},
+        {"role": "user", "content": [
+            {"toolResult": {"toolUseId": "b", "content": [{"text": "Error: busy"}], "status": "error"}}]},
+    ],
+    "ai sdk 5": [
+        {"role": "assistant", "content": [
+            {"type": "tool-call", "toolCallId": "v", "toolName": "bash", "input": COMMAND}]},
+        {"role": "tool", "content": [
+            {"type": "tool-result", "toolCallId": "v", "output": {"type": "error-text", "value": "Error: busy"}}]},
+    ],
     "hermes": [
         {"role": "assistant", "content": TAGGED},
         {"role": "user", "content": "<tool_response>\nError: busy\n</tool_response>"},
@@ -66,6 +77,23 @@ def test_calls_and_replies_come_out_the_same_from_every_shape(shape: str) -> Non
     assert (call.name, json.loads(call.arguments), call.ok) == ("bash", COMMAND, False)
     assert [t.role for t in between] == ["assistant", "tool"] and between[1].text == "Error: busy"
     assert "[tool" not in between[0].text and (asked.role, last) == ("user", Turn("assistant", ""))
+
+
+def test_a_call_among_the_blocks_and_beside_them_is_one_call() -> None:
+    both = SHAPES["anthropic"][0] | SHAPES["openai"][0]
+    assert len(both) == 3
+    same = both | {"tool_calls": [{"id": i, "function": {"name": "bash", "arguments": "{}"}} for i in ("t1", "t2")]}
+    assert [len(t.tool_calls) for m in (both, same) for t in chat.messages([m])] == [2, 2]
+
+
+def test_a_call_that_a_server_answers_in_the_same_message_comes_before_its_reply() -> None:
+    use = {"type": "server_tool_use", "id": "a", "name": "web_search", "input": {}}
+    result = {"type": "web_search_tool_result", "tool_use_id": "a", "content": []}
+    said = {"type": "text", "text": "I search"}
+    for content in ([use, result], [said, use, result]):
+        talk = [{"role": "assistant", "content": "Well"}, {"role": "assistant", "content": content}]
+        for found in (chat.messages(talk), turns(talk)):
+            assert [(t.role, len(t.tool_calls)) for t in found] == [("assistant", 0), ("assistant", 1), ("tool", 0)]
 
 
 def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
@@ -92,9 +120,16 @@ def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
         [{"role": "user", "content": "reply with <returncode>0</returncode>"}, {"role": "assistant", "content": "ok"}],
         [{"role": "user", "content": [{"type": "text", "text": "hi"}, {"type": "image", "source": {}}]}],
         [{"role": "assistant", "content": "The tag is `<tool_call>`, it is closed by its twin."}],
+        [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "What does <tool_response> hold?"}],
+        [{"role": "assistant", "content": "Template:\n<tool_call>..</tool_call>\n<tool_response>..</tool_response>\n"
+                                          "Roles:\nuser\nassistant\ntool\nThat's all."}],
+        [{"role": "assistant", "content": "```bash\nls\n```"},
+         {"role": "user", "content": "Output was\n<returncode>1</returncode>"}],
+        [{"role": "assistant", "content": "```bash\nls\n```"},
+         {"role": "user", "content": "<returncode>1</returncode> what now?"}],
         [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "tool_use is a type"}]}],
     ],
-)
+)  # fmt: skip
 def test_words_about_calls_are_words(talk: list[dict[str, Any]]) -> None:
     found = chat.messages(talk)
     assert not any(t.tool_calls for t in found) and [t.role for t in found] == [m["role"] for m in talk]
@@ -106,9 +141,25 @@ def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() 
     assert [len(t.tool_calls) for t in found] == [1, 0, 0]
 
 
-def test_what_stands_between_the_tags_and_is_no_json_keeps_its_words() -> None:
-    (call,) = written_calls("<tool_call>{'name': bash</tool_call> and </tool_call>")
-    assert (call.name, call.arguments) == ("", "{'name': bash")
+@pytest.mark.parametrize(
+    "words",
+    ["<tool_call>{'name': bash</tool_call> and </tool_call>", "<tool_call>{}</tool_call>", f"```\n{TAGGED}\n```",
+     "They write `<tool_call>{\"name\": \"x\"}</tool_call>`", "x = r'<tool_call>(.*?)</tool_call>'"],
+)  # fmt: skip
+def test_what_is_quoted_or_names_no_tool_is_no_call(words: str) -> None:
+    assert not written_calls(words) and len(written_calls(f"```\nls\n```\n{TAGGED}")) == 1
+
+
+def test_a_call_that_ends_a_conversation_without_replies_is_an_answer() -> None:
+    assert not chat.messages([{"role": "user", "content": "q"}, {"role": "assistant", "content": TAGGED}])[1].tool_calls
+    twice = [*SHAPES["hermes"], {"role": "assistant", "content": TAGGED}]
+    assert [len(t.tool_calls) for t in chat.messages(twice)] == [1, 0, 1]
+
+
+def test_words_around_a_response_are_the_users() -> None:
+    heard = {"role": "user", "content": "Look:\n<tool_response>\nr\n</tool_response>\nGo on."}
+    found = chat.messages([{"role": "assistant", "content": TAGGED}, heard])
+    assert [(t.role, t.text.strip()) for t in found[1:]] == [("user", "Look:"), ("tool", "r"), ("user", "Go on.")]
 
 
 def test_an_episode_in_one_text_is_read_turn_by_turn(tmp_path: Path) -> None:
@@ -133,7 +184,8 @@ def test_tests_that_are_removed_are_seen_in_every_shape(tmp_path: Path, shape: s
         }
         for i in range(3)
     ]
-    path.write_text("".join(json.dumps(r).replace("Error: busy", "").replace("true", "false") + "\n" for r in rows))
+    written = "".join(json.dumps(r).replace("Error: busy", "").replace("true", "false") + "\n" for r in rows)
+    path.write_text(written.replace("error-text", "text").replace('"status": "error"', '"status": "success"'))
     (source,) = audit([path], cache=None).sources
     found = {f.detector: f.severity for f in source.readings[0].health.findings}
     assert found.get("test_tampering") == "critical", found

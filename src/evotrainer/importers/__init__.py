@@ -17,7 +17,7 @@ from pathlib import Path
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered
 from evotrainer.importers.faults import with_named_fault, with_own_length
-from evotrainer.importers.results import JOINED, forget_folders, is_results, with_verdict
+from evotrainer.importers.results import DISPUTED, JOINED, forget_folders, is_results, with_verdict
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
@@ -202,7 +202,7 @@ def read(paths: Iterable[Path | str], format: str | None = None) -> Iterator[tup
 
 def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     """An importer's records; whatever it raises becomes a last `Skipped` with the place that was reached."""
-    count, unread = 0, list[str]()
+    count, unread, disputed = 0, list[str](), None
     try:
         for record in importer.read(path):
             count += 1
@@ -211,6 +211,7 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
                     unread.append(str(record.detail.get("record", count)))
                 if importer.name in JOINED:
                     record = with_verdict(record, path)
+                    disputed = disputed or record.detail.get(DISPUTED)
                 # what is ours says of itself what is a fault
                 if importer.name != "store":
                     # Inspect has a limit for it; a class that somebody wrote into the plain form by hand stands
@@ -224,6 +225,8 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     except (Exception, RecursionError) as e:
         reason = f"the {importer.name} importer failed: {type(e).__name__}: {cause(e)}; the rest is unread"
         yield Skipped(f"{path} after record {count}", reason)
+    if isinstance(disputed, str):
+        yield Skipped(str(path), disputed)
     if unread:
         what = "1 reward is no finite number" if len(unread) == 1 else f"{len(unread)} rewards are no finite numbers"
         reason = f"{what} (NaN, words, ...): such a rollout counts as unrewarded"

@@ -94,6 +94,8 @@ class Talk:
         self._turns: list[tuple[Role, list[str], list[ToolCall], int | None]] = []
         self._open: dict[str, tuple[int, int]] = {}
         self._waiting: list[tuple[int, int]] = []
+        self._written: set[int] = set()
+        """Turns whose calls are written in their text."""
         self._thought = ""
         self.recorded = False
         """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
@@ -139,15 +141,19 @@ class Talk:
     def hear(self, words: str) -> None:
         """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
         # a prompt may explain the form: before the policy spoke nothing was called
-        if "<tool_response>" in words and any(t[0] == "assistant" for t in self._turns):
-            for piece in words.split("</tool_response>"):
-                if "<tool_response>" in piece:
-                    self.reply(piece.split("<tool_response>", 1)[1].strip("\n"))
-                elif piece.strip():
-                    self.say("user", piece)
+        *closed, tail = words.split("</tool_response>")
+        if any("<tool_response>" in x for x in closed) and any(t[0] == "assistant" for t in self._turns):
+            for piece in closed:
+                head, tag, told = piece.partition("<tool_response>")
+                if head.strip():
+                    self.say("user", head)
+                if tag:
+                    self.reply(told.strip("\n"))
+            if tail.strip():
+                self.say("user", tail)
             return
         # a return code tells that the one command block before it was run
-        if self._turns and self._turns[-1][0] == "assistant" and RETURNED.search(words, 0, 4096):
+        if self._turns and self._turns[-1][0] == "assistant" and _returned(words[:4096]):
             _, said, calls, _ = self._turns[-1]
             if not calls and (command := fenced_command("\n".join(said))) is not None:
                 self.call("bash", command)
@@ -160,8 +166,7 @@ class Talk:
         """What the policy says; where it holds the turns of an agent (template words `user`, `assistant` on their own
         lines around tool calls), as turns of their own."""
         at, who = 0, "assistant"
-        # only between tool calls and responses: an answer may quote "user" on a line of its own
-        pieces = [*_SEGMENT.finditer(words)] if "<tool_call>" in words and "<tool_response>" in words else []
+        pieces = _segments(words) if "<tool_call>" in words and "<tool_response>" in words else []
         for end, after, following in [*((m.start(), m.end(), m[1]) for m in pieces), (len(words), len(words), "")]:
             if pieces and not words[at:end].strip():
                 pass
@@ -171,12 +176,43 @@ class Talk:
                 self.say("assistant", words[at:end], tokens if not pieces else None)
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
+                    self._written.add(len(self._turns) - 1)
             at, who = after, following
 
     def turns(self) -> tuple[Turn, ...]:
         if self._thought:
             self.say("assistant", "")
+        last = len(self._turns) - 1
+        # nothing was ever replied and nothing comes after: it is an answer, to be read as one
+        if last in self._written and all(t[0] != "tool" for t in self._turns):
+            self._turns[last][2].clear()
         return tuple(Turn(r, "\n".join(w), tuple(c), t) for r, w, c, t in self._turns)
+
+
+def _returned(words: str) -> bool:
+    """Does a message begin with a return code on a line of its own, as agents print it?"""
+    words = words.lstrip()
+    found = RETURNED.match(words)
+    return found is not None and words[found.end() :].lstrip(" \t")[:1] in ("", "\r", "\n", "<")
+
+
+def _segments(words: str) -> list[re.Match[str]]:
+    """Where an agent's turns change in a text: to the user where a tool's response follows at once, back after its end.
+    An answer may quote such words on lines of their own."""
+    out: list[re.Match[str]] = []
+    closed = -1
+    """End of the response of the user's turn that is open."""
+    for m in _SEGMENT.finditer(words):
+        if m[1] == "assistant":
+            if not m.start() or 0 <= closed < m.start():
+                out.append(m)
+                closed = -1
+        elif closed < 0 and words[m.end() : m.end() + 64].lstrip().startswith("<tool_response>"):
+            closed = words.find("</tool_response>", m.end())
+            if closed < 0:
+                break
+            out.append(m)
+    return out
 
 
 def messages(value: Any, default: Role = "user") -> tuple[Turn, ...]:
@@ -211,7 +247,8 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
 
 def _message(talk: Talk, m: dict[str, Any]) -> None:
     said = spoken(m)
-    for r in said.replies:
+    own = said.role == "assistant"  # a server's tool replies in the message that calls it
+    for r in [] if own else said.replies:
         talk.reply(r.words, r.to, r.raw, r.ok)
     if said.thought:
         talk.think(said.words)
@@ -220,7 +257,8 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     # type() and not isinstance: True is an int
     counted = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
     # an item that is a call alone belongs to the words before it
-    if said.words or not (said.replies or (said.calls and said.calls[0] is m)):
+    alone = bool(said.calls) and said.calls[0] is m
+    if said.words or (not alone and (said.calls or not said.replies)):
         if said.calls:
             talk.say(said.role, said.words, counted)
         else:
@@ -228,6 +266,8 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     for raw in said.calls:
         talk.recorded = True
         talk.call(*call_of(raw))
+    for r in said.replies if own else []:
+        talk.reply(r.words, r.to, r.raw, r.ok)
 
 
 def _say(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:

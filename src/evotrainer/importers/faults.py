@@ -16,7 +16,7 @@ from typing import Any
 
 from evotrainer.importers.base import Fault
 from evotrainer.importers.foreign import kind_of, last_line, ran_over, says_so, words_of
-from evotrainer.importers.judges import JUDGE, cut_off, silent, undecided
+from evotrainer.importers.judges import JUDGE, cut_off, doubtful, silent, stands, undecided
 from evotrainer.importers.tolerant import text
 from evotrainer.records.rollout import Rollout, turn_text
 
@@ -169,13 +169,16 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
                 continue
             if unasked and name.words & JUDGE and value == "":
                 continue
+            silence = silent(name.words, value, spoke) if name.words & JUDGE else None
+            if silence and not (doubtful(name.words, silence) and stands(part, part is record)):
+                return "judge", f"{key}: the judge's reply is {silence}"
             if found := _named(name, key, value, spoke) or _stated(name, key, value, part):
                 return found
             if not spoke and name.raised and raised is None:
                 raised = _raised(key, value)
         if judges and (open_ := undecided(part, judges)):
             return "judge", f"{open_}: the judge's reply is unparsable"
-        if judges and (ended := cut_off(part, judges)):
+        if judges and (ended := cut_off(part, judges)) and not stands(part, part is record):
             return "judge", f"{ended}: the judge's reply was cut off"
     return raised
 
@@ -185,16 +188,18 @@ def not_asked(record: Mapping[str, Any]) -> bool:
     for part in (record, *(v for k in (*NESTED, "components", "metrics") if isinstance(v := record.get(k), dict))):
         for key, value in part.items():
             words = words_of(key) if isinstance(key, str) else frozenset()
-            if words & JUDGE and (says_so(value) if words & _SKIPPED else value is False and words & _CALLED):
+            if words & JUDGE and (says_so(value) if words & _SKIPPED else words & _CALLED and _zero(value)):
                 return True
-            if words & _CHECKS and words <= _CHECKS | _PASSED and isinstance(value, int | float) and not value:
+            if words & _CHECKS and words <= _CHECKS | _PASSED and _zero(value):
                 return True
     return False
 
 
+def _zero(value: Any) -> bool:
+    return isinstance(value, bool | int | float) and not value
+
+
 def _named(name: FieldName, key: str, value: Any, spoke: bool) -> tuple[Fault, str] | None:
-    if name.words & JUDGE and (silence := silent(name.words, value, spoke)):
-        return "judge", f"{key}: the judge's reply is {silence}"
     if not spoke and _status_name(name.words) and type(value) is int and (value == 429 or 500 <= value < 600):
         return "model_api", f"{key}: {value} (before the first turn)"
     if not says_so(value):

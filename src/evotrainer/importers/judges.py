@@ -54,7 +54,8 @@ _SERVER_SAYS = re.compile(
 """What servers and their clients say where a model's reply belongs: the whole of it, and it is short."""
 _JUDGES = re.compile(
     r"\b(?:scores?d?|grades?d?|rat(?:ed|ing)|verdict|correct(?:ly)?|incorrect|wrong|answers?|solutions?|submission|code"
-    r"|(?:un)?handle[sd]?|missing|covered|fails?|pass(?:es)?|yes|no|step)\b(?! (?:response|reply|verdict|available))"
+    r"|(?:un)?handle[sd]?|missing|covered|fail(?:s|ing)?|pass(?:es|ing)?|yes|no|step)\b"
+    r"(?! (?:response|reply|verdict|available))"
     r"|\d\s*/\s*\d"
 )
 """Words of a reply that judges something, also where it begins as an error does."""
@@ -77,12 +78,14 @@ _DECIDES = re.compile(
     r"\[\[|\\boxed|<\w*(?:score|verdict|grade|answer|rating|label)"
     r"|\b(?:verdict|scores?|grade|rating|judge?ment|decision|conclusion|label|result|points|correct|pass(?:ed)?)\b"
     r"[\W_]{1,12}(?:is\W{1,3})?(?:\d|[a-z]\b|yes|no|true|false|(?:in)?correct|wrong|right|pass|fail)"
-    r"|^\W{0,12}(?:\d|[a-f]\b|yes|no|true|false|(?:in)?correct|wrong|right|pass|fail)|\b\d+\s*/\s*\d",
+    r"|^\W{0,12}(?:\d|[a-f]\b|yes|no|true|false|(?:in)?correct|wrong|right|pass|fail)|\b\d+\s*/\s*\d"
+    r"|\b(?:(?:in)?correct|wrong|equivalent|equal)\b(?:[^.!?\n]{0,200}[.!])?\W{0,12}\Z",
     re.IGNORECASE,
 )
-"""A verdict in the words of a reply, or before them."""
+"""A verdict in the words of a reply, before them, or in its last sentence."""
 _GIVEN = re.compile(
-    r"[\"'][\w ]{0,40}(?:score|verdict|grade|label|rating|judge?ment|decision|correct|pass|answer|result|equal|match)"
+    r"[\"'][\w ]{0,40}(?:score|verdict|grade|label|rating|judge?ment|decision|correct|pass|answer|result|equal"
+    r"|equivalent|match|met|valid|points)"
     r"[\w ]{0,20}[\"']\s*:\s*[^\s{\[]"
 )
 """A verdict in JSON."""
@@ -92,8 +95,33 @@ _ASKED = frozenset({"input", "inputs", "prompt", "prompts", "question", "query",
 """Words of what a judge was asked."""
 _MODELS = frozenset({"judge", "judges", "rewardmodel", "monitor"})
 """Names of scorers that are models; others may be programs, whose errors and time limits are those of the answer."""
+_STANDS = frozenset({"verdict", "correct", "passed", "score", "reward", "grade", "judgement", "judgment"})
+_NO_RESULT = frozenset((
+    "format", "length", "max", "min", "weight", "threshold", "scale", "range", "answer", "expected", "reference",
+    "prompt",
+))  # fmt: skip
+"""Words beside those by which a field is no verdict on the answer."""
+_OWN_REWARD = frozenset({"reward", "rewards", "total", "final", "mean", "sum"})
+"""Names of what the rollout itself earned: it is what is in doubt."""
 LOOKED_AT = 64
 """Replies of a list that are looked at."""
+
+
+def stands(part: Mapping[str, Any], top: bool) -> bool:
+    """Does a verdict stand in these fields, whoever's? Then a reply was read, however it is kept. `top`: they are the
+    rollout's own, whose reward does not count."""
+    for key, value in part.items():
+        given = isinstance(value, bool | int | float) or (isinstance(value, str) and 0 < len(value.strip()) <= 40)
+        words = words_of(key) if given and isinstance(key, str) else frozenset()
+        known = words & _STANDS or (words & _VERDICT and words & JUDGE)
+        if known and not words & _NO_RESULT and not (top and words <= _OWN_REWARD):
+            return True
+    return False
+
+
+def doubtful(words: frozenset[str], found: Silence) -> bool:
+    """Was this silence found in the words of a reply, which a verdict beside it outweighs?"""
+    return found in ("refused", "unparsable") and not words & (_VERDICT | _STATE | _PARSED)
 
 
 def silent(words: frozenset[str], value: Any, spoke: bool) -> Silence | None:
@@ -215,7 +243,7 @@ def _fields(value: Mapping[str, Any]) -> Silence | None:
     replies = {k: value[k] for k, w in keys.items() if w & _OWN_REPLY and isinstance(value[k], str)}
     found = [s for x in replies.values() if (s := _string(REPLY | _MODELS, x))]
     if replies and len(found) == len(replies):
-        return found[0]
+        return None if doubtful(REPLY, found[0]) and stands(value, top=False) else found[0]
     return "unparsable" if undecided(value, keys) else None
 
 

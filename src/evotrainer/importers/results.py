@@ -23,6 +23,8 @@ from evotrainer.records.rollout import Outcome, Rollout
 
 JOINED = frozenset({"swe_agent", "mini_swe_agent", "openhands"})
 """Formats whose records may have their verdict elsewhere."""
+DISPUTED = "verdicts"
+"""In a rollout's detail: the words that say which reports disagree on it."""
 ABOVE = 4
 """Folders above a trajectory that are looked at, its own one among them."""
 MAX_BYTES = 1 << 26
@@ -80,6 +82,8 @@ def with_verdict(r: Rollout, path: Path) -> Rollout:
     detail = dict(r.detail)
     outcome: Outcome = r.outcome
     for found in _beside(path, r.task):
+        if outcome == "unknown" and DISPUTED in found:
+            return replace(r, detail=detail | {DISPUTED: found[DISPUTED]})
         if (broke := found.get("fault")) is not None and outcome == "unknown":
             kind, why = broke
             detail["verdict_of"] = found["source"]
@@ -105,7 +109,10 @@ def _beside(path: Path, task: str) -> Iterator[dict[str, Any]]:
     for _ in range(ABOVE):
         for place in _FOLDERS:
             near = folder / place if place else folder
-            for name in (near / task / "report.json", *_named(near)):
+            own = near / task / "report.json"
+            if task not in _read(own) and (both := _disputed(near, task)):
+                yield {DISPUTED: f"{' and '.join(both)} disagree on {task}: its outcome stays unknown"}
+            for name in (own, *_named(near)):
                 if (found := _read(name).get(task)) is not None:
                     yield {**found, "source": name.name if name.parent == near else f"{name.parent.name}/{name.name}"}
         for name in _deep(folder, task):
@@ -123,6 +130,17 @@ def _named(folder: Path) -> tuple[Path, ...]:
         return tuple(sorted(p for p in folder.iterdir() if p.is_file() and _may_be(p)))
     except OSError:
         return ()
+
+
+def _disputed(near: Path, task: str) -> list[str]:
+    """Two reports of a folder that are known by their content alone, one of which says that a task is solved and the
+    other that it is not: of runs whose names are their own, nothing tells which one a trajectory belongs to."""
+    said: dict[bool, str] = {}
+    for p in _named(near):
+        told = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
+        if isinstance(told, bool):
+            said.setdefault(told, p.name)
+    return sorted(said.values()) if len(said) > 1 else []
 
 
 @lru_cache(maxsize=256)

@@ -37,6 +37,7 @@ _ANSWERED = ("tool_use_id", "tool_call_id", "call_id", "toolUseId", "toolCallId"
 _FUNCTION = re.compile(r"<function=([\w.-]+)>")
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
 _FENCE = re.compile(r"```(?:mswea_bash_command|bash|sh)[ \t]*\r?\n")
+_LINE_FENCE = re.compile(r"^[ \t]{0,3}```", re.MULTILINE)
 RETURNED = re.compile(r"<returncode>\s*(-?\d{1,10})\s*</returncode>")
 
 
@@ -99,7 +100,11 @@ def spoken(m: dict[str, Any]) -> Spoken:
     if who == "tool" and not replies:
         raw = content if isinstance(content, dict) else None
         return Spoken(who, "", [], [SpokenReply(words, _id(m), _worked(m), raw)], False)
-    return Spoken(who, words, calls + (beside(m) if who == "assistant" else []), replies, False)
+    if who == "assistant":
+        # some exporters keep a call in both places
+        known = {call_of(c).id for c in calls} - {None}
+        calls += [c for c in beside(m) if call_of(c).id not in known]
+    return Spoken(who, words, calls, replies, False)
 
 
 def beside(m: dict[str, Any]) -> list[Any]:
@@ -146,9 +151,15 @@ def _is_reply(b: dict[str, Any]) -> bool:
 
 
 def _reply(b: dict[str, Any]) -> SpokenReply:
-    b = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), b)
+    held = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), None)
+    b = b if held is None else held
     shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
-    return SpokenReply(text(shown), _id(b), _worked(b), shown if isinstance(shown, dict) else None)
+    failed = held is not None and b.get("status") == "error"
+    if isinstance(shown, dict) and "value" in shown and isinstance(shown.get("type"), str):  # AI SDK 5
+        failed = failed or shown["type"].startswith("error")
+        shown = shown["value"]
+    ok = False if failed else _worked(b)
+    return SpokenReply(text(shown), _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:
@@ -162,23 +173,25 @@ def _worked(b: dict[str, Any]) -> bool | None:
 
 
 def written_calls(words: str) -> list[SpokenCall]:
-    """Calls written as text between `<tool_call>` and `</tool_call>`: JSON (Hermes, Qwen) or `<function=NAME>` with
-    parameters (Qwen3-Coder); what is neither is a call without a name."""
+    """Calls written as text between `<tool_call>` and `</tool_call>`: JSON with a name (Hermes, Qwen) or
+    `<function=NAME>` with parameters (Qwen3-Coder). What is neither, and what stands in code, is quoted."""
     out = []
+    fenced = False
     for piece in words.split("</tool_call>")[:-1]:
-        _, tag, written = piece.rpartition("<tool_call>")
-        if not tag:
+        before, tag, written = piece.rpartition("<tool_call>")
+        # a fence within a call is the call's own, e.g. of a file that it writes
+        fenced ^= len(_LINE_FENCE.findall(before if tag else piece)) % 2 == 1
+        if not tag or fenced or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2:
             continue
         try:
             made = parse(written)
         except ValueError:
             made = None
         if isinstance(made, dict):
-            out.append(call_of(made))
+            if (call := call_of(made)).name:
+                out.append(call)
         elif named := _FUNCTION.search(written):
             out.append(SpokenCall(named[1], dict(_PARAMETER.findall(written)), None, None))
-        else:
-            out.append(SpokenCall("", written, None, None))
     return out
 
 

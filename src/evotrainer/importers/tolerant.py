@@ -211,8 +211,10 @@ def text(value: Any) -> str:
 
 def _part(p: Any) -> str:
     if isinstance(p, dict):
-        for key in ("text", "reasoning", "content", "refusal", "output"):
+        for key in ("text", "thinking", "reasoning", "content", "refusal", "output"):
             if isinstance(p.get(key), str):
                 return str(p[key])
+        if p.get("type") == "redacted_thinking":
+            return ""
         return f"[{p['type']}]" if isinstance(p.get("type"), str) else json.dumps(p, ensure_ascii=False)
     return p if isinstance(p, str) else json.dumps(p, ensure_ascii=False, default=str)

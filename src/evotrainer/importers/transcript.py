@@ -113,8 +113,11 @@ def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
 def add(t: TranscriptBuilder, m: dict[str, Any], verdict: Verdict = error_flag) -> None:
     """Append a message. A reply among the blocks of a message failed where it says so."""
     one = spoken(m)
+    own = one.role == "assistant"  # a server's tool replies in the message that calls it
+    if own and (one.words or one.calls or not one.replies):
+        t.say(one.role, one.words, one.calls)
     for r in one.replies:
         to = r.to or (m["id"] if one.role == "tool" and isinstance(m.get("id"), str) else None)
         t.reply(r.words, to, verdict(m) if one.role == "tool" else r.ok is not False)
-    if one.words or not one.replies:
+    if not own and (one.words or not one.replies):
         t.say(one.role, one.words, one.calls)

@@ -273,6 +273,9 @@ class TestProxySlopes:
         assert (f.kind, f.severity) == ("proxy_gap", "critical")
         assert self.unnamed(reward=(2.0, 9.0), score=(0.5, 0.45))[0].severity == "critical"
         assert self.unnamed(reward=(2.0, 9.0), score=(0.5, 0.5))[0].severity == "warn"
+        assert self.unnamed(reward=(2.0, 9.0), score=(50.0, 50.0))[0].severity == "warn"
+        assert self.unnamed(reward=(2.0, 9.0), score=(150.0, 150.0))[0].severity == "warn"
+        assert not self.unnamed(reward=(2.0, 9.0), score=(0.97, 0.97)), "at its ceiling"
 
     def test_reward_that_rises_with_the_score_is_learning(self) -> None:
         assert self.unnamed(reward=(0.2, 0.9), score=(0.2, 0.7)) == []

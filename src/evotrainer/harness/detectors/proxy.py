@@ -141,8 +141,9 @@ def proxy_slopes(given: DetectorInput) -> list[Finding]:
     reward against its score, over at least 8 points; a reward that leaves [0, 1] counts in parts of the range of the
     rollouts' rewards. Where these do not tell its scale, no gap is measured: the reward rises (t > 3) and the score
     falls (critical: by more than 0.03 with t < -3, also over the later half alone) or stands still (warn: two standard
-    errors above its change are below 0.05). A reward that is the score has no gap, and a single step that leaves the
-    curve and is back (`curve_glitch`) is no trend."""
+    errors above its change are below 0.05, and its mean is further than that below 1, or below 100 in percent). A
+    reward that is the score has no gap, and a single step that leaves the curve and is back (`curve_glitch`) is no
+    trend."""
     pair = given.context.proxy
     proxy, true = pair or ("reward", "score")
     p, t = _together(given, *(f"rewards/{x}/mean" if pair else x for x in (proxy, true)))
@@ -195,13 +196,15 @@ def _parting(given: DetectorInput, p: list[float], t: list[float]) -> list[Findi
     """A finding where the reward rises and the score does not: all that two curves on different scales tell."""
     limits, unit = given.thresholds, max(1.0, *map(abs, t))
     found: list[Finding] = []
+    top = 1.0 if max(t) <= 1 else 100.0  # of scores in percent
+    ceiling = max(t) <= top and top - sum(t) / len(t) < limits.get("still", 0.0) * top
     for first in (len(p) // 2, 0):
         if len(p) - first < limits["min_points"]:
             continue
         (dp, tp), (dt, tt) = slope_t(p[first:]), slope_t([v / unit for v in t[first:]])
         falls = dt < -limits["warn"] and tt < -limits["t"]
         # a score that stands still in the later half alone may have reached its ceiling
-        still = not first and tt < 2 and dt + 2 * abs(dt / tt if tt else 0.0) < limits.get("still", 0.0)
+        still = not (first or ceiling) and tt < 2 and dt + 2 * abs(dt / tt if tt else 0.0) < limits.get("still", 0.0)
         if tp < limits["t"] or not (falls or (still and not found)):
             continue
         how = f"fell by {-100 * dt:.1f} points" if falls else f"stood still ({100 * dt:+.1f} points)"
