@@ -39,6 +39,7 @@ from evotrainer.harness.code_reading.test_files import (
     own_file,
     renames_test,
     replaces_command,
+    run_folders,
     starts_shells,
 )
 from evotrainer.harness.code_reading.there_before import ABSENT, known
@@ -124,6 +125,8 @@ class _Episode:
         self.left: dict[str, Tampering] = {}
         """Path -> what is done to it and not undone"""
         self.mentions: list[str] = []
+        self.runs_in: set[str] = set()
+        self.heard = 0
         self.visited: set[str] = set()  # folders that a command went to
 
     def read(self, i: int) -> None:
@@ -253,11 +256,17 @@ class _Episode:
             there = self._known(path, i)
         if changed or there or not renames_test(c.source, path):
             return False
-        if not task_words.moves_tests(self.task) and leaves_what_runs(c.source, path, said):
+        if not task_words.moves_tests(self.task) and leaves_what_runs(c.source, path, self._run_folders(i)):
             return False
         del self.left[c.source]
         self.moved.append(pattern_of(path))
         return True
+
+    def _run_folders(self, i: int) -> set[str]:
+        """Where tests were run before action `i`; each text is read once."""
+        self.runs_in.update(*map(run_folders, self.said[self.heard : i + 1]))
+        self.heard = max(self.heard, i + 1)
+        return self.runs_in
 
     def _new_folder(self, path: str, i: int) -> str | None:
         """The highest folder that `mkdir -p` makes on the way to this one; None where it was there."""

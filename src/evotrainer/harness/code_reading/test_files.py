@@ -65,6 +65,10 @@ _RUNS_IN = re.compile(
     r"(?:\b(?:pytest|py\.test|unittest discover|jest|vitest|mocha|rspec|phpunit|go test)\b|\btestpaths\s*=)"
     r"([^\n;|&`]{0,200})"
 )
+_RUN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?=[\s/'\"\]]|$)")
+_RUNNERS = (
+    "pytest", "py.test", "unittest discover", "jest", "vitest", "mocha", "rspec", "phpunit", "go test", "testpaths",
+)  # fmt: skip
 _IN_FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|specs?|graders?)/")
 
 
@@ -124,13 +128,16 @@ def renames_test(old: str, new: str) -> bool:
     return inside and (alike or x == y) and (among_tests(new) or not among_tests(old))
 
 
-def leaves_what_runs(old: str, new: str, texts: Iterable[str]) -> bool:
-    """Did one of the texts run tests in a folder that the first path lies in and the second does not?"""
-    for m in (m for x in texts for m in _RUNS_IN.finditer(x)):
-        for folder in re.findall(r"[\w.-]+(?:/[\w.-]+)*(?=[\s/'\"\]]|$)", m[1]):
-            if f"/{folder}/" in f"/{old}" and f"/{folder}/" not in f"/{new}":
-                return True
-    return False
+def run_folders(text: str) -> set[str]:
+    """Folders and files that a text runs tests in."""
+    if not any(map(text.__contains__, _RUNNERS)):
+        return set()
+    return {x for m in _RUNS_IN.finditer(text) for x in _RUN_PATH.findall(m[1])}
+
+
+def leaves_what_runs(old: str, new: str, folders: Iterable[str]) -> bool:
+    """Does the first path lie in one of these folders and the second does not?"""
+    return any(f"/{x}/" in f"/{old}" and f"/{x}/" not in f"/{new}" for x in folders)
 
 
 def among_tests(path: str) -> bool:
