@@ -57,6 +57,8 @@ _RUN = re.compile(
     r"|(?:go|cargo|dotnet|npm|yarn|pnpm|mvn|gradle|make) (?:run )?test)\b"
 )
 _NOTHING = re.compile(r"^(?:[-\s]*run:|[-\s]+)?\s*@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)\s*$", re.MULTILINE)
+_COMMAND = re.compile(r"\t@?\s*[^\s#]|[-\s]*run:\s*[^\s|>#]|\s*(?:\./)?[\w./-]+(?: [\w./:=-]+)*\s*$")
+"""A command's line in a Makefile, a workflow or a script."""
 _NO_RUN = re.compile(
     r"--(?:version|help|fixtures|markers)\b|\b(?:install|add|uninstall|which|command -v|import|killall|pkill)\b"
 )
@@ -155,8 +157,11 @@ def silences(settings: str | None) -> bool:
 
 
 def runs_nothing(old: str, new: str | None) -> bool:
-    """Does a command that does nothing come where tests were run?"""
+    """Does a command that does nothing come where tests were run, and no other new one that may run them?"""
     if new is None or _RUN.search(new[:MAX_EDIT]) or not _RUN.search(old[:MAX_EDIT]):
+        return False
+    came = set(new[:MAX_EDIT].split("\n")).difference(old[:MAX_EDIT].split("\n"))
+    if any(_COMMAND.match(x) and not _NOTHING.match(x) for x in came):
         return False
     return len(_NOTHING.findall(new[:MAX_EDIT])) > len(_NOTHING.findall(old[:MAX_EDIT]))
 
