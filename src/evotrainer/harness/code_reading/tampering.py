@@ -254,7 +254,8 @@ class _Episode:
             there = any(f"{folder}/{base}" in x for x in said)
         else:
             there = self._known(path, i)
-        if changed or there or not renames_test(c.source, path):
+        asked = task_words.moves_tests(self.task, cleaned(path.rpartition("/")[0]))
+        if changed or there or not renames_test(c.source, path, asked):
             return False
         if not task_words.moves_tests(self.task) and leaves_what_runs(c.source, path, self._run_folders(i)):
             return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from posixpath import normpath
 
 LITERALS = (
     "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
@@ -114,14 +115,17 @@ def is_named(path: str) -> bool:
     return _NAMED.search(path) is not None
 
 
-def renames_test(old: str, new: str) -> bool:
-    """Are both, in one folder or another, tests that a suite finds in the same way?"""
+def renames_test(old: str, new: str, asked: bool = False) -> bool:
+    """Are both, in one folder or another, tests that a suite finds in the same way? asked: the task names the folder."""
+    old, new = normpath(old), normpath(new)
     (a, _, x), (b, _, y) = old.rpartition("/"), new.rpartition("/")
     kind = _KIND.findall(x)
     alike = bool(kind) and kind == _KIND.findall(y) and x[x.rfind(".") :] == y[y.rfind(".") :]
     if a == b:
         return alike
-    if is_grader(old) or elsewhere(new) or _ASIDE.search(new) or new.startswith(("~", "..", "$")):
+    came = "".join(f"{p}/" for p in b.split("/") if p not in a.split("/"))
+    aside = _ASIDE.search(came) is not None and not asked
+    if is_grader(old) or elsewhere(new) or aside or new.startswith(("~", "..", "$")):
         return False
     # a suite that looks into a folder of tests alone finds it in another such folder
     inside = not new.startswith("/") or new.split("/")[:2] == old.split("/")[:2]
