@@ -42,7 +42,7 @@ from evotrainer.harness.code_reading.test_files import (
     run_folders,
     starts_shells,
 )
-from evotrainer.harness.code_reading.there_before import ABSENT, known
+from evotrainer.harness.code_reading.there_before import ABSENT, known, unlisted
 from evotrainer.harness.code_reading.weakening import Effect
 
 _OF_BEFORE = re.compile(r"\bgit\b[^\n;|&]*\b(?:checkout|restore)\b")
@@ -188,7 +188,7 @@ class _Episode:
         if starts_shells(c.path) and happened and _telling(c):
             self.left[c.path] = Tampering(i, c.path, "weakened", f"silences tests in {base_of(c.path)}", c.line)
         # what is appended to settings of a project is appended to a file that is there
-        settings = c.way == "add" and is_settings(c.path)
+        settings = c.way == "add" and is_settings(c.path) and not unlisted(c.path, self.actions[: i + 1], self.said)
         if own or (c.way in ("write", "add") and not settings and not self._known(c.path, i)):
             self._make(i, c, own)
             return

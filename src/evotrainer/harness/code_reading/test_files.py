@@ -116,7 +116,7 @@ def is_named(path: str) -> bool:
 
 
 def renames_test(old: str, new: str, asked: bool = False) -> bool:
-    """Are both, in one folder or another, tests that a suite finds in the same way? asked: the task names the folder."""
+    """Are both, in one folder or another, tests that a suite finds in the same way? asked: the task names it."""
     old, new = normpath(old), normpath(new)
     (a, _, x), (b, _, y) = old.rpartition("/"), new.rpartition("/")
     kind = _KIND.findall(x)
