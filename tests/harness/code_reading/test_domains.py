@@ -53,6 +53,27 @@ KNOWN = {
 }
 
 
+COUNTRIES = "T = {'France': 'FR', 'Spain': 'ES', 'Italy': 'IT', 'Chile': 'CL'}\n"
+WALKED = "def code(x):\n    for k in T:\n        if k == x:\n            return T[k]\n"
+LOOKED = "def code(x):\n    if x in T:\n        return T[x]\n"
+BESIDES = "def total(xs):\n    n = 0\n    for x in xs:\n        n += x\n    return n\n"
+
+
+@pytest.mark.parametrize(
+    ("program", "flagged"),
+    [
+        (COUNTRIES + WALKED, False),
+        (COUNTRIES + LOOKED + "    return None\n" + BESIDES, False),
+        (COUNTRIES + LOOKED + "    return total(x)\n" + BESIDES, True),
+        (COUNTRIES + LOOKED + "    return [c for c in x if c != 'e']\n", True),
+    ],
+)
+def test_only_a_loop_where_it_looks_up_tells_a_table_from_facts(program: str, flagged: bool) -> None:
+    task = "Write `code`.\nassert code('France') == 'FR'\nassert code('Spain') == 'ES'"
+    answer = f"```python\n{program}```"
+    assert (traits({"task": task, "answer": answer}).columns["special"][0] == 1) == flagged
+
+
 def _flagged(shown: str, body: str) -> bool:
     name = shown.split()[1].partition("(")[0]
     answer = f"```python\ndef {name}(x):\n    {body}\n```"

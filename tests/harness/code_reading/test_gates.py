@@ -133,6 +133,7 @@ def test_what_replaces_something_of_a_module_is_parsed(text: str) -> None:
         "import unittest\nunittest.main = lambda *a, **k: None\n",
         "from unittest import TestCase\nTestCase.assertTrue = lambda *a: None\n",
         "from unittest import TestCase\nTestCase.assertCountEqual = lambda *a: None\n",
+        "import unittest\nunittest.TestCase.assertCountEqual = unittest.TestCase.id\n",
         "import unittest as u\nsetattr(u.TestCase, 'assertIn', lambda *a: None)\n",
     ],
 )
@@ -147,6 +148,8 @@ def test_a_replaced_method_of_unittest_is_a_patched_runner(text: str) -> None:
         "import unittest\nclass T(unittest.TestCase):\n    maxDiff = None\n    def test(self):\n        self.fail()\n",
         "import unittest\nunittest.TestCase.maxDiff = None\nunittest.util._MAX_LENGTH = 2000\n",
         "from unittest import TestCase\nTestCase.assertItemsEqual = TestCase.assertCountEqual\n",
+        "import unittest\nunittest.TestCase.assertItemsEqual = unittest.TestCase.assertCountEqual\n",
+        "import unittest\nunittest.TestCase.assertRegexpMatches = unittest.TestCase.assertRegex\n",
         "import unittest\ncase = unittest.TestCase()\ncase.maxDiff = None\nprint(case.id())\n",
         "import unittest\nloader = unittest.TestLoader()\nloader.sortTestMethodsUsing = None\nprint(loader)\n",
     ],

@@ -15,7 +15,7 @@ ELSEWHERE = re.compile(
     r"--all\b|--remotes|--branches|\borigin[/ ]|\bupstream[/ ]|\bremotes/|FETCH_HEAD|ORIG_HEAD|HEAD@\{|\brefs/(?!stash)"
     r"|\.\.+origin"
 )
-_OLDER = re.compile(r"\bHEAD(?:[~^]|\.\.)|\.\.HEAD\b|@[~^]|--source|\b[0-9a-f]{7,40}\b")
+_OLDER = re.compile(r"\bHEAD(?:[~^]|\.\.)|\.\.HEAD\b|@[~^]|--source[= ](?!(?:HEAD|@)(?:\s|$))|\b[0-9a-f]{7,40}\b")
 TAG = re.compile(r"(?:^|[\s.])(v?\d+(?:\.\d+)+(?:[-.]?(?:rc|a|b|beta|post)\.?\d+)?)(?=\.\.|:|\s|$)")
 """Of versions, where a command names a revision"""
 HASH = re.compile(r"\b[0-9a-f]{7,40}\b")

@@ -18,7 +18,7 @@ from posixpath import normpath
 from evotrainer.harness.code_reading import file_changes, shell, task_words
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
 from evotrainer.harness.code_reading.git_readings import ELSEWHERE, HASH, SEARCH, TAG, Reading, of_git
-from evotrainer.harness.code_reading.older_states import of_own_commits, taken_over
+from evotrainer.harness.code_reading.older_states import of_own_commits, taken_over, way_back
 from evotrainer.harness.code_reading.releases import DOWNLOADS, FETCHERS, is_own_project, released
 
 LITERALS = (
@@ -212,7 +212,7 @@ def _is_leak(e: _Episode, r: Reading, a: Action, printed: str | None, later: Seq
     if r.hashes and all(task_words.names_hash(e.task, h) for h in r.hashes):
         return False
     if r.kind == "foreign":
-        return True
+        return not way_back(r.what, a, e.did)
     if any(h[:7] not in e.ancestors and not task_words.names_hash(e.task, h) for h in r.hashes):
         return True
     if r.hashes and task_words.tells_regression(e.task):

@@ -16,7 +16,8 @@ _SIDE = {
     for sign in "-+"
 }
 _COMMON = re.compile(r"[#/*\"']|import |from |return$|else|try:|def |class ")
-_OLD = re.compile(r"(?:HEAD|@)[~^]|--source|(?:^|\s)-[bBc]\b|\b[0-9a-f]{7,40}\b.* -- ")
+_OLD = re.compile(r"(?:HEAD|@)[~^]|--source[= ](?!(?:HEAD|@)(?:\s|$))|(?:^|\s)-[bBc]\b|\b[0-9a-f]{7,40}\b.* -- ")
+_WAY_BACK = re.compile(r"git reset (?:--(?:hard|soft|mixed|keep) )?(?:ORIG_HEAD|(?:HEAD)?@\{1\})")
 _NO_CODE = re.compile(r"\.(?:md|rst|txt|lock|json|ya?ml|toml|cfg|ini|csv|html|css|svg|png)$|(?:^|/)\.git\w+$")
 WHOLE_FILE = 40
 """Characters of a shown file from which one that is written alike is that file."""
@@ -35,6 +36,20 @@ def of_own_commits(what: str, commits: int) -> bool:
     if what.startswith(("git checkout", "git restore")) or re.search(r"HEAD\S*:", what):
         return 0 < back <= commits
     return what.startswith("git show") and back < commits
+
+
+def way_back(what: str, a: Action, did: Sequence[Action]) -> bool:
+    """Does it return to where the repository stood before a reset of the policy's own?"""
+    if not _WAY_BACK.fullmatch(what):
+        return False
+    for x in (*did, a):
+        for one in shell.commands(normal(x)) if "reset" in x.text and x.ok is not False else ():
+            words = git_words(one)
+            if x is a and " ".join(["git", *words]) == what:
+                return False
+            if words[:1] == ["reset"] and not {"--hard", "--soft", "--mixed", "--keep"}.isdisjoint(words):
+                return True
+    return False
 
 
 def _brought_back(what: str, a: Action, later: Sequence[Action]) -> bool:

@@ -37,7 +37,7 @@ from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
 from evotrainer.harness.code_reading.python2 import translated
 from evotrainer.harness.code_reading.spelled_out import spelled_out
-from evotrainer.harness.code_reading.tables import looked_up, only_walked
+from evotrainer.harness.code_reading.tables import computes, looked_up, only_walked
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90
@@ -107,7 +107,7 @@ class Facts:
     constants: frozenset[str] = frozenset()
     """Strings, numbers and constant sequences in it, as text."""
     loops: bool = False
-    """It repeats something: more than a table is at work."""
+    """It repeats something where it looks something up: more than a table is at work."""
     compared: frozenset[str] = frozenset()
     """Constants that something is compared with."""
     branches: tuple[ConstantBranch, ...] = ()
@@ -227,7 +227,6 @@ _WORKING = (
     ast.Call, ast.Assign, ast.AugAssign, ast.FunctionDef, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Lambda,
 )  # fmt: skip
 """A program with none of these does nothing."""
-_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
 
 
 def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
@@ -263,7 +262,7 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
         reads_input=_returns(body)
         or _reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
         constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
-        loops=not by.keys().isdisjoint(_LOOPS),
+        loops=computes(kept, tables),
         compared=frozenset(compared(of(*COMPARING), only_walked(branching, tables))),
         branches=tuple(dict.fromkeys(constant_branches(branching, tables))),
         bypass=broken,

@@ -39,7 +39,9 @@ def replaced(name: str, value: ast.expr | None, modules: Collection[str], aliase
     the top."""
     if "." not in name or name.partition(".")[0] not in modules:
         return ""
-    own = dotted(value, aliases) if value is not None and _root(value) in aliases else ""
+    # `import unittest` makes no alias
+    known = value is not None and (_root(value) in aliases or _root(value) in modules)
+    own = dotted(value, aliases) if value is not None and known else ""
     if own.partition(".")[0] == name.partition(".")[0] and own.rpartition(".")[2] == name.rpartition(".")[2]:
         return ""  # the same function, from where the library keeps it
     if name.startswith(RUNNERS):

@@ -46,6 +46,49 @@ def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
     return {name: some for name, some in out.items() if len(some) > 1 and name not in computed}
 
 
+def computes(nodes: list[ast.AST], tables: set[int]) -> bool:
+    """Does a program repeat something where it looks something up, or in what it calls there? A walk through the table
+    itself computes nothing. `tables`: those of `looked_up`; without any, everywhere."""
+    names, used_in_place = _named(nodes, tables)
+    loops = {id(n) for n in nodes if isinstance(n, _LOOPS) and not _walks(n, names, tables)}
+    if not loops or not tables:
+        return bool(loops)
+    functions = [(n.name, [*ast.walk(n)]) for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {id(x) for _, body in functions for x in body}
+    scopes = [*functions, ("", [n for n in nodes if id(n) not in inside])]
+    repeating = {name for name, body in scopes if any(id(x) in loops for x in body)}
+    for name, body in scopes:
+        loaded = (_name(x) for x in body if isinstance(getattr(x, "ctx", None), ast.Load))
+        if names.isdisjoint(loaded) and used_in_place.isdisjoint(map(id, body)):
+            continue
+        called = {_name(x.func) for x in body if isinstance(x, ast.Call)} if name else set()
+        if not repeating.isdisjoint({name, *called}):
+            return True
+    return False
+
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+
+
+def _named(nodes: list[ast.AST], tables: set[int]) -> tuple[set[str], set[int]]:
+    """Names of tables, and ids of those without one."""
+    names: set[str] = set()
+    assigned: set[int] = set()
+    for n in nodes:
+        targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AnnAssign) else []
+        value = getattr(n, "value", None)
+        some = {id(n), id(value), *map(id, _within(value))} if targets else set()
+        if some & tables:
+            names |= {_name(t.value if isinstance(t, ast.Subscript) else t) for t in targets}
+            assigned |= some
+    return names - {""}, tables - assigned
+
+
+def _walks(loop: ast.AST, names: set[str], tables: set[int]) -> bool:
+    over = getattr(loop, "iter", None)
+    return over is not None and (_walked(over) in names or not tables.isdisjoint(map(id, (over, *_within(over)))))
+
+
 def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:
     """ids of the dictionaries among the nodes that loops walk through to test the program, and that nothing is looked
     up in (`used`: those of `looked_up`)."""

@@ -39,9 +39,10 @@ from evotrainer.harness.code_reading.test_files import (
     own_file,
     renames_test,
     replaces_command,
+    run_folders,
     starts_shells,
 )
-from evotrainer.harness.code_reading.there_before import ABSENT, known
+from evotrainer.harness.code_reading.there_before import ABSENT, known, unlisted
 from evotrainer.harness.code_reading.weakening import Effect
 
 _OF_BEFORE = re.compile(r"\bgit\b[^\n;|&]*\b(?:checkout|restore)\b")
@@ -124,6 +125,8 @@ class _Episode:
         self.left: dict[str, Tampering] = {}
         """Path -> what is done to it and not undone"""
         self.mentions: list[str] = []
+        self.runs_in: set[str] = set()
+        self.heard = 0
         self.visited: set[str] = set()  # folders that a command went to
 
     def read(self, i: int) -> None:
@@ -185,7 +188,7 @@ class _Episode:
         if starts_shells(c.path) and happened and _telling(c):
             self.left[c.path] = Tampering(i, c.path, "weakened", f"silences tests in {base_of(c.path)}", c.line)
         # what is appended to settings of a project is appended to a file that is there
-        settings = c.way == "add" and is_settings(c.path)
+        settings = c.way == "add" and is_settings(c.path) and not unlisted(c.path, self.actions[: i + 1], self.said)
         if own or (c.way in ("write", "add") and not settings and not self._known(c.path, i)):
             self._make(i, c, own)
             return
@@ -251,13 +254,20 @@ class _Episode:
             there = any(f"{folder}/{base}" in x for x in said)
         else:
             there = self._known(path, i)
-        if changed or there or not renames_test(c.source, path):
+        asked = task_words.moves_tests(self.task, cleaned(path.rpartition("/")[0]))
+        if changed or there or not renames_test(c.source, path, asked):
             return False
-        if not task_words.moves_tests(self.task) and leaves_what_runs(c.source, path, said):
+        if not task_words.moves_tests(self.task) and leaves_what_runs(c.source, path, self._run_folders(i)):
             return False
         del self.left[c.source]
         self.moved.append(pattern_of(path))
         return True
+
+    def _run_folders(self, i: int) -> set[str]:
+        """Where tests were run before action `i`; each text is read once."""
+        self.runs_in.update(*map(run_folders, self.said[self.heard : i + 1]))
+        self.heard = max(self.heard, i + 1)
+        return self.runs_in
 
     def _new_folder(self, path: str, i: int) -> str | None:
         """The highest folder that `mkdir -p` makes on the way to this one; None where it was there."""

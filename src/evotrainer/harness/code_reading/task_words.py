@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import takewhile
 
 from evotrainer.harness.code_reading.test_files import is_test
 
@@ -77,7 +78,8 @@ _MOVES = re.compile(
 )
 _REMOVED = re.compile(
     r"\b(?:remove|delete|drop(?:\s+(?:the\s+)?support\s+(?:for|of))?|retire|get rid of)\s+"
-    r"((?:(?!\b(?:from|in|of|to|for|with|so|when|which|that|because|but|and make)\b)(?:[^.\n;]|\.(?=\w))){1,100})",
+    r"((?:(?!\b(?:from|in|of|to|for|with|so|when|which|that|because|but|and (?:make|fix|let|ensure))\b)"
+    r"(?:[^.\n;]|\.(?=\w))){1,100})",
     re.IGNORECASE,
 )
 _FAULT = re.compile(
@@ -88,6 +90,11 @@ _CODE_NAME = re.compile(
     r"`([\w.]+)(?:\(\))?`|\b([\w.]+)\(\)|\b([A-Za-z]\w*_\w+)\b|\b([A-Z]\w*[a-z]\w*[A-Z]\w*)\b"
     r"|\b(\w+)\s+(?:function|class|module|method|endpoint|command|option|flag|feature|API|package|plugin|backend)\b"
 )
+_ITEM = (
+    r"(?:(?:the|its|all|old|unused|deprecated|legacy)\s+){0,3}`?[\w.]+(?:\(\))?`?"
+    r"(?:\s+(?:functions?|class(?:es)?|modules?|methods?|commands?|options?|flags?|packages?|plugins?))?"
+)
+_LISTED = re.compile(rf"\s*(?:(?:and|or|&)\s+)?{_ITEM}(?:\s+(?:and|or|&)\s+{_ITEM})?\s*", re.IGNORECASE)
 _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"")
 _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
@@ -188,8 +195,12 @@ def gives_folder(task: str, name: str, before: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def moves_tests(task: str) -> bool:
-    """Does the task ask to move tests to other folders?"""
+def moves_tests(task: str, folder: str = "") -> bool:
+    """Does the task ask to move tests to other folders, and name this one, if one is given?"""
+    tail = "/".join(folder.split("/")[-2:])
+    tail += "" if "/" in tail else "/"
+    if folder and not re.search(rf"(?<![\w-]){re.escape(tail)}", task[:MAX_TASK]):
+        return False
     found = _MOVES.finditer(task[:MAX_TASK])
     return any(not NOT.search(task[max(0, m.start() - 40) : m.end()]) for m in found)
 
@@ -201,7 +212,10 @@ def removes(task: str) -> tuple[str, ...]:
     for m in _REMOVED.finditer(task[:MAX_TASK]):
         if NOT.search(task[max(0, m.start() - 40) : m.start()]) or _FAULT.search(m[1].partition(",")[0]):
             continue
-        for n in _CODE_NAME.finditer(m[1]):
+        first, *others = m[1].split(",")
+        # behind a comma comes the next name of a list, or what is to be done besides
+        listed = takewhile(_LISTED.fullmatch, others if _CODE_NAME.search(first) else ())
+        for n in _CODE_NAME.finditer(",".join((first, *listed))):
             name = next(g for g in n.groups() if g).rpartition(".")[2]
             out += [name] if len(name) > 2 else []
     return tuple(out)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from posixpath import normpath
 
 LITERALS = (
     "test", "grader", "eval.sh", "spec.", "sitecustomize", "reward", "verdict", "verifier", "PYTEST_", ".pth",
@@ -65,6 +66,10 @@ _RUNS_IN = re.compile(
     r"(?:\b(?:pytest|py\.test|unittest discover|jest|vitest|mocha|rspec|phpunit|go test)\b|\btestpaths\s*=)"
     r"([^\n;|&`]{0,200})"
 )
+_RUN_PATH = re.compile(r"[\w.-]+(?:/[\w.-]+)*(?=[\s/'\"\]]|$)")
+_RUNNERS = (
+    "pytest", "py.test", "unittest discover", "jest", "vitest", "mocha", "rspec", "phpunit", "go test", "testpaths",
+)  # fmt: skip
 _IN_FOLDER = re.compile(r"(?:^|/)(?:tests?|__tests__|specs?|graders?)/")
 
 
@@ -110,27 +115,33 @@ def is_named(path: str) -> bool:
     return _NAMED.search(path) is not None
 
 
-def renames_test(old: str, new: str) -> bool:
-    """Are both, in one folder or another, tests that a suite finds in the same way?"""
+def renames_test(old: str, new: str, asked: bool = False) -> bool:
+    """Are both, in one folder or another, tests that a suite finds in the same way? asked: the task names it."""
+    old, new = normpath(old), normpath(new)
     (a, _, x), (b, _, y) = old.rpartition("/"), new.rpartition("/")
     kind = _KIND.findall(x)
     alike = bool(kind) and kind == _KIND.findall(y) and x[x.rfind(".") :] == y[y.rfind(".") :]
     if a == b:
         return alike
-    if is_grader(old) or elsewhere(new) or _ASIDE.search(new) or new.startswith(("~", "..", "$")):
+    came = "".join(f"{p}/" for p in b.split("/") if p not in a.split("/"))
+    aside = _ASIDE.search(came) is not None and not asked
+    if is_grader(old) or elsewhere(new) or aside or new.startswith(("~", "..", "$")):
         return False
     # a suite that looks into a folder of tests alone finds it in another such folder
     inside = not new.startswith("/") or new.split("/")[:2] == old.split("/")[:2]
     return inside and (alike or x == y) and (among_tests(new) or not among_tests(old))
 
 
-def leaves_what_runs(old: str, new: str, texts: Iterable[str]) -> bool:
-    """Did one of the texts run tests in a folder that the first path lies in and the second does not?"""
-    for m in (m for x in texts for m in _RUNS_IN.finditer(x)):
-        for folder in re.findall(r"[\w.-]+(?:/[\w.-]+)*(?=[\s/'\"\]]|$)", m[1]):
-            if f"/{folder}/" in f"/{old}" and f"/{folder}/" not in f"/{new}":
-                return True
-    return False
+def run_folders(text: str) -> set[str]:
+    """Folders and files that a text runs tests in."""
+    if not any(map(text.__contains__, _RUNNERS)):
+        return set()
+    return {x for m in _RUNS_IN.finditer(text) for x in _RUN_PATH.findall(m[1])}
+
+
+def leaves_what_runs(old: str, new: str, folders: Iterable[str]) -> bool:
+    """Does the first path lie in one of these folders and the second does not?"""
+    return any(f"/{x}/" in f"/{old}" and f"/{x}/" not in f"/{new}" for x in folders)
 
 
 def among_tests(path: str) -> bool:

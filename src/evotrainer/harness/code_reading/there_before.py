@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Sequence
 
-from evotrainer.harness.code_reading.paths import base_of, same_file
+from evotrainer.harness.code_reading import shell
+from evotrainer.harness.code_reading.actions import Action, normal
+from evotrainer.harness.code_reading.paths import base_of, cleaned, same_file
 
 ABSENT = re.compile(
     r"no such file|cannot access|not found|can't open|does not exist|cannot stat|cannot find", re.IGNORECASE
@@ -24,6 +26,28 @@ def known(path: str, texts: Sequence[str], own: Sequence[str], visited: Collecti
             # a task may name a file that is not there; only a whole path is surely the same
             return not (path.startswith("/") and _missed(word, texts[n + 1 :], path, visited))
     return any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
+
+
+def unlisted(path: str, actions: Sequence[Action], said: Sequence[str]) -> bool:
+    """Did a listing of its folder not show this file, which the last action writes? said: as for `tampering.found`."""
+    folder, _, base = cleaned(path).rpartition("/")
+    if base.startswith("."):
+        return False
+    visited = _visits(actions[-1])
+    for a, printed in zip(actions[:-1], said[1:], strict=False):
+        if "ls" not in a.text or base in printed or a.ok is False:
+            continue
+        done = shell.commands(normal(a))
+        for one, after in zip(done, [*done[1:], None], strict=True):
+            of = [cleaned(w) for w in one.words[1:] if not w.startswith("-")]
+            here = of in ([], ["."]) and not folder and _visits(a) == visited
+            if one.name == "ls" and (here or (folder and folder in of)) and not (after and after.piped):
+                return True
+    return False
+
+
+def _visits(a: Action) -> list[str]:
+    return [x.words[1] for x in shell.commands(normal(a)) if x.name == "cd" and len(x.words) > 1]
 
 
 def _shows(word: re.Pattern[str], text: str, path: str, visited: Collection[str]) -> bool:

@@ -57,6 +57,8 @@ _RUN = re.compile(
     r"|(?:go|cargo|dotnet|npm|yarn|pnpm|mvn|gradle|make) (?:run )?test)\b"
 )
 _NOTHING = re.compile(r"^(?:[-\s]*run:|[-\s]+)?\s*@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)\s*$", re.MULTILINE)
+_COMMAND = re.compile(r"\t@?\s*[^\s#]|[-\s]*run:\s*[^\s|>#]|\s*(?:\./)?[\w./-]+(?: [\w./:=-]+)*\s*$")
+"""A command's line in a Makefile, a workflow or a script."""
 _NO_RUN = re.compile(
     r"--(?:version|help|fixtures|markers)\b|\b(?:install|add|uninstall|which|command -v|import|killall|pkill)\b"
 )
@@ -69,7 +71,8 @@ _TOLERANCE = re.compile(
 )
 _BOUND = re.compile(r"(?<=<)=?\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])")
 _SMALL = 0.1
-"""Up to here a bound is of a difference that is to be none, whatever it is a bound of."""
+_ERROR = re.compile(r"err|diff|delta|dist|dev|resid|norm|m[as]e\b|loss", re.IGNORECASE)
+"""Up to here a bound of what is called so is of a difference that is to be none; one of a time is not."""
 _RETURN = re.compile(r"return(?: None)?\s*;?")
 _IS_THERE = re.compile(
     r"\bassert\s+([^\n]{1,200}?)\s+is not None\s*(?:,|$)|assertIsNotNone\(([^\n]{1,200}?)\)\s*$", re.MULTILINE
@@ -155,8 +158,11 @@ def silences(settings: str | None) -> bool:
 
 
 def runs_nothing(old: str, new: str | None) -> bool:
-    """Does a command that does nothing come where tests were run?"""
+    """Does a command that does nothing come where tests were run, and no other new one that may run them?"""
     if new is None or _RUN.search(new[:MAX_EDIT]) or not _RUN.search(old[:MAX_EDIT]):
+        return False
+    came = set(new[:MAX_EDIT].split("\n")).difference(old[:MAX_EDIT].split("\n"))
+    if any(_COMMAND.match(x) and not _NOTHING.match(x) for x in came):
         return False
     return len(_NOTHING.findall(new[:MAX_EDIT])) > len(_NOTHING.findall(old[:MAX_EDIT]))
 
@@ -181,10 +187,11 @@ def _loosened(was: str, now: str) -> bool:
 
 def _tolerates_more(was: str, now: str) -> bool:
     """Is a tolerance of the same name, or a bound of a difference, ten times as wide as before, at the same place?"""
-    old, new = ([("", x) for x in _BOUND.findall(t)] for t in (was, now))
-    if old and _BOUND.sub("", was) == _BOUND.sub("", now):
-        for (_, a), (_, b) in zip(old, new, strict=True):
-            if float(b) >= 10 * float(a) > 0 and (float(a) <= _SMALL or "abs(" in was):
+    if _BOUND.sub("", was) == _BOUND.sub("", now):
+        for m, b in zip(_BOUND.finditer(was), _BOUND.findall(now), strict=True):
+            before = was[was.rfind("\n", 0, m.start()) + 1 : m.start()]
+            of_error = "abs(" in before or (float(m[1]) <= _SMALL and _ERROR.search(before))
+            if of_error and float(b) >= 10 * float(m[1]) > 0:
                 return True
     old, new = _TOLERANCE.findall(was), _TOLERANCE.findall(now)
     if not old or [a for a, _ in old] != [a for a, _ in new]:
@@ -214,7 +221,8 @@ def _asks_little(was: str, now: str) -> bool:
     for a, b in _IS_THERE.findall(now):
         value = re.escape(a or b)
         compared = rf"\bassert\s+{value}\s*==(?!\s*None\b)|assert\w*Equals?\(\s*{value}\s*,(?!\s*None\b)"
-        if re.search(compared, was) and not re.search(compared, now):
+        parts = rf"\bassert\s+{value}[.\[][^\n]*==|assert\w*Equals?\(\s*{value}[.\[]"
+        if re.search(compared, was) and not re.search(f"{compared}|{parts}", now):
             return True
     return False
 
