@@ -101,7 +101,7 @@ def within(
 ) -> tuple[str, str] | None:
     """(label, why) where an expression of a component is the outcome's copy, whatever becomes of it; None: none is.
 
-    `own`: values of the components on offer: to read one is no copy. What fails only where it is followed is not to be
+    `own`: values of the components on offer: to read one is no copy, nor is the length of what is shown. What fails only where it is followed is not to be
     trained either: it could be made to.
     """
     if min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
@@ -116,12 +116,17 @@ def within(
         said = caller.call(traced, entry, [(shown[i],) for i in places])
         if len(said.failed) > (1 - COVERED) * len(places):
             return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
-        columns = np.full((3 * len(lines), len(places)), np.nan)
+        columns, sized = np.full((3 * len(lines), len(places)), np.nan), np.ones(len(lines), bool)
         for k, row in enumerate(said.values):
-            for at, *three in row or ():
+            for at, *three, size in row or ():
                 columns[3 * at : 3 * at + 3, k] = three
-        kept, at_hand = truth[places], [v[places] for v in own]
-        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, least, at_hand))
+                sized[at] &= size
+        kept, long = truth[places], _lengths([shown[i] for i in places])
+        at_hand = [*(v[places] for v in own), *long]
+        # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
+        told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
+        most_at = [min(least, told) if size else least for size in sized]
+        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand))
         if (n := next(found, None)) is None:
             return None
         why = f"line {lines[n // 3]}: {copied(columns[n], kept, least)}, whatever is made of it"
@@ -135,9 +140,34 @@ def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) 
     return not any(np.array_equal(values, v, equal_nan=True) for v in own)
 
 
+def _lengths(shown: Sequence[dict[str, Any]]) -> list[Floats]:
+    """Least, largest and last length of the texts and lists at each place of the evidence, by role as well; (N,) each,
+    NaN where a rollout has none."""
+    rows: list[dict[str, list[int]]] = []
+    for one in shown:
+        row: dict[str, list[int]] = {}
+        _measure(one, "", row)
+        rows.append(row)
+    return [
+        np.array([pick(row[k]) if k in row else np.nan for row in rows], dtype=np.float64)
+        for k in sorted({k for row in rows for k in row})
+        for pick in (min, max, lambda x: x[-1])
+    ]
+
+
+def _measure(value: Any, at: str, row: dict[str, list[int]]) -> None:
+    if isinstance(value, str | list | dict):
+        row.setdefault(at, []).append(len(value))
+    for v in value if isinstance(value, list) else ():
+        for kind in ("", *([f"={v['role']}"] if isinstance(v, dict) and "role" in v else [])):
+            _measure(v, f"{at}{kind}", row)
+    for k, v in value.items() if isinstance(value, dict) else ():
+        _measure(v, f"{at}/{k}", row)
+
+
 def _traced(source: str) -> tuple[str, str, list[int]]:
     """(source, function to call, line of each expression): a component that answers [number of an expression, least,
-    largest and last value] for each that was evaluated. What is no number counts by its length."""
+    largest and last value, are these lengths] for each that was evaluated. What is no number counts by its length."""
     mark = f"kept_{hashlib.sha256(source.encode('utf-8', 'replace')).hexdigest()[:12]}"
     follower = _Follower(mark)
     tree = ast.fix_missing_locations(follower.visit(ast.parse(source)))
@@ -152,20 +182,23 @@ _NOTE = """
 KEPT_seen = {}
 def KEPT(at, value):
     try:
-        x = float(value) if isinstance(value, (bool, int, float)) else 0.0 if value is None else float(len(value))
+        number = isinstance(value, (bool, int, float))
+        x = float(value) if number else 0.0 if value is None else float(len(value))
     except (TypeError, OverflowError):
         return value
     if x != x or x - x != 0:
         return value
     row = KEPT_seen.get(at)
     if row is None:
-        KEPT_seen[at] = [x, x, x]
+        KEPT_seen[at] = [x, x, x, not number]
         return value
     if x < row[0]:
         row[0] = x
     if x > row[1]:
         row[1] = x
     row[2] = x
+    if number:
+        row[3] = False
     return value
 def KEPT_all(rollout):
     KEPT_seen.clear()
