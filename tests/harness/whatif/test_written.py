@@ -261,3 +261,13 @@ def test_the_length_of_what_is_shown_is_no_copy(runner: RewardRunner) -> None:
     assert label_of(RAMBLES, runner, long=90, tells=0.8) != "reads_protected"
     assert label_of(RAMBLES.replace("t[:5]", "t[: len(t)]"), runner, 90, 0.8) != "reads_protected"
     assert label_of(RAMBLES.replace("t[:5]", "t[: 5 + (len(t) > 50)]"), runner, 90, 0.8) == "reads_protected"
+
+
+@pytest.mark.parametrize("pays", ["0.8 * v + 0.2 * x", "v * x", "x if v > 0.5 else 0.0"])
+@pytest.mark.parametrize("lacks", [-1, 7])
+def test_what_is_on_offer_may_be_paid_in_a_sum(pays: str, lacks: int, runner: RewardRunner) -> None:
+    source = f"""def reward(rollout):
+    x, v = len(rollout["turns"][-1]["text"].split("a")) % 7 / 7, rollout["components"].get("visible") or 0.0
+    return {pays}
+"""
+    assert label_of(source, runner, lacks=lacks) != "reads_protected"

@@ -22,7 +22,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import ENTRY
 
 MISSED = 0.01
-"""Share of (correct, incorrect) pairs that a copy ranks wrongly, at most, ties half: 1 - AUC."""
+"""Share of (correct, incorrect) pairs below which values are a copy, ties half: 1 - AUC."""
 SEEN = 20
 """Rollouts of each outcome from which on such an order is more than chance."""
 COVERED = 0.75
@@ -48,17 +48,17 @@ def missed(values: Floats, truth: Floats) -> float:
 
 
 def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
-    """Up to what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
-    as these are for sale, and `MISSED` at most."""
+    """Below what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
+    as these are for sale, and `MISSED` at most. Where they leave nothing, nothing is a copy."""
     pairs = combinations_with_replacement(offered.values(), 2)
     left = [x for a, b in pairs if (x := missed(a + b, truth)) == x]
     return min([MISSED, *(x / 2 for x in left)])
 
 
 def on_offer(batch: Batch, unpayable: Collection[str]) -> dict[str, Floats]:
-    """Values of the components that may be paid and apply everywhere, none of them code of a recipe."""
+    """Values of the components that may be paid and apply nearly everywhere, none of them code of a recipe."""
     names = (n for n in batch.component_names if n not in unpayable and "@" not in n)
-    return {n: v for n in names if not np.isnan(v := batch.component(n)).any()}
+    return {n: v for n in names if float((~np.isnan(v := batch.component(n))).mean()) >= COVERED}
 
 
 def hook_copies(
@@ -89,7 +89,7 @@ def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dic
 def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     """Why values are the outcome under another name, which is not for sale; empty where they are not. Both (N,)."""
     share = missed(values, truth)
-    if not share <= most:
+    if not share < most:
         return ""
     n = int((~(np.isnan(values) | np.isnan(truth))).sum())
     told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
@@ -104,7 +104,7 @@ def within(
     `own`: values of the components on offer: to read one is no copy, nor is the length of what is shown. What fails only where it is followed is not to be
     trained either: it could be made to.
     """
-    if min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
+    if most <= 0 or min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
         return None
     try:
         traced, entry, lines = _traced(source)
@@ -135,9 +135,12 @@ def within(
 
 def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) -> bool:
     known = ~np.isnan(values)
-    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) <= most:
+    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) < most:
         return False
-    return not any(np.array_equal(values, v, equal_nan=True) for v in own)
+    both = (known & ~np.isnan(v) for v in own)
+    return not any(
+        float(b.mean()) >= COVERED and np.array_equal(values[b], v[b]) for v, b in zip(own, both, strict=True)
+    )
 
 
 def _lengths(shown: Sequence[dict[str, Any]]) -> list[Floats]:
