@@ -12,7 +12,7 @@ from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.writing import WrittenComponent, write
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.copies import copied, hook_copies, limit
+from evotrainer.harness.whatif.copies import copied, hook_copies, limit, two_values
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
@@ -241,7 +241,9 @@ RAMBLES = """def reward(rollout):
 """
 
 
-def label_of(source: str, runner: RewardRunner, long: int = 30, tells: float = 1.0, lacks: int = -1) -> str:
+def label_of(
+    source: str, runner: RewardRunner, long: int = 30, tells: float = 1.0, lacks: int = -1, by_ranks: bool = True
+) -> str:
     """Label of a component where wrong answers have `long` letters, right ones 30, `visible` tells the outcome on a
     share `tells` of the rollouts, and the rollout `lacks` has none."""
     rng, out = np.random.default_rng(2), []
@@ -253,7 +255,7 @@ def label_of(source: str, runner: RewardRunner, long: int = 30, tells: float = 1
         turns = (Turn("user", "sort"), Turn("assistant", said))
         out.append(replace(made, turns=turns, detail={}, components={"hidden": float(right)} | seen))
     new = {"rewards": {"visible": 1.0, "mine": 1.0}, "written": {"mine": source}}
-    context = HarnessContext(unpayable=("hidden",), scorer=runner, hooks=runner)
+    context = HarnessContext(unpayable=("hidden",), scorer=runner, hooks=runner, by_ranks=by_ranks)
     return backtest(change("written_reward", new), PARENT, out, context).label
 
 
@@ -271,3 +273,11 @@ def test_what_is_on_offer_may_be_paid_in_a_sum(pays: str, lacks: int, runner: Re
     return {pays}
 """
     assert label_of(source, runner, lacks=lacks) != "reads_protected"
+
+
+def test_earlier_runs_found_only_two_values_without_an_error(runner: RewardRunner) -> None:
+    assert two_values(0.9 * TRUTH, TRUTH) and two_values(1 - TRUTH, TRUTH)
+    assert not two_values(np.where(JITTER > 0.5, TRUTH, 0.5 * TRUTH), TRUTH) and not two_values(TRUTH, 0 * TRUTH)
+    source = "def reward(rollout):\n    return float(len(rollout['turns'][-1]['text']) == 30) * 0.9 + 0.1 * LOT\n"
+    source = source.replace("LOT", "(rollout['turns'][-1]['text'] < 'd')")
+    assert label_of(source, runner, 90, 0.8) == "reads_protected" != label_of(source, runner, 90, 0.8, by_ranks=False)

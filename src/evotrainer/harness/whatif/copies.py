@@ -80,8 +80,10 @@ def hook_copies(
     return ""
 
 
-def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dict[str, str]:
-    """Sources that a recipe, or one that it goes on from, holds, and another does not."""
+def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"], chain: bool = True) -> dict[str, str]:
+    """Sources that a recipe, or (`chain`) one that it goes on from, holds, and another does not."""
+    if not chain:
+        return {n: s for n, s in getattr(new, kind).items() if n not in getattr(old, kind)}
     known = {n for r in old.chain for n in getattr(r, kind)}
     return {n: s for r in new.chain for n, s in getattr(r, kind).items() if n not in known}
 
@@ -96,13 +98,23 @@ def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
 
 
+def two_values(values: Floats, truth: Floats) -> str:
+    """The same as runs begun under earlier rules asked it: each of two values stands for one outcome, without an error,
+    on `SEEN` rollouts of either outcome at least. Both (N,)."""
+    ok = ~(np.isnan(values) | np.isnan(truth))
+    pairs, n = np.unique(np.stack([np.round(values[ok], 9), truth[ok]]), axis=1, return_counts=True)
+    if len(n) != 2 or any(len(set(row)) != 2 for row in pairs.tolist()) or n.min() < SEEN:
+        return ""
+    return f"it tells the outcome itself on all {int(ok.sum())} rollouts, which is not for sale"
+
+
 def within(
     source: str, shown: Sequence[dict[str, Any]], truth: Floats, own: Sequence[Floats], caller: HookCaller, most: float
 ) -> tuple[str, str] | None:
     """(label, why) where an expression of a component is the outcome's copy, whatever becomes of it; None: none is.
 
-    `own`: values of the components on offer: to read one is no copy, nor is the length of what is shown. What fails only where it is followed is not to be
-    trained either: it could be made to.
+    `own`: values of the components on offer: to read one is no copy, nor is the length of what is shown. What
+    fails only where it is followed is not to be trained either: it could be made to.
     """
     if most <= 0 or min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
         return None
@@ -137,10 +149,8 @@ def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) 
     known = ~np.isnan(values)
     if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) < most:
         return False
-    both = (known & ~np.isnan(v) for v in own)
-    return not any(
-        float(b.mean()) >= COVERED and np.array_equal(values[b], v[b]) for v, b in zip(own, both, strict=True)
-    )
+    both = [(v, known & ~np.isnan(v)) for v in own]
+    return not any(b.sum() >= COVERED * known.sum() and np.array_equal(values[b], v[b]) for v, b in both)
 
 
 def _lengths(shown: Sequence[dict[str, Any]]) -> list[Floats]:
