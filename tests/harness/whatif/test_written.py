@@ -12,7 +12,7 @@ from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.writing import WrittenComponent, write
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.copies import copied, hook_copies, limit
+from evotrainer.harness.whatif.copies import copied, hook_copies, limit, two_values
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
@@ -231,3 +231,53 @@ def test_a_hook_that_tells_the_outcome_is_not_for_sale() -> None:
     assert hook_copies(b, ("hidden",), paid, None, 0.1 + truth).startswith("weights: it tells the outcome")
     assert hook_copies(b, ("hidden",), truth - 0.5, 2 * truth - 1, None) == "", "what is paid tells it already"
     assert hook_copies(b, (), paid, 2 * truth - 1, None) == "", "the task file lets training pay it"
+
+
+LETTERS = np.array(list("abcdefgh"))
+RAMBLES = """def reward(rollout):
+    t = rollout["turns"][-1]["text"]
+    words = t.lower().split("b")
+    return 1.0 if "a" in t[:5] and words else 0.3
+"""
+
+
+def label_of(
+    source: str, runner: RewardRunner, long: int = 30, tells: float = 1.0, lacks: int = -1, by_ranks: bool = True
+) -> str:
+    """Label of a component where wrong answers have `long` letters, right ones 30, `visible` tells the outcome on a
+    share `tells` of the rollouts, and the rollout `lacks` has none."""
+    rng, out = np.random.default_rng(2), []
+    for i in range(240):
+        right = i % 2 == 0
+        said = "".join(rng.choice(LETTERS, 30 if right else long))
+        seen = {"visible": float(right == (rng.random() < tells))} if i != lacks else {}
+        made = coded(i // 6, i % 6, "", right, right)
+        turns = (Turn("user", "sort"), Turn("assistant", said))
+        out.append(replace(made, turns=turns, detail={}, components={"hidden": float(right)} | seen))
+    new = {"rewards": {"visible": 1.0, "mine": 1.0}, "written": {"mine": source}}
+    context = HarnessContext(unpayable=("hidden",), scorer=runner, hooks=runner, by_ranks=by_ranks)
+    return backtest(change("written_reward", new), PARENT, out, context).label
+
+
+def test_the_length_of_what_is_shown_is_no_copy(runner: RewardRunner) -> None:
+    assert label_of(RAMBLES, runner, long=90, tells=0.8) != "reads_protected"
+    assert label_of(RAMBLES.replace("t[:5]", "t[: len(t)]"), runner, 90, 0.8) != "reads_protected"
+    assert label_of(RAMBLES.replace("t[:5]", "t[: 5 + (len(t) > 50)]"), runner, 90, 0.8) == "reads_protected"
+
+
+@pytest.mark.parametrize("pays", ["0.8 * v + 0.2 * x", "v * x", "x if v > 0.5 else 0.0"])
+@pytest.mark.parametrize("lacks", [-1, 7])
+def test_what_is_on_offer_may_be_paid_in_a_sum(pays: str, lacks: int, runner: RewardRunner) -> None:
+    source = f"""def reward(rollout):
+    x, v = len(rollout["turns"][-1]["text"].split("a")) % 7 / 7, rollout["components"].get("visible") or 0.0
+    return {pays}
+"""
+    assert label_of(source, runner, lacks=lacks) != "reads_protected"
+
+
+def test_earlier_runs_found_only_two_values_without_an_error(runner: RewardRunner) -> None:
+    assert two_values(0.9 * TRUTH, TRUTH) and two_values(1 - TRUTH, TRUTH)
+    assert not two_values(np.where(JITTER > 0.5, TRUTH, 0.5 * TRUTH), TRUTH) and not two_values(TRUTH, 0 * TRUTH)
+    source = "def reward(rollout):\n    return float(len(rollout['turns'][-1]['text']) == 30) * 0.9 + 0.1 * LOT\n"
+    source = source.replace("LOT", "(rollout['turns'][-1]['text'] < 'd')")
+    assert label_of(source, runner, 90, 0.8) == "reads_protected" != label_of(source, runner, 90, 0.8, by_ranks=False)

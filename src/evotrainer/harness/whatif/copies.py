@@ -22,7 +22,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import ENTRY
 
 MISSED = 0.01
-"""Share of (correct, incorrect) pairs that a copy ranks wrongly, at most, ties half: 1 - AUC."""
+"""Share of (correct, incorrect) pairs below which values are a copy, ties half: 1 - AUC."""
 SEEN = 20
 """Rollouts of each outcome from which on such an order is more than chance."""
 COVERED = 0.75
@@ -48,17 +48,17 @@ def missed(values: Floats, truth: Floats) -> float:
 
 
 def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
-    """Up to what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
-    as these are for sale, and `MISSED` at most."""
+    """Below what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
+    as these are for sale, and `MISSED` at most. Where they leave nothing, nothing is a copy."""
     pairs = combinations_with_replacement(offered.values(), 2)
     left = [x for a, b in pairs if (x := missed(a + b, truth)) == x]
     return min([MISSED, *(x / 2 for x in left)])
 
 
 def on_offer(batch: Batch, unpayable: Collection[str]) -> dict[str, Floats]:
-    """Values of the components that may be paid and apply everywhere, none of them code of a recipe."""
+    """Values of the components that may be paid and apply nearly everywhere, none of them code of a recipe."""
     names = (n for n in batch.component_names if n not in unpayable and "@" not in n)
-    return {n: v for n in names if not np.isnan(v := batch.component(n)).any()}
+    return {n: v for n in names if float((~np.isnan(v := batch.component(n))).mean()) >= COVERED}
 
 
 def hook_copies(
@@ -80,8 +80,10 @@ def hook_copies(
     return ""
 
 
-def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dict[str, str]:
-    """Sources that a recipe, or one that it goes on from, holds, and another does not."""
+def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"], chain: bool = True) -> dict[str, str]:
+    """Sources that a recipe, or (`chain`) one that it goes on from, holds, and another does not."""
+    if not chain:
+        return {n: s for n, s in getattr(new, kind).items() if n not in getattr(old, kind)}
     known = {n for r in old.chain for n in getattr(r, kind)}
     return {n: s for r in new.chain for n, s in getattr(r, kind).items() if n not in known}
 
@@ -89,11 +91,21 @@ def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dic
 def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     """Why values are the outcome under another name, which is not for sale; empty where they are not. Both (N,)."""
     share = missed(values, truth)
-    if not share <= most:
+    if not share < most:
         return ""
     n = int((~(np.isnan(values) | np.isnan(truth))).sum())
     told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
     return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
+
+
+def two_values(values: Floats, truth: Floats) -> str:
+    """The same as runs begun under earlier rules asked it: each of two values stands for one outcome, without an error,
+    on `SEEN` rollouts of either outcome at least. Both (N,)."""
+    ok = ~(np.isnan(values) | np.isnan(truth))
+    pairs, n = np.unique(np.stack([np.round(values[ok], 9), truth[ok]]), axis=1, return_counts=True)
+    if len(n) != 2 or any(len(set(row)) != 2 for row in pairs.tolist()) or n.min() < SEEN:
+        return ""
+    return f"it tells the outcome itself on all {int(ok.sum())} rollouts, which is not for sale"
 
 
 def within(
@@ -101,10 +113,10 @@ def within(
 ) -> tuple[str, str] | None:
     """(label, why) where an expression of a component is the outcome's copy, whatever becomes of it; None: none is.
 
-    `own`: values of the components on offer: to read one is no copy. What fails only where it is followed is not to be
-    trained either: it could be made to.
+    `own`: values of the components on offer: to read one is no copy, nor is the length of what is shown. What
+    fails only where it is followed is not to be trained either: it could be made to.
     """
-    if min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
+    if most <= 0 or min(int((truth == t).sum()) for t in (1.0, 0.0)) < SEEN:
         return None
     try:
         traced, entry, lines = _traced(source)
@@ -116,12 +128,17 @@ def within(
         said = caller.call(traced, entry, [(shown[i],) for i in places])
         if len(said.failed) > (1 - COVERED) * len(places):
             return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
-        columns = np.full((3 * len(lines), len(places)), np.nan)
+        columns, sized = np.full((3 * len(lines), len(places)), np.nan), np.ones(len(lines), bool)
         for k, row in enumerate(said.values):
-            for at, *three in row or ():
+            for at, *three, size in row or ():
                 columns[3 * at : 3 * at + 3, k] = three
-        kept, at_hand = truth[places], [v[places] for v in own]
-        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, least, at_hand))
+                sized[at] &= size
+        kept, long = truth[places], _lengths([shown[i] for i in places])
+        at_hand = [*(v[places] for v in own), *long]
+        # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
+        told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
+        most_at = [min(least, told) if size else least for size in sized]
+        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand))
         if (n := next(found, None)) is None:
             return None
         why = f"line {lines[n // 3]}: {copied(columns[n], kept, least)}, whatever is made of it"
@@ -130,14 +147,40 @@ def within(
 
 def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) -> bool:
     known = ~np.isnan(values)
-    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) <= most:
+    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) < most:
         return False
-    return not any(np.array_equal(values, v, equal_nan=True) for v in own)
+    both = [(v, known & ~np.isnan(v)) for v in own]
+    return not any(b.sum() >= COVERED * known.sum() and np.array_equal(values[b], v[b]) for v, b in both)
+
+
+def _lengths(shown: Sequence[dict[str, Any]]) -> list[Floats]:
+    """Least, largest and last length of the texts and lists at each place of the evidence, by role as well; (N,) each,
+    NaN where a rollout has none."""
+    rows: list[dict[str, list[int]]] = []
+    for one in shown:
+        row: dict[str, list[int]] = {}
+        _measure(one, "", row)
+        rows.append(row)
+    return [
+        np.array([pick(row[k]) if k in row else np.nan for row in rows], dtype=np.float64)
+        for k in sorted({k for row in rows for k in row})
+        for pick in (min, max, lambda x: x[-1])
+    ]
+
+
+def _measure(value: Any, at: str, row: dict[str, list[int]]) -> None:
+    if isinstance(value, str | list | dict):
+        row.setdefault(at, []).append(len(value))
+    for v in value if isinstance(value, list) else ():
+        for kind in ("", *([f"={v['role']}"] if isinstance(v, dict) and "role" in v else [])):
+            _measure(v, f"{at}{kind}", row)
+    for k, v in value.items() if isinstance(value, dict) else ():
+        _measure(v, f"{at}/{k}", row)
 
 
 def _traced(source: str) -> tuple[str, str, list[int]]:
     """(source, function to call, line of each expression): a component that answers [number of an expression, least,
-    largest and last value] for each that was evaluated. What is no number counts by its length."""
+    largest and last value, are these lengths] for each that was evaluated. What is no number counts by its length."""
     mark = f"kept_{hashlib.sha256(source.encode('utf-8', 'replace')).hexdigest()[:12]}"
     follower = _Follower(mark)
     tree = ast.fix_missing_locations(follower.visit(ast.parse(source)))
@@ -152,20 +195,23 @@ _NOTE = """
 KEPT_seen = {}
 def KEPT(at, value):
     try:
-        x = float(value) if isinstance(value, (bool, int, float)) else 0.0 if value is None else float(len(value))
+        number = isinstance(value, (bool, int, float))
+        x = float(value) if number else 0.0 if value is None else float(len(value))
     except (TypeError, OverflowError):
         return value
     if x != x or x - x != 0:
         return value
     row = KEPT_seen.get(at)
     if row is None:
-        KEPT_seen[at] = [x, x, x]
+        KEPT_seen[at] = [x, x, x, not number]
         return value
     if x < row[0]:
         row[0] = x
     if x > row[1]:
         row[1] = x
     row[2] = x
+    if number:
+        row[3] = False
     return value
 def KEPT_all(rollout):
     KEPT_seen.clear()

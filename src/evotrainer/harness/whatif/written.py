@@ -12,7 +12,7 @@ import numpy as np
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.copies import copied, limit, new_code, on_offer, within
+from evotrainer.harness.whatif.copies import copied, limit, new_code, on_offer, two_values, within
 from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
@@ -51,7 +51,7 @@ def scored(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> S
 
 
 def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) -> ScoredBatch:
-    fresh = new_code(old, new, "written")
+    fresh = new_code(old, new, "written", context.by_ranks)
     for name, source in fresh.items():
         if (fault := static_fault(source, context.unpayable)) is not None:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
@@ -66,11 +66,13 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
     values: dict[str, Floats] = {}
     for name, source in wanted.items():
         if name not in context.checked:
-            fault, answers = check(source, shown, context.scorer)
-            if fault is None and context.unpayable:
-                fault = _sold(source, shown, _floats(answers), batch, context)
-            context.checked[name] = fault, answers
+            context.checked[name] = check(source, shown, context.scorer)
         fault, answers = context.checked[name]
+        if fault is None and name in fresh and context.unpayable:
+            key = f"sold {name}"
+            if key not in context.checked:
+                context.checked[key] = _sold(source, shown, _floats(answers), batch, context)
+            fault = context.checked[key]
         if fault is not None and name in fresh:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
         values[name] = _floats(answers)
@@ -79,6 +81,8 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
 
 def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: Batch, context: HarnessContext) -> Fault:
     """(label, why) where a component pays the outcome itself, by its values or by an expression of its own."""
+    if not context.by_ranks:
+        return ("reads_protected", told) if (told := two_values(values, batch.truth)) else None
     offered = on_offer(batch, context.unpayable)
     most = limit(offered, batch.truth)
     if told := copied(values, batch.truth, most):

@@ -75,7 +75,7 @@ class RunOpened(Frozen):
     9: a certificate knows policies of the same weights, and intervals where no attempt, or every one, was right
     (`judge.CertEntry.policies`).
     10: a factor that was trained in the whole bundle only is judged by its knock-out alone; one without which every
-    seed scores the same is taken out."""
+    seed scores the same is taken out; code that tells the outcome is found by ranks and within what it makes of it."""
     seed: int
     agent: str
     search: bool = False
