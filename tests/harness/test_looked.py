@@ -98,6 +98,14 @@ def test_calls_that_nobody_can_read_are_not_looked_at(said: str) -> None:
     assert {"test_tampering", "answer_leak"} <= blind.keys() and "actions" in blind["laziness"]
 
 
+def test_alternatives_of_a_chat_are_no_calls_but_those_with_outputs_are() -> None:
+    said = ('Write\n```json\n{"mcp": {"command": "npx"}}\n```', "```bash\nnpm i x\n```\nor\n```bash\nyarn add x\n```")
+    talk = not_looked_at(agents(*said, replies="and step {}?"), HarnessContext())
+    assert not {"test_tampering", "answer_leak", "laziness"} & talk.keys()
+    ran = not_looked_at(agents(*said, replies="src/a{}.py\nsrc/b.py"), HarnessContext())
+    assert {"test_tampering", "answer_leak"} <= ran.keys()
+
+
 @pytest.mark.parametrize(
     "batch",
     [

@@ -151,20 +151,31 @@ def as_done(actions: Sequence[Action], said: Sequence[str]) -> list[Action]:
 
 _LIKE_CALLS = re.compile(
     r"<tool_call>|<function_calls?>|<invoke\b|<function=|<execute_\w+>|\[TOOL_CALLS?\]|<\|python_tag\|>"
-    r"|^\W{0,4}Action(?: Input)?\W{0,3}:|^```(?:mswea_bash_command|bash|sh|shell|console)\b"
-    r"|[\"'](?:tool_calls?|tool_name|function_call|functionCall|toolUse|tool|cmd|command)[\"']\s*:",
+    r"|^\W{0,4}Action(?: Input)?\W{0,3}:|^```mswea_bash_command\b"
+    r"|[\"'](?:tool_calls?|tool_name|function_call|functionCall|toolUse|tool)[\"']\s*:",
     re.MULTILINE,
+)
+_LIKE_COMMANDS = re.compile(r"^```(?:bash|sh|shell|console)\b|[\"'](?:cmd|command)[\"']\s*:", re.MULTILINE)
+"""Also of chats about commands."""
+_LIKE_OUTPUT = re.compile(
+    r"^\s*(?:[<\[]?/?(?:output|observation|stdout|stderr|tool_response|function_results?|returncode|exit.?code)[^\w\n]{0,9}[:>\]=]"
+    r"|Traceback |\$ |total \d)"
+    r"|^(?:[\w./-]*/[\w.-]+|[\w-]+\.(?:py|[jt]s|c|go|rs|java|txt|md|json|ya?ml|toml|cfg))[ \t]*$"
+    r"|no such file|command not found|permission denied|\b\d+ (?:passed|failed)\b|^\w*Error: ",
+    re.MULTILINE | re.IGNORECASE,
 )
 
 
 def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
     """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
-    if any(a.name for a in actions) or not any(_LIKE_CALLS.search(a.text) for a in actions):
+    replies = [s[:MAX_COMMAND] for s in said[1:]]
+    # one word in the place of every output, as some logs keep, is no talk
+    heard = any(map(_LIKE_OUTPUT.search, replies)) or (len(replies) > 1 and len(set(replies)) == 1)
+    like = [bool(_LIKE_CALLS.search(a.text) or (heard and _LIKE_COMMANDS.search(a.text))) for a in actions]
+    if any(a.name for a in actions) or not any(like):
         return False
     done = as_done(actions, said)
-    return not any(d.name for d in done) and any(
-        not d.text and _LIKE_CALLS.search(a.text) for a, d in zip(actions, done, strict=True)
-    )
+    return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
 
 
 def _done(a: Action, ran: bool) -> Action:
