@@ -54,6 +54,10 @@ class SandboxError(EvoTrainerError):
     exit_code = 5
 
 
+class TimeOverError(SandboxError):
+    """Code was not run: what asked for it had an end to its time."""
+
+
 class TrainerError(EvoTrainerError):
     """The trainer could not start or go on."""
 

@@ -19,7 +19,7 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.cli._seat_tools import SeatTools, sections
 from evotrainer.cli.seat import waiting
-from evotrainer.errors import AgentError, ConfigError, SandboxError, StoreError
+from evotrainer.errors import AgentError, ConfigError, StoreError, TimeOverError
 from evotrainer.projections.trials import labelled
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.sandbox.reward_runner import RewardRunner
@@ -99,14 +99,16 @@ def test_each_backtest_stands_alone_and_all_end_in_time(played: api.Run, monkeyp
     monkeypatch.setattr("evotrainer.cli._seat_tools.LONGEST_S", 3.0)
     hooks = [{"factor": "hooks", "new": {"h": SLOW.format(k)}} for k in range(14)]
     told = tools.backtest(hooks).splitlines()
-    assert len(told) == 13 and all("the time of a call was over" in x for x in told[:12])
+    assert len(told) == 13 and all("the time of a call was over; ask for it alone" in x for x in told[:12])
     assert told[12].startswith("2 more are not done")
 
 
 def test_code_is_not_run_when_its_time_is_over() -> None:
     with closing(RewardRunner(accept_tier_e=True, until=time.monotonic())) as runner:
-        with pytest.raises(SandboxError, match="the time was over after 0 of 1 calls of a hook"):
+        with pytest.raises(TimeOverError, match="the time was over after 0 of 1 calls of a hook$"):
             runner.call(SLOW.format(1), "weights", [([],)])
+        with pytest.raises(TimeOverError, match="of a written reward component$"):
+            runner(SLOW.format(1), [{}])
 
 
 def test_a_quoted_text_replaces_no_section_of_a_request() -> None:

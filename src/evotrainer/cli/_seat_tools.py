@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.cli.propose import EVERY_S, answer, outcome, taken_already, verdict_line
 from evotrainer.cli.seat import request_id, waiting
-from evotrainer.errors import AgentError, EvoTrainerError
+from evotrainer.errors import AgentError, EvoTrainerError, TimeOverError
 from evotrainer.records.output import visible
 from evotrainer.records.text import cut
 
@@ -167,7 +167,7 @@ class SeatTools:
         out = []
         for c in changes[:REPLAYED]:
             what = f"{c.get('factor', '')} = {cut(json.dumps(c.get('new')), 80)}"
-            out.append(f"{what}: {_replayed(subject, c, until)}")
+            out.append(f"{what}: {_replayed(subject, c, until, len(changes) == 1)}")
         more = [f"{len(changes) - REPLAYED} more are not done: at most {REPLAYED} a call"] if changes[REPLAYED:] else []
         return _cut("\n".join([*out, *more]) or 'give changes, e.g. [{"factor": "group_size", "new": 16}]')
 
@@ -266,14 +266,14 @@ class SeatTools:
         return f"{said}; wait({self._given!r}) tells what came of it"
 
 
-def _replayed(subject: Subject, change: dict[str, Any], until: float) -> str:
+def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: bool) -> str:
     """What the replay of one change says, or why it says nothing: one line, whatever is asked."""
     from evotrainer.records.interventions import Intervention, Prediction
     from evotrainer.records.recipe import BUNDLE
     from evotrainer.studies.backtest import replay_change
 
     if time.monotonic() >= until:
-        return "not done: the time of a call was over; ask for it alone"
+        return f"not done: the time of a call was over{'' if alone else '; ask for it alone'}"
     factor, new, recipe = str(change.get("factor", "")), change.get("new"), subject.recipe
     try:
         if factor == BUNDLE and not (isinstance(new, dict) and new):
@@ -288,6 +288,8 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float) -> str:
             ),
             until=until,
         ).backtest  # fmt: skip
+    except TimeOverError as e:
+        return f"{cut(e, 120)}{', of all there is for a call' if alone else '; ask for it alone'}"
     except Exception as e:  # an agent asks for anything, and eleven other answers hang on it
         return cut(e, 160) if isinstance(e, EvoTrainerError) else f"not done: {cut(f'{type(e).__name__}: {e}', 160)}"
     return f"{told.verdict}, {told.reason}"

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import SandboxError
+from evotrainer.errors import SandboxError, TimeOverError
 from evotrainer.records.hooks import Called
 from evotrainer.records.text import clean, cut
 from evotrainer.records.written import ENTRY, Answers, is_value
@@ -35,7 +35,7 @@ class RewardRunner:
     def __init__(self, accept_tier_e: bool = False, until: float | None = None) -> None:
         self.accept_tier_e = accept_tier_e
         self.until = until
-        """Time of `time.monotonic` from which on nothing more is run: SandboxError; None: none."""
+        """Time of `time.monotonic` from which on nothing more is run: TimeOverError; None: none."""
         self.cpu_s = 0.0
         """Of all functions that ran."""
         self._box: Sandbox | None = None
@@ -73,7 +73,7 @@ class RewardRunner:
         each = self.BLOCK if self.until is None else self.HURRIED
         for i in range(0, len(calls), each):
             if self.until is not None and time.monotonic() >= self.until:
-                raise SandboxError(f"the time was over after {i} of {len(calls)} calls of a {what}; ask for it alone")
+                raise TimeOverError(f"the time was over after {i} of {len(calls)} calls of a {what}")
             for case in self._run(source, calls[i : i + each], limits):
                 said = cut(clean(": ".join(case.error)), 160) if case.error else ""
                 if case.status == "sandbox":

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evotrainer.errors import TimeOverError
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.writing import WrittenComponent, write
@@ -15,6 +16,7 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.copies import copied, hook_copies, limit, two_values
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.hooks import Called
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
@@ -281,3 +283,28 @@ def test_earlier_runs_found_only_two_values_without_an_error(runner: RewardRunne
     source = "def reward(rollout):\n    return float(len(rollout['turns'][-1]['text']) == 30) * 0.9 + 0.1 * LOT\n"
     source = source.replace("LOT", "(rollout['turns'][-1]['text'] < 'd')")
     assert label_of(source, runner, 90, 0.8) == "reads_protected" != label_of(source, runner, 90, 0.8, by_ranks=False)
+
+
+class Late:
+    """Follows nothing: its time is over."""
+
+    asked = 0
+
+    def call(self, source: str, entry: str, arguments: object) -> Called:
+        self.asked += 1
+        raise TimeOverError("the time was over")
+
+
+def test_only_new_code_is_followed_and_without_the_time_nothing_is_said(runner: RewardRunner) -> None:
+    held = PARENT.with_factor(
+        "written_reward", {"rewards": {"visible": 1.0, "mine": 1.0}, "written": {"mine": RAMBLES}}
+    )
+    out = [replace(r, detail={}) for r in fooled_groups()]
+    rng = np.random.default_rng(1)
+    said = ["".join(rng.choice(LETTERS, 30)) for _ in out]
+    out = [replace(r, turns=(*r.turns[:-1], Turn("assistant", t))) for r, t in zip(out, said, strict=True)]
+    late = Late()
+    context = HarnessContext(unpayable=("hidden",), scorer=runner, hooks=late)
+    backtest(change("lr", 0.1), held, out, context)
+    assert late.asked == 0
+    assert backtest(change("start", held), PARENT, out, context).label == "" and late.asked == 1

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from evotrainer.errors import TimeOverError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
@@ -89,7 +90,10 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
         return "reads_protected", told
     if context.hooks is None:
         return None
-    return within(source, shown, batch.truth, list(offered.values()), context.hooks, most)
+    try:
+        return within(source, shown, batch.truth, list(offered.values()), context.hooks, most)
+    except TimeOverError:  # what was replayed holds; a run has the time
+        return None
 
 
 def _floats(answers: Answers) -> Floats:
