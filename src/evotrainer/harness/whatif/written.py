@@ -13,7 +13,7 @@ from evotrainer.errors import TimeOverError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.copies import copied, limit, new_code, on_offer, two_values, within
+from evotrainer.harness.whatif.copies import MISSED, copied, limit, new_code, on_offer, two_values, within
 from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
@@ -85,13 +85,18 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
     if not context.by_ranks:
         return ("reads_protected", told) if (told := two_values(values, batch.truth)) else None
     offered = on_offer(batch, context.unpayable)
-    most = limit(offered, batch.truth)
-    if told := copied(values, batch.truth, most):
-        return "reads_protected", told
-    if context.hooks is None:
-        return None
+    most, own = limit(offered, batch.truth), list(offered.values())
     try:
-        return within(source, shown, batch.truth, list(offered.values()), context.hooks, most)
+        if most <= 0 and context.scorer is not None:
+            # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
+            other = np.random.default_rng(0).permutation(len(shown)).tolist()
+            shown = [s | {k: shown[i][k] for k in ("components", "tests")} for s, i in zip(shown, other, strict=True)]
+            most, own = MISSED, []
+            if copied(values, batch.truth):
+                values = _floats(context.scorer(source, shown))
+        if told := copied(values, batch.truth, most):
+            return "reads_protected", told
+        return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
     except TimeOverError:  # what was replayed holds; a run has the time
         return None
 
