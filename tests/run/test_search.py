@@ -186,6 +186,16 @@ def test_a_change_that_only_its_bundle_had_is_judged_by_its_knock_out_alone(
     assert not [p for p in run.verify().problems if p.area == "knockout"]
 
 
+def test_a_search_training_is_read_at_the_temperature_of_its_own_recipe(
+    task: Path, tmp_path: Path, quick: Paper
+) -> None:
+    bundle = {**WHOLE, "deploy_temperature": 0.1}
+    run = quick.start(task, tmp_path / "run", ["run.rounds=1", "run.search_only=true"], agent=Scripted(bundle))
+    read = {s.temperature for t in bodies(run, "finished") for s in t.scores if t.branch.startswith("p")}
+    assert read == {None, 0.1}
+    assert not [p.message for p in run.verify().problems if "deployment temperature" in p.message]
+
+
 def test_a_bundle_whose_changes_are_being_measured_is_called_so(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", agent=Scripted(WHOLE))
     events = run.events()

@@ -49,7 +49,8 @@ def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
     """Evaluations sampled as the frozen protocol says: at the deployment temperature of the trial's recipe, else like
     every other policy of the run. From the score itself, and from the specification, which the ledger vouches for."""
     t: TrialFinished = event.body
-    b = record.state_before(event).branches.get(t.branch)
+    state = record.state_before(event)
+    b = state.branches.get(t.branch) or state.probes.get(t.branch)
     recipe = b.recipe if b else record.task.recipe
     for s in t.scores:
         if s.temperature != recipe.deploy_temperature:
