@@ -9,9 +9,11 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.studies.audit import RolloutAudit, audit
-from evotrainer.studies.audit.query import TABLES, query
+from evotrainer.studies.audit.query import query
 from evotrainer.studies.audit.sql import RefusedError, check
 from tests.audit_files import generate, write_jsonl
+
+TABLES = ("rollouts", "metrics", "findings")
 
 SECRET = "hunter2"
 READS = [
