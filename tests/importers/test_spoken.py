@@ -150,6 +150,20 @@ def test_what_is_quoted_or_names_no_tool_is_no_call(words: str) -> None:
     assert not written_calls(words) and len(written_calls(f"```\nls\n```\n{TAGGED}")) == 1
 
 
+@pytest.mark.parametrize(
+    "said",
+    [f"```\n{TAGGED}\n```", f"```xml\n{QWEN}\n```\n", f"Rather:\n```python\nx = 1\n\n{TAGGED}", f"`f is wrong. {QWEN}"],
+)
+def test_a_quoted_call_that_a_tool_answers_was_run(said: str) -> None:
+    asked = [{"role": "user", "content": "fix it"}, {"role": "assistant", "content": said}]
+    for reply in (SHAPES["hermes"][1], {"role": "tool", "content": "Error: busy"}):
+        found = chat.messages([*asked, reply, {"role": "assistant", "content": "Done."}])
+        assert [(t.role, len(t.tool_calls)) for t in found[1:]] == [("assistant", 1), ("tool", 0), ("assistant", 0)]
+        assert json.loads(found[1].tool_calls[0].arguments) == COMMAND and found[1].tool_calls[0].ok is False
+    for after in ([], [{"role": "user", "content": "and what does it do?"}, {"role": "assistant", "content": "It .."}]):
+        assert said[:3] != "```" or not any(t.tool_calls for t in chat.messages([*asked, *after]))
+
+
 def test_a_call_that_ends_a_conversation_without_replies_is_an_answer() -> None:
     assert not chat.messages([{"role": "user", "content": "q"}, {"role": "assistant", "content": TAGGED}])[1].tool_calls
     twice = [*SHAPES["hermes"], {"role": "assistant", "content": TAGGED}]

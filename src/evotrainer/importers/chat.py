@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, get_args
 
-from evotrainer.importers.spoken import RETURNED, call_of, fenced_command, spoken, written_calls
+from evotrainer.importers.spoken import RETURNED, SpokenCall, call_of, fenced_command, spoken, written_calls
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
@@ -96,6 +96,8 @@ class Talk:
         self._waiting: list[tuple[int, int]] = []
         self._written: set[int] = set()
         """Turns whose calls are written in their text."""
+        self._quoted: tuple[int, list[SpokenCall]] = (0, [])
+        """A turn and the calls that its text quotes: a reply to none else tells that they were run."""
         self._thought = ""
         self.recorded = False
         """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
@@ -105,6 +107,8 @@ class Talk:
         self._thought = f"{self._thought}\n{words}" if self._thought and words else self._thought or words
 
     def say(self, role: Role, words: str, tokens: int | None = None) -> None:
+        if role != "tool":
+            self._quoted = (0, [])
         if role == "assistant":
             self._waiting.clear()  # what was not answered by now is not answered by a reply without an id
             self.think(words)
@@ -115,10 +119,13 @@ class Talk:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
         if self._thought or not self._turns or self._turns[-1][0] != "assistant":
             self.say("assistant", "")
-        calls = self._turns[-1][2]
+        self._add(len(self._turns) - 1, name, args, id, ok)
+
+    def _add(self, turn: int, name: Any, args: Any, id: Any, ok: bool | None) -> None:
+        calls = self._turns[turn][2]
         calls.append(ToolCall(name if isinstance(name, str) else text(name), arguments(args), ok))
         if ok is None:
-            place = (len(self._turns) - 1, len(calls) - 1)
+            place = (turn, len(calls) - 1)
             # calls with an id wait here, too: many formats give calls an id and their replies none
             self._waiting.append(place)
             if isinstance(id, str):
@@ -126,6 +133,10 @@ class Talk:
 
     def reply(self, words: str, id: Any = None, raw: Any = None, ok: bool | None = None) -> None:
         """A tool's reply: to the call of that id, else to the oldest call without one."""
+        if not self._waiting:
+            (turn, quoted), self._quoted = self._quoted, (0, [])
+            for call in quoted:
+                self._add(turn, *call)
         place = self._open.pop(id, None) if isinstance(id, str) else None
         # a reply with an id that no call has, while other calls wait for theirs, answers none of them
         if place is None and self._waiting and not (isinstance(id, str) and self._open):
@@ -177,6 +188,8 @@ class Talk:
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
                     self._written.add(len(self._turns) - 1)
+                if not self.recorded:
+                    self._quoted = (len(self._turns) - 1, written_calls(words[at:end], quoted=True))
             at, who = after, following
 
     def turns(self) -> tuple[Turn, ...]:

@@ -172,16 +172,21 @@ def _worked(b: dict[str, Any]) -> bool | None:
     return False if b.get("type") == "tool_result" and b.get("status") == "error" else None
 
 
-def written_calls(words: str) -> list[SpokenCall]:
+def written_calls(words: str, quoted: bool = False) -> list[SpokenCall]:
     """Calls written as text between `<tool_call>` and `</tool_call>`: JSON with a name (Hermes, Qwen) or
-    `<function=NAME>` with parameters (Qwen3-Coder). What is neither, and what stands in code, is quoted."""
+    `<function=NAME>` with parameters (Qwen3-Coder). What is neither is none; what stands in code is `quoted`, and a
+    call only where a reply says so."""
     out = []
-    fenced = False
+    fenced, at, last_fence = False, 0, words.rfind("\n```")
     for piece in words.split("</tool_call>")[:-1]:
+        at += len(piece) + len("</tool_call>")
         before, tag, written = piece.rpartition("<tool_call>")
         # a fence within a call is the call's own, e.g. of a file that it writes
         fenced ^= len(_LINE_FENCE.findall(before if tag else piece)) % 2 == 1
-        if not tag or fenced or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2:
+        # a fence that is not closed behind the call holds nothing
+        in_code = fenced and last_fence >= at
+        in_code = in_code or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2 == 1
+        if not tag or in_code != quoted:
             continue
         try:
             made = parse(written)
