@@ -110,6 +110,31 @@ def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
 
 
 @pytest.mark.parametrize(
+    "told",
+    ["Observation:\n<returncode>1</returncode>\n<output>\nx\n</output>", "<returncode>1</returncode>",
+     "<exception>KeyError</exception>\n<returncode>1</returncode>",
+     "<warning>long</warning>\n<returncode>1</returncode>",
+     f"<output>\n{'x' * 9999}\n</output>\n<returncode>1</returncode>"],
+)  # fmt: skip
+def test_a_return_code_may_stand_behind_a_header_or_tags(told: str) -> None:
+    call, reply = chat.messages([{"role": "assistant", "content": "```sh\nls\n```"}, {"role": "user", "content": told}])
+    assert [(c.arguments, c.ok) for c in call.tool_calls] == [("ls", False)] and reply.role == "tool"
+
+
+def test_a_response_that_is_cut_off_or_stands_in_the_same_text_is_one() -> None:
+    said = {"role": "assistant", "content": TAGGED}
+    found = chat.messages([said, {"role": "user", "content": "<tool_response>\nError: bu"}])
+    assert [(t.role, t.text, [c.ok for c in t.tool_calls]) for t in found[1:]] == [("tool", "Error: bu", [])]
+    assert found[0].tool_calls[0].ok is False
+    episode = {"role": "assistant", "content": f"{TAGGED}\nuser\n<tool_response>\nError: bu"}
+    assert [t.role for t in chat.messages([episode])] == ["assistant", "tool"]
+    (one,) = chat.messages(
+        [{"role": "assistant", "content": f"{TAGGED}\n<tool_response>\nok\n</tool_response>\n{TAGGED}"}]
+    )
+    assert len(one.tool_calls) == 2
+
+
+@pytest.mark.parametrize(
     "talk",
     [
         [
