@@ -86,6 +86,24 @@ def test_a_call_among_the_blocks_and_beside_them_is_one_call() -> None:
     assert [len(t.tool_calls) for m in (both, same) for t in chat.messages([m])] == [2, 2]
 
 
+def test_a_call_without_an_id_that_stands_in_both_places_is_one() -> None:
+    block = {"type": "tool_use", "name": "bash", "input": COMMAND}
+    for given, n in ((WORDS, 1), ("{}", 2)):
+        m = {
+            "role": "assistant",
+            "content": [block],
+            "tool_calls": [{"function": {"name": "bash", "arguments": given}}],
+        }
+        assert len(chat.messages([m])[0].tool_calls) == n
+
+
+def test_a_result_that_has_a_type_of_its_own_is_shown_whole() -> None:
+    own = {"type": "errorbar", "value": 3, "unit": "cm"}
+    reply = {"role": "tool", "content": [{"type": "tool_result", "tool_use_id": "1", "content": own}]}
+    called, told = chat.messages([SHAPES["openai"][0], reply])
+    assert "cm" in told.text and called.tool_calls[0].ok is None
+
+
 def test_a_call_that_a_server_answers_in_the_same_message_comes_before_its_reply() -> None:
     use = {"type": "server_tool_use", "id": "a", "name": "web_search", "input": {}}
     result = {"type": "web_search_tool_result", "tool_use_id": "a", "content": []}
