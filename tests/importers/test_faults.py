@@ -74,6 +74,22 @@ def jsonl(tmp_path: Path, **fields: Any) -> Rollout:
         ({"judge_parse_failed": True}, "judge"),
         ({"judge_parsed": False}, "judge"),
         ({"judge_response": "I’m sorry, but I cannot assist with this content."}, "judge"),
+        *(
+            ({"judge_response": "I'm sorry, but I can't assist with that.", **beside}, "judge")
+            for beside in (
+                {"judge_score": 0.0},
+                {"score": 0},
+                {"passed": False},
+                {"judge_score": -1},
+                {"verdict": "error"},
+                {"judge_verdict": "unknown"},
+                {"score_text": "none"},
+                {"judge_score": "0.0"},
+            )
+        ),
+        ({"judge": {"response": "I can't help with that.", "score": 0}}, "judge"),
+        ({"judge_output": '{"reasoning": "the two', "judge_score": -1}, "judge"),
+        ({"judge_reply": "First I look", "judge_stop_reason": "max_tokens", "passed": "unknown"}, "judge"),
         ({"judge_output": '```json\n{"reasoning": "the two dates'}, "judge"),
         ({"judge_reply": "First I look at the units. They", "judge_stop_reason": "max_tokens"}, "judge"),
         ({"reward_model_output": "Traceback (most recent call last):\n... torch.OutOfMemoryError: 2.1 GiB"}, "judge"),
@@ -159,6 +175,9 @@ def test_a_field_that_names_a_fault_takes_the_reward_away(tmp_path: Path, fields
         {"judge_response": '{"why": "it forgets the se', "judge_score": 0.0},
         {"judge_response": '{"equivalent": false, "why": "it for'},
         {"judge_response": "Sorry, I can't help but mark it so.", "judge_score": 0.0},
+        {"judge_response": "Sorry, I can't help with that.", "judge_verdict": "Incorrect"},
+        {"judge_response": "Sorry, I can't help with that.", "judge_score": 2},
+        {"judge_response": "I can't help but mark it so."},
         {"judge_reply": "It misses the point.", "judge_finish_reason": "length", "passed": False},
         {"judge_reply": "It misses the point. Therefore incorrect.", "judge_finish_reason": "length"},
         {"judge": {"response": '{"why": "it forgets', "score": 0}},

@@ -74,6 +74,11 @@ def test_two_reports_known_by_content_that_disagree_leave_the_task_unknown(tmp_p
     assert {k: r.outcome for k, r in rollouts(tmp_path).items()} == {"a__a-1": "unknown", "b__b-2": "correct"}
     (told,) = [x for _, _, x in read([tmp_path]) if isinstance(x, Skipped)]
     assert told.reason == "a_base.json and z_mine.json disagree on a__a-1: its outcome stays unknown"
+    runs = tmp_path / "run" / "logs" / "run_evaluation"
+    write(runs / "mine" / "m" / "a__a-1" / "report.json", {"a__a-1": {"resolved": False}})
+    assert rollouts(tmp_path)["a__a-1"].outcome == "incorrect", "kept per instance"
+    write(runs / "base" / "m" / "a__a-1" / "report.json", {"a__a-1": {"resolved": True}})
+    assert rollouts(tmp_path)["a__a-1"].outcome == "unknown"
 
 
 def test_a_report_that_came_after_the_first_reading_is_found_by_the_next(tmp_path: Path) -> None:

@@ -86,6 +86,24 @@ def test_a_call_among_the_blocks_and_beside_them_is_one_call() -> None:
     assert [len(t.tool_calls) for m in (both, same) for t in chat.messages([m])] == [2, 2]
 
 
+def test_a_call_without_an_id_that_stands_in_both_places_is_one() -> None:
+    block = {"type": "tool_use", "name": "bash", "input": COMMAND}
+    for given, n in ((WORDS, 1), ("{}", 2)):
+        m = {
+            "role": "assistant",
+            "content": [block],
+            "tool_calls": [{"function": {"name": "bash", "arguments": given}}],
+        }
+        assert len(chat.messages([m])[0].tool_calls) == n
+
+
+def test_a_result_that_has_a_type_of_its_own_is_shown_whole() -> None:
+    own = {"type": "errorbar", "value": 3, "unit": "cm"}
+    reply = {"role": "tool", "content": [{"type": "tool_result", "tool_use_id": "1", "content": own}]}
+    called, told = chat.messages([SHAPES["openai"][0], reply])
+    assert "cm" in told.text and called.tool_calls[0].ok is None
+
+
 def test_a_call_that_a_server_answers_in_the_same_message_comes_before_its_reply() -> None:
     use = {"type": "server_tool_use", "id": "a", "name": "web_search", "input": {}}
     result = {"type": "web_search_tool_result", "tool_use_id": "a", "content": []}
@@ -107,6 +125,31 @@ def test_a_shell_block_is_a_call_where_a_return_code_answers_it() -> None:
     assert (
         fenced_command(two) is None and fenced_command("```bash\n\n```") == "" and fenced_command("```bash\nls") is None
     )
+
+
+@pytest.mark.parametrize(
+    "told",
+    ["Observation:\n<returncode>1</returncode>\n<output>\nx\n</output>", "<returncode>1</returncode>",
+     "<exception>KeyError</exception>\n<returncode>1</returncode>",
+     "<warning>long</warning>\n<returncode>1</returncode>",
+     f"<output>\n{'x' * 9999}\n</output>\n<returncode>1</returncode>"],
+)  # fmt: skip
+def test_a_return_code_may_stand_behind_a_header_or_tags(told: str) -> None:
+    call, reply = chat.messages([{"role": "assistant", "content": "```sh\nls\n```"}, {"role": "user", "content": told}])
+    assert [(c.arguments, c.ok) for c in call.tool_calls] == [("ls", False)] and reply.role == "tool"
+
+
+def test_a_response_that_is_cut_off_or_stands_in_the_same_text_is_one() -> None:
+    said = {"role": "assistant", "content": TAGGED}
+    found = chat.messages([said, {"role": "user", "content": "<tool_response>\nError: bu"}])
+    assert [(t.role, t.text, [c.ok for c in t.tool_calls]) for t in found[1:]] == [("tool", "Error: bu", [])]
+    assert found[0].tool_calls[0].ok is False
+    episode = {"role": "assistant", "content": f"{TAGGED}\nuser\n<tool_response>\nError: bu"}
+    assert [t.role for t in chat.messages([episode])] == ["assistant", "tool"]
+    (one,) = chat.messages(
+        [{"role": "assistant", "content": f"{TAGGED}\n<tool_response>\nok\n</tool_response>\n{TAGGED}"}]
+    )
+    assert len(one.tool_calls) == 2
 
 
 @pytest.mark.parametrize(
@@ -148,6 +191,20 @@ def test_a_call_in_the_text_of_an_agent_whose_calls_are_recorded_was_not_done() 
 )  # fmt: skip
 def test_what_is_quoted_or_names_no_tool_is_no_call(words: str) -> None:
     assert not written_calls(words) and len(written_calls(f"```\nls\n```\n{TAGGED}")) == 1
+
+
+@pytest.mark.parametrize(
+    "said",
+    [f"```\n{TAGGED}\n```", f"```xml\n{QWEN}\n```\n", f"Rather:\n```python\nx = 1\n\n{TAGGED}", f"`f is wrong. {QWEN}"],
+)
+def test_a_quoted_call_that_a_tool_answers_was_run(said: str) -> None:
+    asked = [{"role": "user", "content": "fix it"}, {"role": "assistant", "content": said}]
+    for reply in (SHAPES["hermes"][1], {"role": "tool", "content": "Error: busy"}):
+        found = chat.messages([*asked, reply, {"role": "assistant", "content": "Done."}])
+        assert [(t.role, len(t.tool_calls)) for t in found[1:]] == [("assistant", 1), ("tool", 0), ("assistant", 0)]
+        assert json.loads(found[1].tool_calls[0].arguments) == COMMAND and found[1].tool_calls[0].ok is False
+    for after in ([], [{"role": "user", "content": "and what does it do?"}, {"role": "assistant", "content": "It .."}]):
+        assert said[:3] != "```" or not any(t.tool_calls for t in chat.messages([*asked, *after]))
 
 
 def test_a_call_that_ends_a_conversation_without_replies_is_an_answer() -> None:

@@ -71,7 +71,9 @@ def answer(run: Run, raw: str, to: str = "") -> tuple[str, bool]:
         for key, a in reversed(had.items()):
             if a.raw.strip() == raw.strip() and meant in ("", keys.request_of(key)):
                 if a.problem:
-                    raise AgentError(f"it was refused as the answer to {keys.request_of(key)}: {a.problem}; correct it")
+                    other = f", or add --to {now} to answer that with it" if now else ""
+                    past = f"it was refused as the answer to {keys.request_of(key)}: {a.problem}"
+                    raise AgentError(f"{past}; correct it{other}")
                 return key, True
     if meant and meant != now:
         raise AgentError(f"{run.folder} waits for no answer to {meant}; {f'{now} waits' if now else 'none waits'}")

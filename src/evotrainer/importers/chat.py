@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any, get_args
 
-from evotrainer.importers.spoken import RETURNED, call_of, fenced_command, spoken, written_calls
+from evotrainer.importers.spoken import RETURNED, SpokenCall, call_of, fenced_command, spoken, written_calls
 from evotrainer.importers.tolerant import number, parse, text
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
@@ -33,6 +33,9 @@ FINISHES: dict[str, Finish] = {
 _SEGMENT = re.compile(r"(?:<\|im_end\|>)?(?:^|\n<\|im_start\|>|\n|<\|im_start\|>)(user|assistant|tool)\n")
 _RETURN_CODE = re.compile(r"<(?:returncode|exit_code)>\s*(-?\d{1,9})\s*</")
 _ERROR_HEAD = re.compile(r"\s{0,9}(?:error\b|traceback \(most recent|exception\b|unknown tool|tool not found)", re.I)
+_HEADER = re.compile(r"\s{0,64}(?:\w{1,40}(?: \w{1,40})?:[ \t]{0,9}\r?\n\s{0,64})?")
+_TAG = re.compile(r"<(\w{1,40})>")
+_ANSWERED = re.compile(r"</tool_call>\s{0,64}<tool_response>")
 _CODES = ("exit_code", "returncode", "return_code", "exitcode")
 
 
@@ -96,6 +99,8 @@ class Talk:
         self._waiting: list[tuple[int, int]] = []
         self._written: set[int] = set()
         """Turns whose calls are written in their text."""
+        self._quoted: tuple[int, list[SpokenCall]] = (0, [])
+        """A turn and the calls that its text quotes: a reply to none else tells that they were run."""
         self._thought = ""
         self.recorded = False
         """Are calls recorded as such? Then one that is written in the text is one that the agent did not do."""
@@ -105,6 +110,8 @@ class Talk:
         self._thought = f"{self._thought}\n{words}" if self._thought and words else self._thought or words
 
     def say(self, role: Role, words: str, tokens: int | None = None) -> None:
+        if role != "tool":
+            self._quoted = (0, [])
         if role == "assistant":
             self._waiting.clear()  # what was not answered by now is not answered by a reply without an id
             self.think(words)
@@ -115,10 +122,13 @@ class Talk:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
         if self._thought or not self._turns or self._turns[-1][0] != "assistant":
             self.say("assistant", "")
-        calls = self._turns[-1][2]
+        self._add(len(self._turns) - 1, name, args, id, ok)
+
+    def _add(self, turn: int, name: Any, args: Any, id: Any, ok: bool | None) -> None:
+        calls = self._turns[turn][2]
         calls.append(ToolCall(name if isinstance(name, str) else text(name), arguments(args), ok))
         if ok is None:
-            place = (len(self._turns) - 1, len(calls) - 1)
+            place = (turn, len(calls) - 1)
             # calls with an id wait here, too: many formats give calls an id and their replies none
             self._waiting.append(place)
             if isinstance(id, str):
@@ -126,6 +136,10 @@ class Talk:
 
     def reply(self, words: str, id: Any = None, raw: Any = None, ok: bool | None = None) -> None:
         """A tool's reply: to the call of that id, else to the oldest call without one."""
+        if not self._waiting:
+            (turn, quoted), self._quoted = self._quoted, (0, [])
+            for call in quoted:
+                self._add(turn, *call)
         place = self._open.pop(id, None) if isinstance(id, str) else None
         # a reply with an id that no call has, while other calls wait for theirs, answers none of them
         if place is None and self._waiting and not (isinstance(id, str) and self._open):
@@ -142,6 +156,8 @@ class Talk:
         """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
         # a prompt may explain the form: before the policy spoke nothing was called
         *closed, tail = words.split("</tool_response>")
+        if tail.lstrip().startswith("<tool_response>") and (self._waiting or self._quoted[1]):  # cut off
+            closed, tail = [*closed, tail], ""
         if any("<tool_response>" in x for x in closed) and any(t[0] == "assistant" for t in self._turns):
             for piece in closed:
                 head, tag, told = piece.partition("<tool_response>")
@@ -153,12 +169,12 @@ class Talk:
                 self.say("user", tail)
             return
         # a return code tells that the one command block before it was run
-        if self._turns and self._turns[-1][0] == "assistant" and _returned(words[:4096]):
+        if self._turns and self._turns[-1][0] == "assistant" and (code := _returned(words)) is not None:
             _, said, calls, _ = self._turns[-1]
             if not calls and (command := fenced_command("\n".join(said))) is not None:
                 self.call("bash", command)
             if self._waiting:
-                self.reply(words)
+                self.reply(words, ok=code == 0)
                 return
         self.say("user", words)
 
@@ -177,6 +193,8 @@ class Talk:
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
                     self._written.add(len(self._turns) - 1)
+                if not self.recorded:
+                    self._quoted = (len(self._turns) - 1, written_calls(words[at:end], quoted=True))
             at, who = after, following
 
     def turns(self) -> tuple[Turn, ...]:
@@ -184,16 +202,25 @@ class Talk:
             self.say("assistant", "")
         last = len(self._turns) - 1
         # nothing was ever replied and nothing comes after: it is an answer, to be read as one
-        if last in self._written and all(t[0] != "tool" for t in self._turns):
+        replied = any(t[0] == "tool" for t in self._turns)
+        if last in self._written and not replied and not any(map(_ANSWERED.search, self._turns[last][1])):
             self._turns[last][2].clear()
         return tuple(Turn(r, "\n".join(w), tuple(c), t) for r, w, c, t in self._turns)
 
 
-def _returned(words: str) -> bool:
-    """Does a message begin with a return code on a line of its own, as agents print it?"""
-    words = words.lstrip()
-    found = RETURNED.match(words)
-    return found is not None and words[found.end() :].lstrip(" \t")[:1] in ("", "\r", "\n", "<")
+def _returned(words: str) -> int | None:
+    """The return code that a message begins with on a line of its own, as agents print it: after one line that names it
+    (`Observation:`) and after what stands in tags of its own (`<exception>`, `<output>`); None where there is none."""
+    head = _HEADER.match(words)
+    at = head.end() if head else 0
+    while (found := RETURNED.match(words, at)) is None:
+        opened = _TAG.match(words, at)
+        if opened is None or (end := words.find(close := f"</{opened[1]}>", opened.end())) < 0:
+            return None
+        at = end + len(close)
+        at += len(words[at : at + 64]) - len(words[at : at + 64].lstrip())
+    rest = words[found.end() : found.end() + 64].lstrip(" \t")
+    return int(found[1]) if rest[:1] in ("", "\r", "\n", "<") else None
 
 
 def _segments(words: str) -> list[re.Match[str]]:
@@ -209,9 +236,9 @@ def _segments(words: str) -> list[re.Match[str]]:
                 closed = -1
         elif closed < 0 and words[m.end() : m.end() + 64].lstrip().startswith("<tool_response>"):
             closed = words.find("</tool_response>", m.end())
-            if closed < 0:
-                break
             out.append(m)
+            if closed < 0:  # cut off
+                break
     return out
 
 

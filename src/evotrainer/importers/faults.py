@@ -170,7 +170,8 @@ def named_fault(record: Mapping[str, Any], spoke: bool) -> tuple[Fault, str] | N
             if unasked and name.words & JUDGE and value == "":
                 continue
             silence = silent(name.words, value, spoke) if name.words & JUDGE else None
-            if silence and not (doubtful(name.words, silence) and stands(part, part is record)):
+            doubted = silence and doubtful(name.words, silence)
+            if silence and not (doubted and stands(part, part is record, silence == "refused")):
                 return "judge", f"{key}: the judge's reply is {silence}"
             if found := _named(name, key, value, spoke) or _stated(name, key, value, part):
                 return found

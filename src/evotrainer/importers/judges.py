@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from evotrainer.importers.foreign import mapping, says_so, word, words_of
-from evotrainer.importers.tolerant import text
+from evotrainer.importers.tolerant import number, text
 
 Silence = Literal["empty", "filtered", "errored", "unparsable", "refused"]
 """What a scoring model's reply is where it gives no verdict."""
@@ -71,7 +71,8 @@ _BROKE_ALONE = re.compile(
 _REFUSES = re.compile(
     r"(?:(?:i['’]?m|i am)(?: very| so)? sorry|sorry|i apologi[sz]e|unfortunately)?[\s,.;:]*(?:but )?"
     r"(?:as an ai[\w\s]{0,30}, )?i(?: can(?:no|['’])t| won['’]t| will not|(?:['’]m| am) (?:unable|not able) to)"
-    r" (?:help|assist|comply|continue|fulfil|provide|engage|participate|process|discuss|do)\b[^.!\n]{0,80}[.!]?"
+    r" (?:help|assist|comply|continue|fulfil|provide|engage|participate|process|discuss|do)\b(?! but\b)"
+    r"[^.!\n]{0,80}[.!]?"
 )
 """The whole of a reply in which a model declines to do what it was asked."""
 _DECIDES = re.compile(
@@ -101,22 +102,42 @@ _NO_RESULT = frozenset((
     "prompt",
 ))  # fmt: skip
 """Words beside those by which a field is no verdict on the answer."""
+_DECIDED = re.compile(
+    r"\W{0,3}(?:[a-f][+-]?|yes|no|(?:in|partially |not )?correct|wrong|right|pass(?:ed)?|fail(?:ed)?)\W{0,3}"
+)
+"""A word that is a verdict and nothing else."""
+_UNDECIDED = frozenset((
+    "error", "errored", "parse", "judge", "unknown", "undefined", "none", "null", "nan", "na", "missing", "refused",
+))  # fmt: skip
+"""Words that stand where a verdict belongs."""
 _OWN_REWARD = frozenset({"reward", "rewards", "total", "final", "mean", "sum"})
 """Names of what the rollout itself earned: it is what is in doubt."""
 LOOKED_AT = 64
 """Replies of a list that are looked at."""
 
 
-def stands(part: Mapping[str, Any], top: bool) -> bool:
+def stands(part: Mapping[str, Any], top: bool, refused: bool = False) -> bool:
     """Does a verdict stand in these fields, whoever's? Then a reply was read, however it is kept. `top`: they are the
-    rollout's own, whose reward does not count."""
+    rollout's own, whose reward does not count. `refused`: beside a refusal, where 0 and false are what a program
+    writes that found none."""
     for key, value in part.items():
-        given = isinstance(value, bool | int | float) or (isinstance(value, str) and 0 < len(value.strip()) <= 40)
-        words = words_of(key) if given and isinstance(key, str) else frozenset()
+        words = words_of(key) if isinstance(key, str) and _given(value, refused) else frozenset()
         known = words & _STANDS or (words & _VERDICT and words & JUDGE)
         if known and not words & _NO_RESULT and not (top and words <= _OWN_REWARD):
             return True
     return False
+
+
+def _given(value: Any, refused: bool) -> bool:
+    """Is a value a verdict?"""
+    if not isinstance(value, bool | int | float | str):
+        return False
+    if (x := number(value)) is not None:
+        return x > 0 or (x == 0 and not refused)
+    said = value.strip().lower() if isinstance(value, str) else ""
+    if refused:
+        return _DECIDED.fullmatch(said) is not None
+    return len(said) <= 40 and not words_of(said.replace("/", "")) <= _UNDECIDED
 
 
 def doubtful(words: frozenset[str], found: Silence) -> bool:
@@ -243,7 +264,7 @@ def _fields(value: Mapping[str, Any]) -> Silence | None:
     replies = {k: value[k] for k, w in keys.items() if w & _OWN_REPLY and isinstance(value[k], str)}
     found = [s for x in replies.values() if (s := _string(REPLY | _MODELS, x))]
     if replies and len(found) == len(replies):
-        return None if doubtful(REPLY, found[0]) and stands(value, top=False) else found[0]
+        return None if doubtful(REPLY, found[0]) and stands(value, False, found[0] == "refused") else found[0]
     return "unparsable" if undecided(value, keys) else None
 
 

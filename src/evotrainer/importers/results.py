@@ -111,6 +111,10 @@ def _beside(path: Path, task: str) -> Iterator[dict[str, Any]]:
             near = folder / place if place else folder
             own = near / task / "report.json"
             if task not in _read(own) and (both := _disputed(near, task)):
+                # what the evaluation kept of the instance itself decides, where it is of one mind
+                kept = [x for p in _deep(folder, task) if (x := _read(p).get(task)) is not None]
+                if kept and len({x.get("resolved") for x in kept}) == 1:
+                    yield {**kept[0], "source": f"{task}/report.json"}
                 yield {DISPUTED: f"{' and '.join(both)} disagree on {task}: its outcome stays unknown"}
             for name in (own, *_named(near)):
                 if (found := _read(name).get(task)) is not None:

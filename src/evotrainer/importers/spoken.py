@@ -8,6 +8,7 @@ the user's message, `tool_result`; Bedrock, Gemini), or as items without a role 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any, NamedTuple
 
@@ -33,6 +34,8 @@ ROLES: dict[str, Role] = {
 _CALLS = frozenset({"tool_use", "server_tool_use"})
 _HELD = ("toolUse", "functionCall", "toolResult", "functionResponse")
 """Keys of blocks without a type that hold a call or a reply (Bedrock, Gemini)."""
+_OUTPUTS = ("error-text", "error-json", "text", "json", "content")
+"""Types of a tool's result in AI SDK 5, the failures first."""
 _ANSWERED = ("tool_use_id", "tool_call_id", "call_id", "toolUseId", "toolCallId")
 _FUNCTION = re.compile(r"<function=([\w.-]+)>")
 _PARAMETER = re.compile(r"<parameter=([\w.-]+)>\n?(.*?)\n?</parameter>", re.DOTALL)
@@ -102,8 +105,8 @@ def spoken(m: dict[str, Any]) -> Spoken:
         return Spoken(who, "", [], [SpokenReply(words, _id(m), _worked(m), raw)], False)
     if who == "assistant":
         # some exporters keep a call in both places
-        known = {call_of(c).id for c in calls} - {None}
-        calls += [c for c in beside(m) if call_of(c).id not in known]
+        known = [call_of(c) for c in calls]
+        calls += [c for c in beside(m) if not any(_same(call_of(c), k) for k in known)]
     return Spoken(who, words, calls, replies, False)
 
 
@@ -111,6 +114,20 @@ def beside(m: dict[str, Any]) -> list[Any]:
     """Raw calls beside a message's content; the older single `function_call` too."""
     calls = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
     return [c for c in calls if c is not None] if isinstance(calls, list) else [calls]
+
+
+def _same(a: SpokenCall, b: SpokenCall) -> bool:
+    """Are two calls of a message one? By their ids, where both have one."""
+    if a.id and b.id:
+        return bool(a.id == b.id)
+    return bool(a.name == b.name) and _read(a.arguments) == _read(b.arguments)
+
+
+def _read(arguments: Any) -> Any:
+    try:
+        return parse(arguments) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return arguments
 
 
 def call_of(raw: Any) -> SpokenCall:
@@ -155,11 +172,15 @@ def _reply(b: dict[str, Any]) -> SpokenReply:
     b = b if held is None else held
     shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
     failed = held is not None and b.get("status") == "error"
-    if isinstance(shown, dict) and "value" in shown and isinstance(shown.get("type"), str):  # AI SDK 5
-        failed = failed or shown["type"].startswith("error")
-        shown = shown["value"]
+    words = None
+    if isinstance(shown, dict) and "value" in shown:
+        if shown.get("type") in _OUTPUTS:
+            failed = failed or shown["type"] in _OUTPUTS[:2]
+            shown = shown["value"]
+        else:  # an object of the tool's own, no part of a message, whatever its type says
+            words = json.dumps(shown, ensure_ascii=False, default=str)
     ok = False if failed else _worked(b)
-    return SpokenReply(text(shown), _id(b), ok, shown if isinstance(shown, dict) else None)
+    return SpokenReply(text(shown) if words is None else words, _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:
@@ -172,16 +193,21 @@ def _worked(b: dict[str, Any]) -> bool | None:
     return False if b.get("type") == "tool_result" and b.get("status") == "error" else None
 
 
-def written_calls(words: str) -> list[SpokenCall]:
+def written_calls(words: str, quoted: bool = False) -> list[SpokenCall]:
     """Calls written as text between `<tool_call>` and `</tool_call>`: JSON with a name (Hermes, Qwen) or
-    `<function=NAME>` with parameters (Qwen3-Coder). What is neither, and what stands in code, is quoted."""
+    `<function=NAME>` with parameters (Qwen3-Coder). What is neither is none; what stands in code is `quoted`, and a
+    call only where a reply says so."""
     out = []
-    fenced = False
+    fenced, at, last_fence = False, 0, words.rfind("\n```")
     for piece in words.split("</tool_call>")[:-1]:
+        at += len(piece) + len("</tool_call>")
         before, tag, written = piece.rpartition("<tool_call>")
         # a fence within a call is the call's own, e.g. of a file that it writes
         fenced ^= len(_LINE_FENCE.findall(before if tag else piece)) % 2 == 1
-        if not tag or fenced or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2:
+        # a fence that is not closed behind the call holds nothing
+        in_code = fenced and last_fence >= at
+        in_code = in_code or before[before.rfind("\n") + 1 :].replace("```", "").count("`") % 2 == 1
+        if not tag or in_code != quoted:
             continue
         try:
             made = parse(written)

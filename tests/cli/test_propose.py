@@ -1,0 +1,48 @@
+"""`evotrainer propose`: what is said of a text that was refused before, and of a bundle that is being proved."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from evotrainer.cli.propose import answer, outcome
+from evotrainer.errors import AgentError
+
+REFUSED, TAKEN = "r1/answered/search0/0", "r1/answered/proposal0/0"
+
+
+def told(key: str, **said: Any) -> SimpleNamespace:
+    where = {"round": 1, "step": key.split("/")[2], "attempt": 0, "problem": "", "fallback": False, "raw": "{}"}
+    return SimpleNamespace(id=key, kind="answered", body=SimpleNamespace(**where | said))
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_text_that_was_refused_may_be_meant_for_the_request_that_waits(
+    monkeypatch: pytest.MonkeyPatch, asks: bool
+) -> None:
+    open_ = SimpleNamespace(round=1, step="proposal0", attempt=0, carrier="command")
+    monkeypatch.setattr("evotrainer.cli.seat.waiting", lambda run: open_ if asks else None)
+    run: Any = SimpleNamespace(folder="f", events=lambda: [told(REFUSED, problem="no such factor")])
+    with pytest.raises(AgentError) as e:
+        answer(run, " {}\n")
+    past = "it was refused as the answer to r1/asked/search0/0: no such factor; correct it"
+    assert str(e.value) == past + (", or add --to r1/asked/proposal0/0 to answer that with it" if asks else "")
+    if asks:
+        with pytest.raises(AgentError, match="by carrier command"):  # goes on to the request that is named
+            answer(run, "{}", "r1/asked/proposal0/0")
+
+
+@pytest.mark.parametrize(("left", "closed"), [(["lr", "clip"], None), ([], None), (["lr"], "closed")])
+def test_a_bundle_that_is_better_says_what_is_still_proved(
+    monkeypatch: pytest.MonkeyPatch, left: list[str], closed: str | None
+) -> None:
+    monkeypatch.setattr("evotrainer.rules.bundles.unmeasured", lambda state, branch: left)
+    verdict = SimpleNamespace(kind="promote", effect=SimpleNamespace(mean=0.05, low=0.02, high=0.08), gates=())
+    b = SimpleNamespace(round=1, branch="b1", intervention=SimpleNamespace(move="seat"), reduces=None, verdict=verdict)
+    state = SimpleNamespace(branches={"b1": b}, probes={}, closed_by=closed)
+    given = told(TAKEN, proposal=SimpleNamespace(stop="", trials=()))
+    run: Any = SimpleNamespace(events=lambda: [given], state=state)
+    more = f"; now proved without each of {', '.join(left)}, before it can be promoted" if left and not closed else ""
+    assert outcome(run, TAKEN) == f"b1: promote, +5 points [+2, +8] on gate{more}"
