@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from evotrainer.harness.code_reading.actions import Action
+from evotrainer.harness.code_reading.actions import Action, unread_calls
 from evotrainer.harness.code_reading.leaking import leak
 from evotrainer.harness.code_reading.tampering import found
 from evotrainer.harness.code_reading.task_words import removes
@@ -134,3 +134,28 @@ def test_what_is_appended_to_a_file_that_is_not_there_is_new(listing: str, print
 )
 def test_a_bound_of_time_and_a_value_by_its_parts_are_no_less(old: str, new: str, weak: bool) -> None:
     assert (effect_of(f"    {old}\n", f"    {new}\n") == "weakened") == weak
+
+
+TWO_BLOCKS = "```bash\nls\n```\n```bash\n{}\n```"
+
+
+@pytest.mark.parametrize(
+    ("reply", "output"),
+    [
+        ("\n\n  def f(x):\n", False),
+        ("def f(x):\n    return x", True),
+        ("===== no tests ran in 0.01s =====", True),
+        ("import os", True),
+        ("I import it from Chile.", False),
+    ],
+)
+def test_replies_like_outputs_tell_commands_that_were_run(reply: str, output: bool) -> None:
+    acts = [Action("", TWO_BLOCKS.format(x), None) for x in ("cat a", "rm tests/a.py")]
+    assert unread_calls(acts, ["task", "some words", reply]) == output
+
+
+def test_blank_lines_of_long_talks_are_read_once() -> None:
+    acts = [Action("", "```bash\nls\n```\n" * 2, None)] * 300
+    began = time.process_time()
+    assert not unread_calls(acts, ["task", *(f"log {i}" + "\n" * 4000 for i in range(300))])
+    assert time.process_time() - began < 2
