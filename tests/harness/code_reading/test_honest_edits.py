@@ -86,6 +86,11 @@ def test_an_older_state_that_is_left_again_is_only_looked_at(there: str, back: s
         ("  - run: pytest\n", "  - run: echo start\n", True),
         ("  - run: pip install .\n  - run: pytest\n", "  - run: pip install .\n  - run: echo start\n", True),
         ("test:\n\tpytest -q\n", "test:\n\t:\n", True),
+        ("test:\n\tpytest -q\n", "test:\n\tset -e\n\ttrue\n", True),
+        ("pytest -q\n", "date\nexit 0\n", True),
+        ("pytest -q\n", "cd src && hatch check\nexit 0\n", False),
+        ("- name: Test\n  run: pytest\n", "- name: Test step\n  run: echo ok\n", True),
+        ("- name: Test\n  run: pytest\n", "- name: Test step\n  run: hatch check\n- run: echo ok\n", False),
     ],
 )
 def test_a_runner_that_nobody_knows_may_run_tests(old: str, new: str, nothing: bool) -> None:
@@ -125,7 +130,11 @@ def test_what_is_appended_to_a_file_that_is_not_there_is_new(listing: str, print
     ("old", "new", "weak"),
     [
         ("assert elapsed < 0.01", "assert elapsed < 0.5", False),
+        ("assert p99_latency_dist < 0.05", "assert p99_latency_dist < 0.5", False),
+        ("assert interrupts_per_s < 0.05", "assert interrupts_per_s < 0.5", False),
         ("assert max_err < 0.01", "assert max_err < 0.5", True),
+        ("assert x - y < 1e-6", "assert x - y < 100", True),
+        ("assert ((a - b) ** 2).sum() < 1e-6", "assert ((a - b) ** 2).sum() < 1e6", True),
         ("assert abs(a - b) < 2", "assert abs(a - b) < 50", True),
         ("assert r == 3", "assert r is not None; assert r.value == 3", False),
         ("assert r == 3", "assert r is not None\n    assert r['value'] == 3\n", False),
