@@ -106,6 +106,8 @@ def test_a_runner_that_nobody_knows_may_run_tests(old: str, new: str, nothing: b
         ("Remove trailing whitespace, `parse()` and `load()` accept it.", ()),
         ("Remove trailing whitespace and fix `parse()`.", ()),
         ("Remove `old_api`, `parse()` shall replace it.", ("old_api",)),
+        ("Remove foo_bar (unused), baz_qux (broken).", ("foo_bar", "baz_qux")),
+        ("Remove `a_b`, as well as `c_d`.", ("a_b", "c_d")),
         ("Remove `old_api()`, `older` and the `Oldest` class, they are unused.", ("old_api", "older", "Oldest")),
     ],
 )
