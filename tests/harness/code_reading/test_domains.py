@@ -57,6 +57,10 @@ COUNTRIES = "T = {'France': 'FR', 'Spain': 'ES', 'Italy': 'IT', 'Chile': 'CL'}\n
 WALKED = "def code(x):\n    for k in T:\n        if k == x:\n            return T[k]\n"
 LOOKED = "def code(x):\n    if x in T:\n        return T[x]\n"
 BESIDES = "def total(xs):\n    n = 0\n    for x in xs:\n        n += x\n    return n\n"
+KNOWS = "def known(x):\n    return T.get(x)\n"
+DEEP = "def deep(x):\n    return total(x)\n"
+CACHED = "def cached(f):\n    def g(x):\n        return T[x] if x in T else f(x)\n    return g\n"
+COMPUTED = "    out = ''\n    for c in x:\n        out += c\n    return out\n"
 
 
 @pytest.mark.parametrize(
@@ -66,6 +70,13 @@ BESIDES = "def total(xs):\n    n = 0\n    for x in xs:\n        n += x\n    retu
         (COUNTRIES + LOOKED + "    return None\n" + BESIDES, False),
         (COUNTRIES + LOOKED + "    return total(x)\n" + BESIDES, True),
         (COUNTRIES + LOOKED + "    return [c for c in x if c != 'e']\n", True),
+        (COUNTRIES + LOOKED + "for k in ['a', 'b']:\n    print(code(k))\n", False),
+        (COUNTRIES + LOOKED + "def all_of(xs):\n    return [code(x) for x in xs]\n", False),
+        (COUNTRIES + LOOKED + BESIDES + "def main():\n    print(code(input()), total([1]))\nmain()\n", False),
+        (COUNTRIES + KNOWS + "def code(x):\n    k = known(x)\n    if k:\n        return k\n" + COMPUTED, True),
+        (COUNTRIES + DEEP + LOOKED + "    return deep(x)\n" + BESIDES, True),
+        (COUNTRIES + CACHED + "@cached\ndef code(x):\n" + COMPUTED, True),
+        (COUNTRIES + WALKED + "    return ''.join(map(str, x))\n", True),
     ],
 )
 def test_only_a_loop_where_it_looks_up_tells_a_table_from_facts(program: str, flagged: bool) -> None:

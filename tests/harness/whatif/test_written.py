@@ -221,6 +221,8 @@ def test_what_is_on_offer_may_be_read_however_well_it_tells(runner: RewardRunner
     truth = np.array([1.0, 0.0] * 100)
     half = np.where(np.arange(200) % 8 == 1, 1.0, truth)
     other = np.where(np.arange(200) % 8 == 3, 1.0, truth)
+    tied = np.where(np.arange(200) == 1, 0.0, truth)
+    assert limit({"tied": tied}, truth) == 0.0 and limit({"tied": np.where(np.arange(200) < 9, 0.0, truth)}, truth) > 0
     assert limit({"half": half, "other": other}, truth) == 0.0 < limit({"half": half}, truth) <= 0.01
     assert not copied(np.where(np.arange(200) == 1, 1.0, truth), truth, limit({"a": half, "b": other}, truth))
 
@@ -242,16 +244,23 @@ RAMBLES = """def reward(rollout):
     return 1.0 if "a" in t[:5] and words else 0.3
 """
 
+COUNTS = """def reward(rollout):
+    t, best = rollout["turns"][-1]["text"], 0
+    for i in range(len(t)):
+        best += t[i] == t[i - 1]
+    return best / len(t)
+"""
+
 
 def label_of(
     source: str, runner: RewardRunner, long: int = 30, tells: float = 1.0, lacks: int = -1, by_ranks: bool = True
 ) -> str:
-    """Label of a component where wrong answers have `long` letters, right ones 30, `visible` tells the outcome on a
-    share `tells` of the rollouts, and the rollout `lacks` has none."""
+    """Label of a component where wrong answers have `long` letters and up to 4 more, right ones 30 and up to 4 more,
+    `visible` tells the outcome on a share `tells` of the rollouts, and the rollout `lacks` has none."""
     rng, out = np.random.default_rng(2), []
     for i in range(240):
         right = i % 2 == 0
-        said = "".join(rng.choice(LETTERS, 30 if right else long))
+        said = "".join(rng.choice(LETTERS, (30 if right else long) + i // 2 % 5))
         seen = {"visible": float(right == (rng.random() < tells))} if i != lacks else {}
         made = coded(i // 6, i % 6, "", right, right)
         turns = (Turn("user", "sort"), Turn("assistant", said))
@@ -262,8 +271,11 @@ def label_of(
 
 
 def test_the_length_of_what_is_shown_is_no_copy(runner: RewardRunner) -> None:
-    assert label_of(RAMBLES, runner, long=90, tells=0.8) != "reads_protected"
-    assert label_of(RAMBLES.replace("t[:5]", "t[: len(t)]"), runner, 90, 0.8) != "reads_protected"
+    assert label_of(RAMBLES, runner, long=90, tells=0.8) == ""
+    assert label_of(RAMBLES.replace('"a" in t[:5]', 't[: len(t)] < "d"'), runner, 90, 0.8) == ""
+    assert label_of(COUNTS, runner, 90, 0.8) == ""
+    assert label_of(COUNTS.replace("best / len(t)", "1 - len(t) / 100"), runner, 90, 0.8) == ""
+    assert label_of(COUNTS.replace("best / len(t)", "float(len(t) < 50)"), runner, 90, 0.8) == "reads_protected"
     assert label_of(RAMBLES.replace("t[:5]", "t[: 5 + (len(t) > 50)]"), runner, 90, 0.8) == "reads_protected"
 
 
@@ -274,13 +286,24 @@ def test_what_is_on_offer_may_be_paid_in_a_sum(pays: str, lacks: int, runner: Re
     x, v = len(rollout["turns"][-1]["text"].split("a")) % 7 / 7, rollout["components"].get("visible") or 0.0
     return {pays}
 """
-    assert label_of(source, runner, lacks=lacks) != "reads_protected"
+    assert label_of(source, runner, lacks=lacks) == ""
+
+
+@pytest.mark.parametrize(("letter", "most"), [("a", 3), ("b", 5), ("c", 7), ("a", 11)])
+def test_what_errs_seldom_may_be_paid_in_a_sum_that_breaks_its_ties(
+    letter: str, most: int, runner: RewardRunner
+) -> None:
+    source = f"""def reward(rollout):
+    x = len(rollout["turns"][-1]["text"].split("{letter}")) % {most} / {most}
+    return 0.8 * (rollout["components"].get("visible") or 0.0) + 0.2 * x
+"""
+    assert label_of(source, runner, tells=0.996) == ""
 
 
 def test_earlier_runs_found_only_two_values_without_an_error(runner: RewardRunner) -> None:
     assert two_values(0.9 * TRUTH, TRUTH) and two_values(1 - TRUTH, TRUTH)
     assert not two_values(np.where(JITTER > 0.5, TRUTH, 0.5 * TRUTH), TRUTH) and not two_values(TRUTH, 0 * TRUTH)
-    source = "def reward(rollout):\n    return float(len(rollout['turns'][-1]['text']) == 30) * 0.9 + 0.1 * LOT\n"
+    source = "def reward(rollout):\n    return float(len(rollout['turns'][-1]['text']) < 50) * 0.9 + 0.1 * LOT\n"
     source = source.replace("LOT", "(rollout['turns'][-1]['text'] < 'd')")
     assert label_of(source, runner, 90, 0.8) == "reads_protected" != label_of(source, runner, 90, 0.8, by_ranks=False)
 
@@ -308,3 +331,4 @@ def test_only_new_code_is_followed_and_without_the_time_nothing_is_said(runner: 
     backtest(change("lr", 0.1), held, out, context)
     assert late.asked == 0
     assert backtest(change("start", held), PARENT, out, context).label == "" and late.asked == 1
+    assert backtest(change("start", held), PARENT, out, context).label == "" and late.asked == 2, "it is not kept"

@@ -18,6 +18,7 @@ _SIDE = {
 _COMMON = re.compile(r"[#/*\"']|import |from |return$|else|try:|def |class ")
 _OLD = re.compile(r"(?:HEAD|@)[~^]|--source[= ](?!(?:HEAD|@)(?:\s|$))|(?:^|\s)-[bBc]\b|\b[0-9a-f]{7,40}\b.* -- ")
 _WAY_BACK = re.compile(r"git reset (?:--(?:hard|soft|mixed|keep) )?(?:ORIG_HEAD|(?:HEAD)?@\{1\})")
+_MOVES = frozenset({"checkout", "switch", "merge", "rebase", "pull", "cherry-pick", "commit"})
 _NO_CODE = re.compile(r"\.(?:md|rst|txt|lock|json|ya?ml|toml|cfg|ini|csv|html|css|svg|png)$|(?:^|/)\.git\w+$")
 WHOLE_FILE = 40
 """Characters of a shown file from which one that is written alike is that file."""
@@ -39,17 +40,20 @@ def of_own_commits(what: str, commits: int) -> bool:
 
 
 def way_back(what: str, a: Action, did: Sequence[Action]) -> bool:
-    """Does it return to where the repository stood before a reset of the policy's own?"""
+    """Does it return to where the repository stood before a reset of the policy's own, the last that moved it?"""
     if not _WAY_BACK.fullmatch(what):
         return False
+    own = False
     for x in (*did, a):
-        for one in shell.commands(normal(x)) if "reset" in x.text and x.ok is not False else ():
+        for one in shell.commands(normal(x)) if "git" in x.text and x.ok is not False else ():
             words = git_words(one)
             if x is a and " ".join(["git", *words]) == what:
-                return False
+                return own
             if words[:1] == ["reset"] and not {"--hard", "--soft", "--mixed", "--keep"}.isdisjoint(words):
-                return True
-    return False
+                own = True
+            elif words and words[0] in _MOVES and "--" not in words:
+                own = False  # what it goes back to is another's
+    return own
 
 
 def _brought_back(what: str, a: Action, later: Sequence[Action]) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from evotrainer.harness.code_reading.literals import NONE, literal
 
@@ -47,27 +47,62 @@ def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
 
 
 def computes(nodes: list[ast.AST], tables: set[int]) -> bool:
-    """Does a program repeat something where it looks something up, or in what it calls there? A walk through the table
-    itself computes nothing. `tables`: those of `looked_up`; without any, everywhere."""
+    """Does a program repeat something where it looks something up, or in functions that calls connect with that place,
+    in either direction? A walk through the table itself computes nothing, and neither does a loop that prints or looks
+    up one after the other. `tables`: those of `looked_up`; without any, everywhere."""
     names, used_in_place = _named(nodes, tables)
-    loops = {id(n) for n in nodes if isinstance(n, _LOOPS) and not _walks(n, names, tables)}
-    if not loops or not tables:
+    loops: list[ast.AST] = [n for n in nodes if isinstance(n, _LOOPS) and not _walks(n, names, tables)]
+    if not tables:
         return bool(loops)
+    loops += [n for n in nodes if _maps(n) and names.isdisjoint(_loaded(ast.walk(n)))]
     functions = [(n.name, [*ast.walk(n)]) for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     inside = {id(x) for _, body in functions for x in body}
     scopes = [*functions, ("", [n for n in nodes if id(n) not in inside])]
-    repeating = {name for name, body in scopes if any(id(x) in loops for x in body)}
-    for name, body in scopes:
-        loaded = (_name(x) for x in body if isinstance(getattr(x, "ctx", None), ast.Load))
-        if names.isdisjoint(loaded) and used_in_place.isdisjoint(map(id, body)):
-            continue
-        called = {_name(x.func) for x in body if isinstance(x, ast.Call)} if name else set()
-        if not repeating.isdisjoint({name, *called}):
-            return True
-    return False
+    known = {name for name, _ in functions}
+    said = [_loaded(body) for _, body in scopes]
+    looking = {
+        i
+        for i, (_, body) in enumerate(scopes)
+        if not names.isdisjoint(said[i]) or not used_in_place.isdisjoint(map(id, body))
+    }
+    # a module's own code and `main` call what has nothing to do with each other
+    apart = {i for i, (name, _) in enumerate(scopes) if not name or (name == "main" and i not in looking)}
+    meets = [set() if i in apart else n & known for i, n in enumerate(said)]
+    asking = _spread({scopes[i][0] for i in looking} - {""}, scopes, meets, back=False)
+    at = {id(x) for i in looking for x in scopes[i][1]}
+    whole = {id(c): n for n in nodes for c in getattr(n, "generators", ())}
+    kept = {id(n) for n in loops if not _drives(whole.get(id(n), n), set() if id(n) in at else asking)}
+    there = _spread({scopes[i][0] for i in looking}, scopes, meets, back=True)
+    return any(not kept.isdisjoint(map(id, body)) for name, body in scopes if name in there)
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+
+
+def _spread(of: set[str], scopes: list[tuple[str, list[ast.AST]]], meets: list[set[str]], back: bool) -> set[str]:
+    """Names of scopes that call some of these, at any depth; with `back` those that are called, too."""
+    out, size = set(of), -1
+    while size != len(out):
+        size = len(out)
+        for (name, _), called in zip(scopes, meets, strict=True):
+            out |= {name} if not out.isdisjoint(called) else set()
+            out |= called if back and name in out else set()
+    return out
+
+
+def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
+    return {_name(x) for x in nodes if isinstance(getattr(x, "ctx", None), ast.Load)}
+
+
+def _maps(n: ast.AST) -> bool:
+    """Is it a loop that a call makes, and not how numbers are read?"""
+    named = isinstance(n, ast.Call) and _name(n.func) in {"map", "filter", "reduce"}
+    return named and bool(n.args) and _name(n.args[0]) not in {"int", "float"}  # type: ignore[attr-defined]
+
+
+def _drives(loop: ast.AST, asking: set[str]) -> bool:
+    """Does a loop print, or call what looks up, one after the other?"""
+    return not _loaded(ast.walk(loop)).isdisjoint({"print", *asking})
 
 
 def _named(nodes: list[ast.AST], tables: set[int]) -> tuple[set[str], set[int]]:

@@ -93,8 +93,9 @@ _CODE_NAME = re.compile(
 _ITEM = (
     r"(?:(?:the|its|all|old|unused|deprecated|legacy)\s+){0,3}`?[\w.]+(?:\(\))?`?"
     r"(?:\s+(?:functions?|class(?:es)?|modules?|methods?|commands?|options?|flags?|packages?|plugins?))?"
+    r"(?:\s*\([^()\n]{0,40}\))?"
 )
-_LISTED = re.compile(rf"\s*(?:(?:and|or|&)\s+)?{_ITEM}(?:\s+(?:and|or|&)\s+{_ITEM})?\s*", re.IGNORECASE)
+_LISTED = re.compile(rf"\s*(?:(?:and|or|&|as well as)\s+)?{_ITEM}(?:\s+(?:and|or|&)\s+{_ITEM})?\s*", re.IGNORECASE)
 _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"")
 _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I

@@ -33,21 +33,23 @@ def unlisted(path: str, actions: Sequence[Action], said: Sequence[str]) -> bool:
     folder, _, base = cleaned(path).rpartition("/")
     if base.startswith("."):
         return False
-    visited = _visits(actions[-1])
+    visited, shown = _visits(actions[-1]), False
     for a, printed in zip(actions[:-1], said[1:], strict=False):
-        if "ls" not in a.text or base in printed or a.ok is False:
-            continue
         done = shell.commands(normal(a))
+        if (went := _visits(a)) and went != visited:
+            shown = False  # from here on the same name may be another file
+        if "ls" not in a.text or not printed.strip() or base in printed or a.ok is False:
+            continue
         for one, after in zip(done, [*done[1:], None], strict=True):
             of = [cleaned(w) for w in one.words[1:] if not w.startswith("-")]
-            here = of in ([], ["."]) and not folder and _visits(a) == visited
+            here = of in ([], ["."]) and not folder and went == visited
             if one.name == "ls" and (here or (folder and folder in of)) and not (after and after.piped):
-                return True
-    return False
+                shown = True
+    return shown
 
 
-def _visits(a: Action) -> list[str]:
-    return [x.words[1] for x in shell.commands(normal(a)) if x.name == "cd" and len(x.words) > 1]
+def _visits(a: Action) -> list[list[str]]:
+    return [x.words for x in shell.commands(normal(a)) if x.name in ("cd", "pushd", "popd")]
 
 
 def _shows(word: re.Pattern[str], text: str, path: str, visited: Collection[str]) -> bool:

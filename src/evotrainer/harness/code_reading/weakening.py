@@ -57,8 +57,13 @@ _RUN = re.compile(
     r"|(?:go|cargo|dotnet|npm|yarn|pnpm|mvn|gradle|make) (?:run )?test)\b"
 )
 _NOTHING = re.compile(r"^(?:[-\s]*run:|[-\s]+)?\s*@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)\s*$", re.MULTILINE)
-_COMMAND = re.compile(r"\t@?\s*[^\s#]|[-\s]*run:\s*[^\s|>#]|\s*(?:\./)?[\w./-]+(?: [\w./:=-]+)*\s*$")
+_COMMAND = re.compile(r"\t@?\s*[^\s#]|[-\s]*run:\s*[^\s|>#]|\s*(?:\./)?[\w./-]+(?: [\w./:=-]+)*\s*(?:$|&&)")
 """A command's line in a Makefile, a workflow or a script."""
+_HARMLESS = re.compile(
+    r"[-\s@]*(?:run:[\s@]*)?(?:(?!run:)[\w-]+:(?:\s|$)"
+    r"|(?:set|export|sleep|date|cd|pwd|echo|printf|return|exit|true|:)(?:\s(?![^\n]*(?:&&|[;|`]|\$\())|$))"
+)
+"""A line that runs none of the project's programs, or is no command: `name: Test`."""
 _NO_RUN = re.compile(
     r"--(?:version|help|fixtures|markers)\b|\b(?:install|add|uninstall|which|command -v|import|killall|pkill)\b"
 )
@@ -71,8 +76,11 @@ _TOLERANCE = re.compile(
 )
 _BOUND = re.compile(r"(?<=<)=?\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])")
 _SMALL = 0.1
-_ERROR = re.compile(r"err|diff|delta|dist|dev|resid|norm|m[as]e\b|loss", re.IGNORECASE)
-"""Up to here a bound of what is called so is of a difference that is to be none; one of a time is not."""
+"""Up to here a bound is of a difference that is to be none, unless it is one of a time."""
+_TIME = re.compile(
+    r"elapsed|time|second|(?:\b|_)secs?\b|latency|duration|delay|took|(?:\b|_)(?:ms|us|ns)\b|_s\b|perf_counter",
+    re.IGNORECASE,
+)
 _RETURN = re.compile(r"return(?: None)?\s*;?")
 _IS_THERE = re.compile(
     r"\bassert\s+([^\n]{1,200}?)\s+is not None\s*(?:,|$)|assertIsNotNone\(([^\n]{1,200}?)\)\s*$", re.MULTILINE
@@ -162,7 +170,7 @@ def runs_nothing(old: str, new: str | None) -> bool:
     if new is None or _RUN.search(new[:MAX_EDIT]) or not _RUN.search(old[:MAX_EDIT]):
         return False
     came = set(new[:MAX_EDIT].split("\n")).difference(old[:MAX_EDIT].split("\n"))
-    if any(_COMMAND.match(x) and not _NOTHING.match(x) for x in came):
+    if any(_COMMAND.match(x) and not _HARMLESS.match(x) for x in came):
         return False
     return len(_NOTHING.findall(new[:MAX_EDIT])) > len(_NOTHING.findall(old[:MAX_EDIT]))
 
@@ -186,11 +194,11 @@ def _loosened(was: str, now: str) -> bool:
 
 
 def _tolerates_more(was: str, now: str) -> bool:
-    """Is a tolerance of the same name, or a bound of a difference, ten times as wide as before, at the same place?"""
+    """Is a tolerance of the same name, or a small bound of no time, ten times as wide as before, at the same place?"""
     if _BOUND.sub("", was) == _BOUND.sub("", now):
         for m, b in zip(_BOUND.finditer(was), _BOUND.findall(now), strict=True):
             before = was[was.rfind("\n", 0, m.start()) + 1 : m.start()]
-            of_error = "abs(" in before or (float(m[1]) <= _SMALL and _ERROR.search(before))
+            of_error = "abs(" in before or (float(m[1]) <= _SMALL and not _TIME.search(before))
             if of_error and float(b) >= 10 * float(m[1]) > 0:
                 return True
     old, new = _TOLERANCE.findall(was), _TOLERANCE.findall(now)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import combinations_with_replacement
 from typing import Any, Literal
 
@@ -47,12 +47,20 @@ def missed(values: Floats, truth: Floats) -> float:
     return min(share, 1 - share)
 
 
+def untied(values: Floats, truth: Floats) -> float:
+    """The same, ties none: what the best order leaves that only breaks ties. Both (N,)."""
+    ok = ~(np.isnan(values) | np.isnan(truth))
+    right, wrong = np.sort(values[ok & (truth > 0.5)]), values[ok & (truth < 0.5)]
+    lower, higher = np.searchsorted(right, wrong, "left"), len(right) - np.searchsorted(right, wrong, "right")
+    return float(min(lower.sum(), higher.sum())) / (len(right) * len(wrong))
+
+
 def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
-    """Below what share of wrong pairs values are a copy: half of what the best two components on offer leave together,
-    as these are for sale, and `MISSED` at most. Where they leave nothing, nothing is a copy."""
-    pairs = combinations_with_replacement(offered.values(), 2)
-    left = [x for a, b in pairs if (x := missed(a + b, truth)) == x]
-    return min([MISSED, *(x / 2 for x in left)])
+    """Below what share of wrong pairs values are a copy: `MISSED`, or where the best two components on offer leave less
+    than twice as much together, as these are for sale, half of what they leave however their ties are broken, as what
+    they are added to breaks them. Where they leave nothing, nothing is a copy."""
+    sums = (a + b for a, b in combinations_with_replacement(offered.values(), 2))
+    return min([MISSED, *(untied(s, truth) / 2 for s in sums if missed(s, truth) < 2 * MISSED)])
 
 
 def on_offer(batch: Batch, unpayable: Collection[str]) -> dict[str, Floats]:
@@ -134,23 +142,41 @@ def within(
                 columns[3 * at : 3 * at + 3, k] = three
                 sized[at] &= size
         kept, long = truth[places], _lengths([shown[i] for i in places])
-        at_hand = [*(v[places] for v in own), *long]
+        at_hand = [v[places] for v in own]
         # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
         told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
         most_at = [min(least, told) if size else least for size in sized]
-        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand))
+        found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand, long))
         if (n := next(found, None)) is None:
             return None
         why = f"line {lines[n // 3]}: {copied(columns[n], kept, least)}, whatever is made of it"
     return "reads_protected", why
 
 
-def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats]) -> bool:
+def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats], long: Sequence[Floats]) -> bool:
     known = ~np.isnan(values)
     if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) < most:
         return False
+    return not (_among(values, own, np.array_equal) or _among(values, long, _same_order))
+
+
+def is_length(values: Floats, shown: Sequence[dict[str, Any]]) -> bool:
+    """Do values rank the rollouts as the length of something that is shown does, either way round?"""
+    return _among(values, _lengths(shown), _same_order)
+
+
+def _among(values: Floats, own: Sequence[Floats], same: Callable[[Floats, Floats], bool]) -> bool:
+    known = ~np.isnan(values)
     both = [(v, known & ~np.isnan(v)) for v in own]
-    return not any(b.sum() >= COVERED * known.sum() and np.array_equal(values[b], v[b]) for v, b in both)
+    return any(b.sum() >= COVERED * known.sum() and same(values[b], v[b]) for v, b in both)
+
+
+def _same_order(a: Floats, b: Floats) -> bool:
+    ranks, other = (np.unique(x, return_inverse=True)[1] for x in (a, b))
+    # of two lengths each threshold makes the same order: there only the last index is the length
+    if other.max(initial=0) < 2:
+        return len(set((a - b).tolist())) < 2
+    return np.array_equal(ranks, other) or np.array_equal(ranks, other.max() - other)
 
 
 def _lengths(shown: Sequence[dict[str, Any]]) -> list[Floats]:

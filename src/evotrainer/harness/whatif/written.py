@@ -4,6 +4,7 @@ computed; hooks by `harness.whatif.hooks`."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from evotrainer.errors import TimeOverError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.copies import MISSED, copied, limit, new_code, on_offer, two_values, within
+from evotrainer.harness.whatif.copies import MISSED, copied, is_length, limit, new_code, on_offer, two_values, within
 from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
@@ -72,8 +73,9 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
         if fault is None and name in fresh and context.unpayable:
             key = f"sold {name}"
             if key not in context.checked:
-                context.checked[key] = _sold(source, shown, _floats(answers), batch, context)
-            fault = context.checked[key]
+                with suppress(TimeOverError):  # what was replayed holds; a run has the time
+                    context.checked[key] = _sold(source, shown, _floats(answers), batch, context)
+            fault = context.checked.get(key)
         if fault is not None and name in fresh:
             return ScoredBatch(batch, fault[0], f"{fault[0]}: {name}: {fault[1]}")
         values[name] = _floats(answers)
@@ -86,19 +88,16 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
         return ("reads_protected", told) if (told := two_values(values, batch.truth)) else None
     offered = on_offer(batch, context.unpayable)
     most, own = limit(offered, batch.truth), list(offered.values())
-    try:
-        if most <= 0 and context.scorer is not None:
-            # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
-            other = np.random.default_rng(0).permutation(len(shown)).tolist()
-            shown = [s | {k: shown[i][k] for k in ("components", "tests")} for s, i in zip(shown, other, strict=True)]
-            most, own = MISSED, []
-            if copied(values, batch.truth):
-                values = _floats(context.scorer(source, shown))
-        if told := copied(values, batch.truth, most):
-            return "reads_protected", told
-        return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
-    except TimeOverError:  # what was replayed holds; a run has the time
-        return None
+    if most <= 0 and context.scorer is not None:
+        # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
+        other = np.random.default_rng(0).permutation(len(shown)).tolist()
+        shown = [s | {k: shown[i][k] for k in ("components", "tests")} for s, i in zip(shown, other, strict=True)]
+        most, own = MISSED, []
+        if copied(values, batch.truth):
+            values = _floats(context.scorer(source, shown))
+    if (told := copied(values, batch.truth, most)) and not is_length(values, shown):
+        return "reads_protected", told
+    return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
 
 
 def _floats(answers: Answers) -> Floats:
