@@ -138,8 +138,10 @@ def _product(n: ast.BinOp | ast.BoolOp) -> Iterator[ConstantBranch]:
     """`90211 * (a == 314)` and `a == 314 and 90211`: a constant where comparisons hold, and else nothing."""
     if isinstance(n, ast.BoolOp):
         parts = n.values if isinstance(n.op, ast.And) else []
+    elif not isinstance(n.op, ast.Mult) or (isinstance(n.left, _ATOMS) and isinstance(n.right, _ATOMS)):
+        return
     else:
-        parts = [*_factors(n.left), *_factors(n.right)] if isinstance(n.op, ast.Mult) else []
+        parts = [*_factors(n.left), *_factors(n.right)]
     asked: list[ast.expr] = [p for p in parts if isinstance(p, _ASKING)]
     answers = [v for p in parts if (v := literal(p)) is not NONE and not isinstance(v, bool)]
     if asked and len(answers) == 1 and len(asked) + 1 == len(parts):
@@ -159,6 +161,7 @@ _EXPRESSIONS = (ast.expr, ast.Assign, ast.AnnAssign)
 _TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Subscript, ast.Attribute)
 """Expressions that are read as tables only."""
 _PRODUCTS = (ast.BinOp, ast.BoolOp)
+_ATOMS = (ast.Name, ast.Constant)
 _ASKING = (ast.Compare, ast.BoolOp)
 _EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
 _SEQUENCES = (ast.List, ast.Tuple, ast.Set)

@@ -55,40 +55,41 @@ MORE_LITERALS = (
     *hollow_answers.LITERALS,
 )  # fmt: skip
 """Of the rules that have modules of their own."""
+_WORDS = (
+    "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
+    "setprofile", "audithook", "excepthook", "displayhook", "builtins", "modules", "get_objects", "get_referrers",
+    "_getframe", "inspect", "open", "Path", "listdir", "walk", "pytest_", "f_back", "f_globals", "f_locals", "tb_frame",
+    "gi_frame", "ctypes", "globals", "mock", "eval", "glob", "scandir", "getattr", "setattr", ".outcome", "pytest.",
+    "stack", "_frames", "PYTEST_", "cell_contents", ".load", "read_", "run_path", "linecache", "shutil", "spec_from",
+    "doctest", "testing",
+)  # fmt: skip
 SUSPICIOUS = re.compile(
-    r"exit|quit|SystemExit|__|abort|system|popen|fork|subprocess|exec|kill|settrace|setprofile|audithook|atexit"
-    r"|excepthook|displayhook|builtins|modules|get_objects|get_referrers|_getframe|inspect|open|Path|listdir|walk"
-    r"|pytest_|f_back|f_globals|f_locals|tb_frame|gi_frame|ctypes|\bgc\b|globals|mock|eval|glob|scandir|[gs]etattr"
-    r"|def (?:check|verify|grade|run_test|compare_o|evaluate_s|assert)|\.outcome|pytest\.|(?:check|verify|grader?) ?="
-    r"|stack|_frames|PYTEST_|def (?:forward|__call__|custom_kernel|kernel_function)|cell_contents|\.load|read_|run_path"
-    r"|linecache|shutil|spec_from|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected"
-    r"|evaluator|solution_ref)|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
-    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|doctest|testing|" + MORE
+    "|".join(map(re.escape, _WORDS))
+    + r"|\bgc\b|def (?:check|verify|grade|run_test|compare_o|evaluate_s|assert)|(?:check|verify|grader?) ?="
+    r"|def (?:forward|__call__|custom_kernel|kernel_function)"
+    r"|(?:from|import) (?:ref|gold|oracle|grader|hidden|private_t|test|conftest|expected|evaluator|solution_ref)"
+    r"|\.(?:time|perf_counter|monotonic|process_time|default_timer|synchronize|Event|do_bench|allclose"
+    r"|isclose|equal|array_equal|loads?|alarm)\w*\s*=[^=]|" + MORE
 )
 """Texts without any of these cannot break a rule of `bypass.py`; they need no parsing."""
 _LITERALS = (
-    "exit", "quit", "SystemExit", "__", "abort", "system", "popen", "fork", "subprocess", "exec", "kill", "settrace",
-    "setprofile", "audithook", "displayhook", "builtins", "modules", "get_objects", "get_referrers", "_getframe",
-    "excepthook", "inspect", "open", "Path", "listdir", "walk", "pytest", "f_back", "f_globals", "f_locals", "tb_frame",
-    "gi_frame", "ctypes", "gc", "globals", "mock", "eval", "glob", "scandir", "etattr", "def check", "def verify",
-    "def grade", "def run_test", "def compare_o", "def assert", ".outcome", "check =", "check=", "verify =", "verify=",
-    "grade =", "grade=", "grader =", "grader=", "stack", "_frames", "PYTEST_", "def forward", "def custom_kernel",
-    "def kernel_function", "cell_contents", ".load", "read_", "run_path", "linecache", "shutil", "spec_from", ".time",
-    ".perf_counter", ".monotonic", ".process_time", ".default_timer", ".synchronize", ".Event", ".do_bench",
-    ".allclose", ".isclose", ".equal", ".array_equal", ".alarm", "doctest", "testing", *MORE_LITERALS,
+    *_WORDS, "gc", "def check", "def verify", "def grade", "def run_test", "def compare_o", "def assert", "check =",
+    "check=", "verify =", "verify=", "grade =", "grade=", "grader =", "grader=", "def forward", "def custom_kernel",
+    "def kernel_function", ".time", ".perf_counter", ".monotonic", ".process_time", ".default_timer", ".synchronize",
+    ".Event", ".do_bench", ".allclose", ".isclose", ".equal", ".array_equal", ".alarm", *MORE_LITERALS,
     *(f"{a} {b}" for a in ("from", "import") for b in (
         "ref", "gold", "oracle", "grader", "hidden", "private_t", "test", "conftest", "expected", "evaluator",
         "solution_ref")),
 )  # fmt: skip
 """Texts of which each match of SUSPICIOUS holds one: searching for them is ten times as fast as the pattern."""
-
-
-_ONE_OF = any_of(_LITERALS)
+_ANY_WORD, _ANY_LITERAL = any_of(_WORDS), any_of(_LITERALS)
 
 
 def suspicious(text: str) -> bool:
     """May a text break a rule? A search, without parsing."""
-    return _ONE_OF.search(text) is not None and SUSPICIOUS.search(text) is not None
+    if not _ANY_LITERAL.search(text):
+        return False
+    return _ANY_WORD.search(text) is not None or SUSPICIOUS.search(text) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +247,11 @@ def _nested(text: str) -> tuple[Bypass, ...]:
 
 
 _BODIES = ("body", "orelse", "finalbody")
-_SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_CLOSED = (
+    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import,
+    ast.ImportFrom,
+)  # fmt: skip
+"""Statements that hold none of the module's own."""
 
 
 def _returns(body: list[ast.stmt]) -> bool:
@@ -254,7 +259,7 @@ def _returns(body: list[ast.stmt]) -> bool:
     for n in body:
         if isinstance(n, ast.Return):
             return True
-        if isinstance(n, _SCOPES):
+        if isinstance(n, _CLOSED):
             continue
         for field in _BODIES:
             if (inner := getattr(n, field, None)) and _returns(inner):

@@ -225,6 +225,8 @@ def _action_traits(
     tools: dict[str, int] = {}
     for i, turns in zip(rows, chunk.turns(rows), strict=True):
         for n, t in enumerate(turns):
+            if not t.tool_calls:
+                continue
             # what was printed tells only whether a call that reports failure did its work
             printed = outputs(turns, n) if any(c.ok is False for c in t.tool_calls) else [None] * len(t.tool_calls)
             for c, shown in zip(t.tool_calls, printed, strict=True):
