@@ -7,6 +7,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
+from operator import attrgetter
 
 import numpy as np
 
@@ -239,17 +240,17 @@ def _action_traits(
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
             _by_tools(chunk, x, i, turns)
-        seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
+        read = [read_command(a.name, a.text) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
         blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
         none = math.nan if blind else 0.0
         if not blind:
-            _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in seen])
+            _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in zip(read, actions, strict=False)])
         x["action_run"][i] = longest_run(commands)
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
-        copies = any(read.copies for read, _ in seen) or any(copied_reference.possible(a.text) for a in later)
-        sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
+        copies = any(map(_COPIES, read)) or any(copied_reference.possible(a.text) for a in later)
+        sniffs = any(map(_SNIFFS, read)) or any(sniffing.possible(a.text) for a in later)
         if (copies and copied_reference.copied_reference(turns)) or (sniffs and sniffing.sniffed(turns) is not None):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = none
@@ -260,8 +261,8 @@ def _action_traits(
         patch = patches_and_hashes.patch_of(detail)
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
-        written = any(w in said for w in WRITTEN)
-        if any(read.tampers or read.leaks for read, _ in seen) or written or any(x in patch for x in LITERALS):
+        telling = any(map(_TAMPERS, read)) or any(map(_LEAKS, read))
+        if telling or _holds(said, WRITTEN) or _holds(patch, LITERALS):
             heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
             found = _tampers(tampering.found(heard, acts, named, patch))
@@ -273,6 +274,13 @@ def _action_traits(
         "ok": np.array(call_ok, dtype=np.int8),
     }
     return calls, tuple(tools)
+
+
+_TAMPERS, _LEAKS, _COPIES, _SNIFFS = map(attrgetter, ("tampers", "leaks", "copies", "sniffs"))
+
+
+def _holds(text: str, literals: Sequence[str]) -> bool:
+    return bool(text) and any(map(text.__contains__, literals))
 
 
 def _count_actions(x: dict[str, Floats], i: int, n: int, seen: Sequence[tuple[ActionKind, bool | None]]) -> None:
