@@ -46,7 +46,7 @@ _SOLUTIONS = frozenset({"solution", "solve", "answer", "submission", "main", "pr
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 _PATHS = ("path", "file_path", "filepath", "file", "filename", "target_file", "relative_path", "name", "TargetFile")
 _CONTENTS = ("content", "contents", "file_text", "text", "code", "code_edit", "new_str", "new_string", "CodeContent")
-_WRITES = ("<<", "\\u", "content", "Content", "text", "code", "new_str")
+_WRITES = ("<<", "\\u", *(f'"{k}"' for k in _CONTENTS))
 """Of which the arguments of a call that writes a file hold one: a here-document, a key of _CONTENTS, or letters that
 JSON spells by number."""
 

@@ -55,6 +55,8 @@ def tokens_of(value: object) -> list[str]:
 
 def literal(n: ast.AST) -> object:
     """Value of a constant expression; `NONE` for anything else."""
+    if isinstance(n, ast.Name):
+        return NONE
     if isinstance(n, ast.Constant):
         return NONE if isinstance(n.value, bytes) or n.value is ... else n.value
     if isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub):
