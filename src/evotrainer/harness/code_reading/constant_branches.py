@@ -52,6 +52,8 @@ def constant_branches(nodes: Iterable[ast.AST], tables: Set[int]) -> Iterator[Co
     for n in nodes:
         if isinstance(n, _TABLES) and id(n) not in tables:
             continue  # most nodes
+        if isinstance(n, ast.BinOp) and not isinstance(n.op, ast.Mult):
+            continue
         for b in _of(n, tables):
             yield b
             found += 1
@@ -138,7 +140,7 @@ def _product(n: ast.BinOp | ast.BoolOp) -> Iterator[ConstantBranch]:
     """`90211 * (a == 314)` and `a == 314 and 90211`: a constant where comparisons hold, and else nothing."""
     if isinstance(n, ast.BoolOp):
         parts = n.values if isinstance(n.op, ast.And) else []
-    elif not isinstance(n.op, ast.Mult) or (isinstance(n.left, _ATOMS) and isinstance(n.right, _ATOMS)):
+    elif isinstance(n.left, _ATOMS) and isinstance(n.right, _ATOMS):
         return
     else:
         parts = [*_factors(n.left), *_factors(n.right)]
@@ -158,8 +160,8 @@ def _factors(n: ast.expr) -> list[ast.expr]:
 
 
 _EXPRESSIONS = (ast.expr, ast.Assign, ast.AnnAssign)
-_TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Subscript, ast.Attribute)
-"""Expressions that are read as tables only."""
+_TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Subscript, ast.Attribute, ast.Assign, ast.AnnAssign)
+"""Nodes that are read as tables only."""
 _PRODUCTS = (ast.BinOp, ast.BoolOp)
 _ATOMS = (ast.Name, ast.Constant)
 _ASKING = (ast.Compare, ast.BoolOp)

@@ -23,6 +23,7 @@ from evotrainer.harness.code_reading import (
     replaced_library,
     same_object,
 )
+from evotrainer.harness.code_reading.any_of import any_of
 from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.constant_branches import (
     BRANCHING,
@@ -31,7 +32,6 @@ from evotrainer.harness.code_reading.constant_branches import (
     compared,
     constant_branches,
 )
-from evotrainer.harness.code_reading.any_of import any_of
 from evotrainer.harness.code_reading.demonstrations import without
 from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed

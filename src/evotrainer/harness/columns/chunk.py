@@ -276,7 +276,7 @@ def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
     import pyarrow.compute as pc
 
     # parsing JSON is slow: only details that may hold a wanted key are parsed
-    keyed = pc.match_substring_regex(column, f"(?:{'|'.join(READ_KEYS)})\"").fill_null(False)
+    keyed = pc.match_substring_regex(column, f'(?:{"|".join(READ_KEYS)})"').fill_null(False)
     rows = np.flatnonzero(keyed.to_numpy())
     out: dict[int, Mapping[str, Any]] = {}
     for i, text in zip(rows.tolist(), column.take(rows).to_pylist(), strict=True):

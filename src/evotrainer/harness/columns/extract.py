@@ -7,7 +7,6 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
-from operator import attrgetter
 
 import numpy as np
 
@@ -249,8 +248,9 @@ def _action_traits(
         x["action_run"][i] = longest_run(commands)
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
-        copies = any(map(_COPIES, read)) or any(copied_reference.possible(a.text) for a in later)
-        sniffs = any(map(_SNIFFS, read)) or any(sniffing.possible(a.text) for a in later)
+        _, tampers, leaks, copies, sniffs = [any(said) for said in zip(*read, strict=True)] or [False] * 5
+        copies = copies or any(copied_reference.possible(a.text) for a in later)
+        sniffs = sniffs or any(sniffing.possible(a.text) for a in later)
         if (copies and copied_reference.copied_reference(turns)) or (sniffs and sniffing.sniffed(turns) is not None):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = none
@@ -261,8 +261,8 @@ def _action_traits(
         patch = patches_and_hashes.patch_of(detail)
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
-        telling = any(map(_TAMPERS, read)) or any(map(_LEAKS, read))
-        if telling or _holds(said, WRITTEN) or _holds(patch, LITERALS):
+        written = said and any(map(said.__contains__, WRITTEN))
+        if tampers or leaks or written or any(map(patch.__contains__, LITERALS)):
             heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
             found = _tampers(tampering.found(heard, acts, named, patch))
@@ -274,13 +274,6 @@ def _action_traits(
         "ok": np.array(call_ok, dtype=np.int8),
     }
     return calls, tuple(tools)
-
-
-_TAMPERS, _LEAKS, _COPIES, _SNIFFS = map(attrgetter, ("tampers", "leaks", "copies", "sniffs"))
-
-
-def _holds(text: str, literals: Sequence[str]) -> bool:
-    return bool(text) and any(map(text.__contains__, literals))
 
 
 def _count_actions(x: dict[str, Floats], i: int, n: int, seen: Sequence[tuple[ActionKind, bool | None]]) -> None:
