@@ -41,7 +41,7 @@ def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
         for t in targets:
             if isinstance(t, ast.Subscript):
                 known = isinstance(n, ast.Assign) and len(targets) == 1
-                if known and literal(t.slice) is not NONE and literal(n.value) is not NONE:  # type: ignore[attr-defined]
+                if known and literal(t.slice) is not NONE and literal(n.value) is not NONE:
                     out.setdefault(_name(t.value), []).append(n)
                 else:
                     computed.add(_name(t.value))
