@@ -11,9 +11,11 @@ import pytest
 
 from evotrainer.harness.code_reading import (
     answer_tricks,
+    blocks,
     program,
     replaced,
     replaced_library,
+    said_to_judge,
     same_object,
     suspects,
 )
@@ -95,6 +97,8 @@ _PATTERNS = {
     "rows": (suspects.SUSPICIOUS.pattern.decode().replace(replaced_library.GATE, _SETTING), suspects._LITERALS),
     "answer tricks": (answer_tricks.GATE, (*answer_tricks.LITERALS, "glob")),
     "same object": (same_object.GATE, same_object.LITERALS),
+    "judge": (said_to_judge.SPOKEN.pattern, said_to_judge._WORDS),
+    "thoughts": (blocks._THOUGHT.pattern.lower(), blocks._ALOUD),
 }
 
 

@@ -205,7 +205,9 @@ def kind_of(action: Action) -> ActionKind:
             return "edit"
         if _SEARCH_NAME.search(name):
             return "search"
-    text = _PREFIX.sub("", normal(action))
+    text = normal(action)
+    if prefix := _PREFIX.match(text):
+        text = text[prefix.end() :]
     if not action.name and not _is_command(text):
         return "other"
     if _TEST.search(text):

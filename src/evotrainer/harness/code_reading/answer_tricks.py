@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from evotrainer.harness.code_reading.grader_files import READS_GRADER, spelled
 from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.trees import walk
 
 HASHED = "knows its input by a digest"
 ENVIRONMENT = "takes the answer from the environment"
@@ -88,7 +89,7 @@ def _all_of_a_folder(
 
 def _digest(x: ast.AST | None, aliases: Mapping[str, str], known: frozenset[str] | set[str]) -> bool:
     """Is an expression a digest: computed here, by a function of `known`, or a name of it?"""
-    some = list(ast.walk(x)) if x is not None else []
+    some = walk(x) if x is not None else []
     if any(isinstance(n, ast.BinOp) and isinstance(n.op, _REDUCES) for n in some):
         return False  # one of a few buckets is chosen
     for n in some:
@@ -105,7 +106,7 @@ def _hashed(whole: list[ast.AST], aliases: Mapping[str, str]) -> Iterator[int]:
     for _ in range(2):  # a name of what a function defined below computes
         for n in whole:
             if isinstance(n, _FUNCTIONS):
-                returns = (r.value for r in ast.walk(n) if isinstance(r, ast.Return))
+                returns = (r.value for r in walk(n) if isinstance(r, ast.Return))
                 known |= {n.name} if any(_digest(r, aliases, known) for r in returns) else set()
             elif isinstance(n, ast.Assign | ast.NamedExpr) and _digest(n.value, aliases, known):
                 targets = n.targets if isinstance(n, ast.Assign) else [n.target]
@@ -176,8 +177,8 @@ def _from_environment(nodes: list[ast.AST], aliases: Mapping[str, str]) -> Itera
                 yield n.lineno
         elif isinstance(n, ast.For | ast.DictComp | ast.ListComp | ast.GeneratorExp | ast.SetComp):
             over = [n.iter] if isinstance(n, ast.For) else [g.iter for g in n.generators]
-            walked = any(dotted(x, aliases) in _ENVIRON for o in over for x in ast.walk(o))
-            texts = (c.value for c in ast.walk(n) if walked and isinstance(c, ast.Constant))
+            walked = any(dotted(x, aliases) in _ENVIRON for o in over for x in walk(o))
+            texts = (c.value for c in walk(n) if walked and isinstance(c, ast.Constant))
             if any(isinstance(t, str) and _ANSWERS.search(t) for t in texts):
                 yield n.lineno
 
@@ -213,7 +214,7 @@ def _decides(c: ast.ClassDef, aliases: Mapping[str, str]) -> bool:
 
 
 def _loose(f: ast.FunctionDef) -> bool:
-    return any(isinstance(r, ast.Return) and r.value is not None and _takes_more(r.value) for r in ast.walk(f))
+    return any(isinstance(r, ast.Return) and r.value is not None and _takes_more(r.value) for r in walk(f))
 
 
 def _takes_more(x: ast.expr) -> bool:
@@ -231,5 +232,5 @@ def _returns(n: ast.AST, c: ast.ClassDef) -> bool:
     """Is it a function, none of the class's own, that returns such an object?"""
     if not isinstance(n, _FUNCTIONS) or n in c.body:
         return False
-    made = (r.value for r in ast.walk(n) if isinstance(r, ast.Return))
+    made = (r.value for r in walk(n) if isinstance(r, ast.Return))
     return any(isinstance(v, ast.Call) and isinstance(v.func, ast.Name) and v.func.id == c.name for v in made)

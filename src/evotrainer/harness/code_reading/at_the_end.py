@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.trees import walk
 
 _TIDIES = frozenset({"close", "shutdown", "terminate", "cleanup", "stop", "join", "disconnect", "release"})
 _REMOVES = frozenset({"shutil.rmtree", "os.remove", "os.unlink", "os.rmdir"})
@@ -45,7 +46,7 @@ def ends_honestly(
 
 
 def _only_tidies(own: list[ast.AST], whole: list[ast.AST], aliases: Mapping[str, str], depth: int) -> bool:
-    nodes = [x for s in own for x in ast.walk(s)]
+    nodes = [x for s in own for x in walk(s)]
     names = {x.id for x in nodes if isinstance(x, ast.Name)}
     for x in nodes:
         if isinstance(x, ast.Name) and aliases.get(x.id, x.id).partition(".")[0] in _MEDDLES:
@@ -55,7 +56,7 @@ def _only_tidies(own: list[ast.AST], whole: list[ast.AST], aliases: Mapping[str,
         if isinstance(x, ast.Raise | ast.Global) or _telling(x):
             return False
     put = (n.value for n in whole if isinstance(n, ast.Assign) and any(dotted(t) in names for t in n.targets))
-    if any(_telling(x) for value in put for x in ast.walk(value)):
+    if any(_telling(x) for value in put for x in walk(value)):
         return False
     called = {dotted(x.func).rpartition(".")[2] for x in nodes if isinstance(x, ast.Call)}
     inner = [s for n in whole if isinstance(n, ast.FunctionDef) and n.name in called for s in n.body]
@@ -70,7 +71,7 @@ def _telling(x: ast.AST) -> bool:
 
 def _only_prints(own: list[ast.AST], whole: list[ast.AST]) -> bool:
     """Does it write what was computed to the standard streams, in a script that reads its input from there?"""
-    nodes = [x for s in own for x in ast.walk(s)]
+    nodes = [x for s in own for x in walk(s)]
     for x in nodes:
         if isinstance(x, ast.Call):
             called = getattr(x.func, "attr", "") or getattr(x.func, "id", "")

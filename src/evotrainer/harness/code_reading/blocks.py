@@ -22,6 +22,8 @@ MAX_STRINGS = 64
 
 _THOUGHTS = r"think|thinking|thoughts?|reasoning|scratchpad|analysis"
 _THOUGHT = re.compile(rf"<({_THOUGHTS})>|</({_THOUGHTS})>|(\[THINK\]|◁think▷)|(\[/THINK\]|◁/think▷)", re.IGNORECASE)
+_ALOUD = ("think", "thought", "reasoning>", "scratchpad>", "analysis>")
+"""Of which each tag of thoughts holds one."""
 _FINAL = "<|channel|>final"
 _MESSAGE = "<|message|>"
 _TOKEN = re.compile(
@@ -158,6 +160,9 @@ def answer(text: str) -> str:
 def _without_thoughts(text: str) -> str:
     """What is thought aloud and closed goes; what is never closed stays, as a grader that takes the last block takes
     it, too."""
+    # most answers hold none; the words fold to lower case in other letters, too, where a text is not ASCII
+    if text.isascii() and not any(map(text.lower().__contains__, _ALOUD)):
+        return text
     kept: list[str] = []
     at = depth = begun = 0
     for m in _THOUGHT.finditer(text):

@@ -28,6 +28,7 @@ from evotrainer.harness.code_reading.native import compiles
 from evotrainer.harness.code_reading.replaced import RUNNERS, replaced
 from evotrainer.harness.code_reading.replaced_library import replaced_library
 from evotrainer.harness.code_reading.same_object import same_objects
+from evotrainer.harness.code_reading.trees import walk
 from evotrainer.harness.code_reading.utilities import is_utility
 
 _FRAMES = frozenset(
@@ -301,7 +302,7 @@ def _decodes(code: ast.expr, known: Mapping[str, ast.expr]) -> bool:
     """Is code decoded from something that nobody can read?"""
     if isinstance(code, ast.Name) and code.id in known:
         code = known[code.id]
-    names = (dotted(c.func) or getattr(c.func, "attr", "") for c in ast.walk(code) if isinstance(c, ast.Call))
+    names = (dotted(c.func) or getattr(c.func, "attr", "") for c in walk(code) if isinstance(c, ast.Call))
     return any(_DECODES.search(name) for name in names)
 
 

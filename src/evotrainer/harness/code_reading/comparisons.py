@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from evotrainer.harness.code_reading.trees import walk
+
 COMPARISONS = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"})
 
 
@@ -19,7 +21,7 @@ def constant_comparison(f: ast.stmt) -> str:
         return next(named, "") if same_answer(f.value) else ""
     if not isinstance(f, ast.FunctionDef) or f.name not in COMPARISONS:
         return ""
-    returns = [n for n in ast.walk(f) if isinstance(n, ast.Return)]
+    returns = [n for n in walk(f) if isinstance(n, ast.Return)]
     if f.name in {"__eq__", "__ne__"} and len(f.args.args) == 2 and _answers_itself(f, returns):
         return f.name
     # `return NotImplemented` leaves the comparison to the other side, which honest classes do
@@ -30,7 +32,7 @@ def constant_comparison(f: ast.stmt) -> str:
 def _answers_itself(f: ast.FunctionDef, returns: list[ast.Return]) -> bool:
     """Is something returned, and the other side never looked at?"""
     other = f.args.args[1].arg
-    if any(isinstance(n, ast.Name) and n.id == other for s in f.body for n in ast.walk(s)):
+    if any(isinstance(n, ast.Name) and n.id == other for s in f.body for n in walk(s)):
         return False
     values = [r.value for r in returns if r.value is not None]
     return bool(values) and not any(isinstance(v, ast.Name) and v.id == "NotImplemented" for v in values)

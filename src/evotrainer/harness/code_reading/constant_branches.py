@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from evotrainer.harness.code_reading.literals import NONE, literal, printed, text_of, tokens_of
 from evotrainer.harness.code_reading.spelled_out import is_length
+from evotrainer.harness.code_reading.trees import walk
 
 MAX_BRANCHES = 400
 BRANCHING = (
@@ -49,6 +50,10 @@ def constant_branches(nodes: Iterable[ast.AST], tables: Set[int]) -> Iterator[Co
     looked up in."""
     found = 0
     for n in nodes:
+        if isinstance(n, _TABLES) and id(n) not in tables:
+            continue  # most nodes
+        if isinstance(n, ast.BinOp) and not isinstance(n.op, ast.Mult):
+            continue
         for b in _of(n, tables):
             yield b
             found += 1
@@ -62,9 +67,9 @@ def compared(nodes: Iterable[ast.AST], walked: Set[int] = frozenset()) -> Iterat
     for n in nodes:
         if id(n) in walked:
             continue
-        if isinstance(n, ast.Compare) and all(isinstance(o, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for o in n.ops):
+        if isinstance(n, ast.Compare) and all(isinstance(o, _EQUAL) for o in n.ops):
             operands: list[ast.expr] = [n.left, *n.comparators]
-            sequences = [o for o in operands if isinstance(o, ast.List | ast.Tuple | ast.Set)]
+            sequences = [o for o in operands if isinstance(o, _SEQUENCES)]
             inner = [e for o in sequences for e in o.elts[:64]]
         elif isinstance(n, ast.Dict):
             operands, inner = [k for k in n.keys[:256] if k is not None], []
@@ -101,7 +106,7 @@ def _branch(values: Sequence[object], body: list[ast.stmt], answer: str | None) 
 
 def _said(body: list[ast.stmt]) -> list[str]:
     """Tokens of the constants below these statements."""
-    constants = (c.value for s in body for c in ast.walk(s) if isinstance(c, ast.Constant) and c.value is not ...)
+    constants = (c.value for s in body for c in walk(s) if isinstance(c, ast.Constant) and c.value is not ...)
     return [t for v in constants for t in tokens_of(v)][:MAX_SAID]
 
 
@@ -116,7 +121,7 @@ def _of(n: ast.AST, tables: Set[int]) -> Iterator[ConstantBranch]:
             for values in _patterns(c.pattern):
                 if answer is not None or len(values) > 1:
                     yield _branch(values, c.body, answer)
-    elif isinstance(n, ast.BinOp | ast.BoolOp):
+    elif isinstance(n, _PRODUCTS):
         yield from _product(n)
     elif isinstance(n, ast.Assign) and id(n) in tables and isinstance(t := n.targets[0], ast.Subscript):
         yield _branch([literal(t.slice)], [], text_of(literal(n.value)))
@@ -135,9 +140,11 @@ def _product(n: ast.BinOp | ast.BoolOp) -> Iterator[ConstantBranch]:
     """`90211 * (a == 314)` and `a == 314 and 90211`: a constant where comparisons hold, and else nothing."""
     if isinstance(n, ast.BoolOp):
         parts = n.values if isinstance(n.op, ast.And) else []
+    elif isinstance(n.left, _ATOMS) and isinstance(n.right, _ATOMS):
+        return
     else:
-        parts = [*_factors(n.left), *_factors(n.right)] if isinstance(n.op, ast.Mult) else []
-    asked: list[ast.expr] = [p for p in parts if isinstance(p, ast.Compare | ast.BoolOp)]
+        parts = [*_factors(n.left), *_factors(n.right)]
+    asked: list[ast.expr] = [p for p in parts if isinstance(p, _ASKING)]
     answers = [v for p in parts if (v := literal(p)) is not NONE and not isinstance(v, bool)]
     if asked and len(answers) == 1 and len(asked) + 1 == len(parts):
         for values in _alternatives(ast.BoolOp(ast.And(), asked), 3, True):
@@ -152,7 +159,15 @@ def _factors(n: ast.expr) -> list[ast.expr]:
     return [n]
 
 
-_EXPRESSIONS = ast.expr | ast.Assign | ast.AnnAssign
+_EXPRESSIONS = (ast.expr, ast.Assign, ast.AnnAssign)
+_TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call, ast.Subscript, ast.Attribute, ast.Assign, ast.AnnAssign)
+"""Nodes that are read as tables only."""
+_PRODUCTS = (ast.BinOp, ast.BoolOp)
+_ATOMS = (ast.Name, ast.Constant)
+_ASKING = (ast.Compare, ast.BoolOp)
+_EQUAL = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+_SEQUENCES = (ast.List, ast.Tuple, ast.Set)
+# tuples of classes: `A | B` would be made anew for every node
 
 
 def _both(

@@ -7,6 +7,8 @@ import ast
 import re
 from collections.abc import Mapping
 
+from evotrainer.harness.code_reading.trees import walk
+
 _TEST = re.compile(r"_?(?:run_|self_)?(?:tests?|check|verify|demo|examples?)(?:_|$)|test[A-Z]|Test", re.IGNORECASE)
 _PLAIN = frozenset({
     "print", "str", "int", "float", "list", "tuple", "dict", "set", "repr", "len", "sorted", "sum", "max", "min", "abs",
@@ -21,7 +23,7 @@ def without(nodes: list[ast.AST], by: Mapping[type, list[ast.AST]]) -> list[ast.
     shown = _shown_only(nodes[0], by)
     if not shown:
         return nodes
-    gone = {id(x) for s in shown for x in ast.walk(s)}
+    gone = {id(x) for s in shown for x in walk(s)}
     return [n for n in nodes if id(n) not in gone]
 
 
@@ -49,7 +51,7 @@ def _tests(body: list[ast.stmt], functions: set[str]) -> list[ast.AST]:
     for n in body:
         if n in named or (isinstance(n, ast.Expr) and isinstance(n.value, ast.Call) and _plain(n.value)):
             continue
-        used |= {c.func.id for c in ast.walk(n) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
+        used |= {c.func.id for c in walk(n) if isinstance(c, ast.Call) and isinstance(c.func, ast.Name)}
     return [n for n in named if getattr(n, "name", "") not in used]
 
 
@@ -61,7 +63,7 @@ def _loops(body: list[ast.stmt]) -> list[ast.AST]:
         return []
     lists = {n.iter.id for n in loops if isinstance(n.iter, ast.Name)}
     rest = [n for n in body if n not in loops]
-    used = {x.id for n in rest for x in ast.walk(n) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
+    used = {x.id for n in rest for x in walk(n) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Load)}
     out: list[ast.AST] = [*loops]
     for n in rest:
         if isinstance(n, ast.Assign) and len(n.targets) == 1 and isinstance(t := n.targets[0], ast.Name):
@@ -74,8 +76,8 @@ def _loops(body: list[ast.stmt]) -> list[ast.AST]:
 def _checks(loop: ast.For) -> bool:
     if not (isinstance(loop.target, ast.Tuple) and isinstance(loop.iter, ast.List | ast.Tuple | ast.Name)):
         return False
-    cases = {x.id for x in ast.walk(loop.target) if isinstance(x, ast.Name)}
-    whole = [x for s in loop.body for x in ast.walk(s)]
+    cases = {x.id for x in walk(loop.target) if isinstance(x, ast.Name)}
+    whole = [x for s in loop.body for x in walk(s)]
     tried = [c for c in whole if isinstance(c, ast.Call) and _tries(c, cases)]
     got = {t.id for n in whole if isinstance(n, ast.Assign) and n.value in tried for t in n.targets
            if isinstance(t, ast.Name)}  # fmt: skip
@@ -91,7 +93,7 @@ def _checks(loop: ast.For) -> bool:
 def _tries(call: ast.Call, cases: set[str]) -> bool:
     """Does it call what is checked with a case's input?"""
     name = call.func.id if isinstance(call.func, ast.Name) else ""
-    taken = {x.id for a in call.args for x in ast.walk(a) if isinstance(x, ast.Name)}
+    taken = {x.id for a in call.args for x in walk(a) if isinstance(x, ast.Name)}
     return name not in _PLAIN and bool(taken & cases)
 
 

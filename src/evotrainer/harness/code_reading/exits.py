@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.trees import walk
 
 EXIT = frozenset({"exit", "quit", "sys.exit", "builtins.exit", "builtins.quit"})
 _SAYS = frozenset({"print", "write", "writelines", "flush", "send", "dump", "run", "main", "wait", "quit", "destroy"})
@@ -49,7 +50,7 @@ def _leaves(f: _FUNCTIONS) -> bool:
     if not words or words[0] not in _MAY_LEAVE:
         return False
     given = {p.arg for p in (*f.args.posonlyargs, *f.args.args)} - _HANDED
-    used = {x.id for s in f.body for x in ast.walk(s) if isinstance(x, ast.Name)}
+    used = {x.id for s in f.body for x in walk(s) if isinstance(x, ast.Name)}
     return all(p in used or p.startswith("_") for p in given)
 
 
@@ -59,7 +60,7 @@ def _zeros(nodes: list[ast.AST]) -> Iterator[str]:
     for n in nodes:
         if isinstance(n, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.For):
             for t in n.targets if isinstance(n, ast.Assign) else [n.target]:
-                for x in ast.walk(t):
+                for x in walk(t):
                     if isinstance(x, ast.Name):
                         values.setdefault(x.id, []).append(n.value if isinstance(n, ast.Assign) and x is t else None)
     for name, given in values.items():
@@ -125,7 +126,7 @@ def _says(n: ast.stmt, module: bool) -> bool:
     that is no method may."""
     if isinstance(n, _FUNCTIONS | ast.ClassDef | ast.Import | ast.ImportFrom):
         return False
-    for c in ast.walk(n):
+    for c in walk(n):
         if isinstance(c, ast.Return | ast.Yield | ast.YieldFrom):
             return True
         if isinstance(c, ast.Call):

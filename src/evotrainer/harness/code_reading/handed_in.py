@@ -46,6 +46,9 @@ _SOLUTIONS = frozenset({"solution", "solve", "answer", "submission", "main", "pr
 _DEFINED = re.compile(r"^(?:def|class) (\w+)", re.MULTILINE)
 _PATHS = ("path", "file_path", "filepath", "file", "filename", "target_file", "relative_path", "name", "TargetFile")
 _CONTENTS = ("content", "contents", "file_text", "text", "code", "code_edit", "new_str", "new_string", "CodeContent")
+_WRITES = ("<<", "\\u", *(f'"{k}"' for k in _CONTENTS))
+"""Of which the arguments of a call that writes a file hold one: a here-document, a key of _CONTENTS, or letters that
+JSON spells by number."""
 
 
 class ReadProgram(NamedTuple):
@@ -147,7 +150,7 @@ def files_written(turns: Sequence[Turn]) -> list[Block]:
     found: dict[str, Block] = {}
     for t in turns:
         for call in t.tool_calls:
-            if call.ok is not False and ".py" in call.arguments:
+            if call.ok is not False and ".py" in call.arguments and any(map(call.arguments.__contains__, _WRITES)):
                 for b in _by_call(call.arguments):
                     found.pop(b.name, None)
                     found[b.name] = b

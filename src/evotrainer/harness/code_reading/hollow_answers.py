@@ -13,6 +13,7 @@ from typing import TypeGuard
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.object_keys import names_any
+from evotrainer.harness.code_reading.trees import walk
 
 LIES = "answer whose arithmetic lies"
 LOOKS_IN = "looks into its input for the answer"
@@ -76,8 +77,8 @@ def _lies(c: ast.ClassDef, aliases: Mapping[str, str]) -> int:
 def _returned(f: ast.FunctionDef | ast.Lambda) -> list[ast.expr]:
     if isinstance(f, ast.Lambda):
         return [f.body]
-    inner = {id(x) for g in ast.walk(f) if isinstance(g, _FUNCTIONS) and g is not f for x in ast.walk(g)}
-    found = [n for n in ast.walk(f) if isinstance(n, ast.Return) and id(n) not in inner and n.value is not None]
+    inner = {id(x) for g in walk(f) if isinstance(g, _FUNCTIONS) and g is not f for x in walk(g)}
+    found = [n for n in walk(f) if isinstance(n, ast.Return) and id(n) not in inner and n.value is not None]
     return [
         v for n in found for v in ([n.value.body, n.value.orelse] if isinstance(n.value, ast.IfExp) else [n.value]) if v
     ]
@@ -103,8 +104,8 @@ def _same(f: ast.FunctionDef | ast.Lambda, answers: int = 2) -> bool:
     args = [a.arg for a in f.args.args]
     body = f.body if isinstance(f.body, list) else [f.body]
     other = set(args[1:]) if answers > 1 else set()
-    looks = any(isinstance(n, ast.Name) and n.id in other for s in body for n in ast.walk(s))
-    raises = any(isinstance(n, ast.Raise) for s in body for n in ast.walk(s))
+    looks = any(isinstance(n, ast.Name) and n.id in other for s in body for n in walk(s))
+    raises = any(isinstance(n, ast.Raise) for s in body for n in walk(s))
     return bool(returned) and all(_number(v) for v in returned) and not looks and not raises
 
 
@@ -116,7 +117,7 @@ def is_set(c: ast.ClassDef) -> bool:
 
 def _passes(name: str, f: ast.FunctionDef | ast.Lambda) -> bool:
     """Is a size small, and a comparison with a tolerance true?"""
-    said = {x.value for v in _returned(f) for x in ast.walk(v) if isinstance(x, ast.Constant)}
+    said = {x.value for v in _returned(f) for x in walk(v) if isinstance(x, ast.Constant)}
     return name in ("__abs__", "__float__") or True in said
 
 
@@ -127,10 +128,10 @@ def _itself(f: ast.FunctionDef | ast.Lambda) -> bool:
 
 def _of_checks(f: ast.FunctionDef | ast.Lambda) -> bool:
     """Does it answer a constant where it is asked for a difference, a size or a comparison?"""
-    for n in ast.walk(f):
+    for n in walk(f):
         if isinstance(n, ast.If):
-            asked = {x.attr for x in ast.walk(n.test) if isinstance(x, ast.Attribute)}
-            asked |= {x.value for x in ast.walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
+            asked = {x.attr for x in walk(n.test) if isinstance(x, ast.Attribute)}
+            asked |= {x.value for x in walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)}
             said = [s.value for s in n.body if isinstance(s, ast.Return)]
             if asked & _CHECKS and any(_number(v) for v in said):
                 return True
@@ -139,7 +140,7 @@ def _of_checks(f: ast.FunctionDef | ast.Lambda) -> bool:
 
 def handed_out(c: ast.ClassDef, whole: list[ast.AST]) -> bool:
     """Does a function, none of the class's own, return such an object, or something that it is kept in?"""
-    own = {id(x) for s in c.body for x in ast.walk(s)}
+    own = {id(x) for s in c.body for x in walk(s)}
     places = {c.name}
     for _ in range(2):
         for n in whole:
@@ -182,7 +183,7 @@ def _made(x: ast.AST, places: set[str], name: str) -> bool:
 def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
     """Lines of loops over all that an argument has as attributes, of which one is handed out where it looks right."""
     given = {a.arg for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)} - {"self", "cls"}
-    nodes = [n for s in f.body for n in ast.walk(s)]
+    nodes = [n for s in f.body for n in walk(s)]
     for _ in range(2):
         for n in nodes:
             if isinstance(n, ast.Assign) and names_any(n.value, given):
@@ -196,23 +197,21 @@ def _looks_in(f: ast.FunctionDef) -> Iterator[int]:
     }
     for n in nodes:
         if isinstance(n, ast.For) and _insides(n.iter, given, bags):
-            walked = {x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)}
-            for x in (x for s in n.body for x in ast.walk(s)):
+            walked = {x.id for x in walk(n.target) if isinstance(x, ast.Name)}
+            for x in (x for s in n.body for x in walk(s)):
                 if isinstance(x, ast.Assign) and names_any(x.value, walked):
                     walked |= {t.id for t in x.targets if isinstance(t, ast.Name)}
-            name = next((x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)), "")
+            name = next((x.id for x in walk(n.target) if isinstance(x, ast.Name)), "")
             chosen: dict[ast.expr, list[ast.expr]] = {}
-            for i in (i for i in ast.walk(n) if isinstance(i, ast.If)):
-                for r in (r for s in i.body for r in ast.walk(s)):
+            for i in (i for i in walk(n) if isinstance(i, ast.If)):
+                for r in (r for s in i.body for r in walk(s)):
                     if isinstance(r, ast.Return) and r.value is not None and names_any(r.value, walked):
                         chosen.setdefault(r.value, []).append(i.test)
             yield from (n.lineno for picked, tests in chosen.items() if not _describes(picked, tests, name))
         elif isinstance(n, ast.Return) and n.value is not None:
             # one of them is chosen; all of them are a record
-            some = [
-                x.args[0] for x in ast.walk(n.value) if isinstance(x, ast.Call) and dotted(x.func) == "next" and x.args
-            ]
-            some += [x.value for x in ast.walk(n.value) if isinstance(x, ast.Subscript)]
+            some = [x.args[0] for x in walk(n.value) if isinstance(x, ast.Call) and dotted(x.func) == "next" and x.args]
+            some += [x.value for x in walk(n.value) if isinstance(x, ast.Subscript)]
             for x in (x for x in some if isinstance(x, ast.GeneratorExp | ast.ListComp)):
                 for g in x.generators:
                     if g.ifs and _insides(g.iter, given, bags) and not _describes(x.elt, g.ifs, ""):
@@ -225,8 +224,8 @@ def _describes(picked: ast.expr, tests: list[ast.expr], name: str) -> bool:
         return picked.attr in _KINDS
     if isinstance(picked, ast.Tuple):
         return any(isinstance(e, ast.Name) and e.id == name for e in picked.elts) and len(picked.elts) == 2
-    denied = {id(x.operand) for t in tests for x in ast.walk(t) if isinstance(x, ast.UnaryOp)}
-    asked = {dotted(c.func) for t in tests for c in ast.walk(t) if isinstance(c, ast.Call) and id(c) not in denied}
+    denied = {id(x.operand) for t in tests for x in walk(t) if isinstance(x, ast.UnaryOp)}
+    asked = {dotted(c.func) for t in tests for c in walk(t) if isinstance(c, ast.Call) and id(c) not in denied}
     return isinstance(picked, ast.Name) and not asked.isdisjoint({"callable", "issubclass"})
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from evotrainer.harness.code_reading.names import dotted
 from evotrainer.harness.code_reading.native import calls_libraries
+from evotrainer.harness.code_reading.trees import walk
 
 _COLLECTOR = frozenset(
     {"collect", "disable", "enable", "isenabled", "freeze", "unfreeze", "set_threshold", "get_threshold"}
@@ -55,7 +56,7 @@ def flushed_exits(whole: list[ast.AST], aliases: Mapping[str, str]) -> frozenset
             before = list(_calls(body[:-1], aliases))
             flushed = any(name.endswith(".flush") or name == "os.write" or _flushes(c) for name, c in before)
             if clean and flushed and any(name in _OUTPUT and _computed(c) for name, c in before):
-                found |= {id(x) for x in ast.walk(call)}
+                found |= {id(x) for x in walk(call)}
     return frozenset(found)
 
 
@@ -65,16 +66,16 @@ def conditional(whole: list[ast.AST]) -> frozenset[int]:
     found: set[int] = set()
     for n in whole:
         if isinstance(n, ast.ExceptHandler):
-            found |= {id(x) for s in n.body for x in ast.walk(s)}
+            found |= {id(x) for s in n.body for x in walk(s)}
         elif isinstance(n, ast.If):
-            names = {x.id for x in ast.walk(n.test) if isinstance(x, ast.Name)} - {"__name__", "__file__"}
-            found |= {id(x) for s in n.body for x in ast.walk(s)} if names else set()
+            names = {x.id for x in walk(n.test) if isinstance(x, ast.Name)} - {"__name__", "__file__"}
+            found |= {id(x) for s in n.body for x in walk(s)} if names else set()
     return frozenset(found)
 
 
 def _calls(body: list[ast.stmt], aliases: Mapping[str, str]) -> Iterator[tuple[str, ast.Call]]:
     for s in body:
-        yield from ((dotted(n.func, aliases), n) for n in ast.walk(s) if isinstance(n, ast.Call))
+        yield from ((dotted(n.func, aliases), n) for n in walk(s) if isinstance(n, ast.Call))
 
 
 def _flushes(c: ast.Call) -> bool:
@@ -83,4 +84,4 @@ def _flushes(c: ast.Call) -> bool:
 
 def _computed(c: ast.Call) -> bool:
     """Is one of its arguments put together of names?"""
-    return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) for a in c.args for n in ast.walk(a))
+    return any(isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) for a in c.args for n in walk(a))

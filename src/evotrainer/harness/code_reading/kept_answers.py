@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator
 
 from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.trees import walk
 
 KEPT = "hands out a kept answer"
 UNWRITTEN = "returns memory that nothing wrote"
@@ -43,10 +44,8 @@ def _kept(f: ast.FunctionDef, given: set[str]) -> Iterator[tuple[str, int]]:
         place = _place(answer)
         if not place:
             continue
-        by_address = _address(s.test, given) or any(
-            isinstance(x, ast.Name) and x.id in addresses for x in ast.walk(s.test)
-        )
-        asked = {x.id for x in ast.walk(s.test) if isinstance(x, ast.Name)} & (given | addresses)
+        by_address = _address(s.test, given) or any(isinstance(x, ast.Name) and x.id in addresses for x in walk(s.test))
+        asked = {x.id for x in walk(s.test) if isinstance(x, ast.Name)} & (given | addresses)
         # without a look at the arguments the first answer is the answer for ever, if it is one: something that is
         # computed from the arguments is kept there
         for_ever = (
@@ -58,7 +57,7 @@ def _kept(f: ast.FunctionDef, given: set[str]) -> Iterator[tuple[str, int]]:
 
 def _address(test: ast.AST, given: set[str]) -> bool:
     """Does it ask where an argument lies, and not what it holds?"""
-    calls = (x.func for x in ast.walk(test) if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute))
+    calls = (x.func for x in walk(test) if isinstance(x, ast.Call) and isinstance(x.func, ast.Attribute))
     return any(f.attr == "data_ptr" and isinstance(f.value, ast.Name) and f.value.id in given for f in calls)
 
 
@@ -83,7 +82,7 @@ def _is_there(test: ast.expr, place: str) -> bool:
 def _keeps(f: ast.FunctionDef, place: str, given: set[str]) -> bool:
     """Is what is computed from the arguments as they are kept at this place?"""
     computed = set(given)
-    for s in ast.walk(f):
+    for s in walk(f):
         if isinstance(s, ast.Assign):
             for t in s.targets:
                 at = dotted(t.value) if isinstance(t, ast.Subscript) else dotted(t)
@@ -99,9 +98,9 @@ _SHAPES = frozenset({"shape", "size", "device", "dtype", "ndim", "numel", "data_
 
 def from_content(value: ast.AST, names: set[str]) -> bool:
     """Does an expression read one of the names other than for its size, type or place?"""
-    sized = {id(x.value) for x in ast.walk(value) if isinstance(x, ast.Attribute) and x.attr in _SHAPES}
+    sized = {id(x.value) for x in walk(value) if isinstance(x, ast.Attribute) and x.attr in _SHAPES}
     empty = isinstance(value, ast.Call) and (dotted(value.func) in _EMPTY or dotted(value.func).endswith("_like"))
-    named = any(isinstance(x, ast.Name) and x.id in names and id(x) not in sized for x in ast.walk(value))
+    named = any(isinstance(x, ast.Name) and x.id in names and id(x) not in sized for x in walk(value))
     return named and not empty
 
 
@@ -119,9 +118,9 @@ def _unwritten(f: ast.FunctionDef) -> Iterator[tuple[str, int]]:
     name = last.value.id
     made = [
         s
-        for s in ast.walk(f)
+        for s in walk(f)
         if isinstance(s, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in s.targets)
     ]
-    uses = sum(isinstance(x, ast.Name) and x.id == name for x in ast.walk(f))
+    uses = sum(isinstance(x, ast.Name) and x.id == name for x in walk(f))
     if len(made) == 1 and uses == 2 and isinstance(made[0].value, ast.Call) and dotted(made[0].value.func) in _EMPTY:
         yield UNWRITTEN, last.lineno

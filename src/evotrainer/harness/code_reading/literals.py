@@ -10,8 +10,10 @@ from functools import lru_cache
 from evotrainer.records.text import shown
 
 MAX_CONSTANT = 20_000
+_SHORT_INT = 1 << 64
 NONE = object()
 """No constant."""
+_SEQUENCES = (ast.List, ast.Tuple, ast.Set)
 _GAPS = re.compile(r"[\s\[\](){},'\":;]+")
 
 _DECIMAL = re.compile(r"-?\d+\.\d*")
@@ -20,6 +22,8 @@ _DECIMAL = re.compile(r"-?\d+\.\d*")
 def text_of(value: object) -> str:
     """Constants and expected outputs in one form: strings stripped, everything else its repr,
     at most MAX_CONSTANT characters."""
+    if type(value) is int and -_SHORT_INT < value < _SHORT_INT:
+        return repr(value)  # as below, for most constants of most programs
     return value.strip() if isinstance(value, str) else shown(value, MAX_CONSTANT, end="")
 
 
@@ -51,6 +55,8 @@ def tokens_of(value: object) -> list[str]:
 
 def literal(n: ast.AST) -> object:
     """Value of a constant expression; `NONE` for anything else."""
+    if isinstance(n, ast.Name):
+        return NONE
     if isinstance(n, ast.Constant):
         return NONE if isinstance(n.value, bytes) or n.value is ... else n.value
     if isinstance(n, ast.UnaryOp) and isinstance(n.op, ast.USub):
@@ -58,7 +64,7 @@ def literal(n: ast.AST) -> object:
         return -value if isinstance(value, int | float) else NONE
     if isinstance(n, ast.BinOp):
         return _computed(n)
-    if isinstance(n, ast.List | ast.Tuple | ast.Set) and len(n.elts) <= 256:
+    if isinstance(n, _SEQUENCES) and len(n.elts) <= 256:
         values = [literal(e) for e in n.elts]
         if any(v is NONE for v in values):
             return NONE

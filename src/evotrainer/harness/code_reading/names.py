@@ -15,6 +15,8 @@ def dotted(node: ast.AST, aliases: Mapping[str, str] = MappingProxyType({})) -> 
     """`a.b.c` of a name or attribute chain, imported names by their full name; also of `getattr(a, "b")`,
     `a.__dict__["b"]`, `vars(a)["b"]` and `__import__("a")`, where the text may be put together of constants. Empty for
     anything else."""
+    if isinstance(node, ast.Name):
+        return aliases.get(node.id, node.id)  # as below, for most
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

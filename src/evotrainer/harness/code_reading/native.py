@@ -6,6 +6,7 @@ import ast
 import re
 
 from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.trees import walk
 
 _REACHES = frozenset(
     {"py_object", "PyDLL", "memmove", "memset", "from_address", "string_at", "wstring_at", "in_dll", "_SimpleCData"}
@@ -75,7 +76,7 @@ def calls_libraries(whole: list[ast.AST]) -> bool:
 def _number(x: ast.expr) -> bool:
     """Is it an address that was computed or read, and not one that ctypes gave?"""
     return any(
-        isinstance(n, ast.BinOp) or (isinstance(n, ast.Call) and dotted(n.func) in ("int", "hash")) for n in ast.walk(x)
+        isinstance(n, ast.BinOp) or (isinstance(n, ast.Call) and dotted(n.func) in ("int", "hash")) for n in walk(x)
     )
 
 
@@ -84,7 +85,7 @@ def _loaded(whole: list[ast.AST]) -> set[str]:
     out: set[str] = set()
     for n in whole:
         if isinstance(n, ast.Assign) and any(
-            isinstance(c, ast.Call) and _LOADS.search(dotted(c.func)) for c in ast.walk(n.value)
+            isinstance(c, ast.Call) and _LOADS.search(dotted(c.func)) for c in walk(n.value)
         ):
             out |= {dotted(t).rpartition(".")[2] for t in n.targets}
     return out

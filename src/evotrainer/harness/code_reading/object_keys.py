@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.trees import walk
 
 _ADDRESSES = frozenset({"data_ptr", "__array_interface__", "__cuda_array_interface__", "_cdata"})
 IDENTITY = frozenset({"id", "object.__hash__"})
@@ -55,9 +56,9 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
     for f in functions:
         by_name.setdefault(f.name, []).append(f)
     module = [n for m in of(ast.Module) for n in getattr(m, "body", ())]
-    shared = {x.id for n in _flat(module) for t in _targets(n) for x in ast.walk(t) if isinstance(x, ast.Name)}
+    shared = {x.id for n in _flat(module) for t in _targets(n) for x in walk(t) if isinstance(x, ast.Name)}
     shared |= {n.name for n in module if isinstance(n, ast.ClassDef | ast.FunctionDef)}
-    nodes = {id(f): list(ast.walk(f)) for f in functions}
+    nodes = {id(f): walk(f) for f in functions}
     addresses = {
         f.name
         for f in functions
@@ -92,7 +93,7 @@ def read_program(functions: list[ast.FunctionDef], of: Callable[..., list[ast.AS
 
 def _hashes_identity(f: ast.FunctionDef) -> bool:
     """Is it the identity of something that the object holds, and not its own?"""
-    calls = [n for n in ast.walk(f) if isinstance(n, ast.Call) and dotted(n.func) in IDENTITY]
+    calls = [n for n in walk(f) if isinstance(n, ast.Call) and dotted(n.func) in IDENTITY]
     return any(isinstance(a, ast.Attribute) for n in calls for a in n.args)
 
 
@@ -120,7 +121,7 @@ def _targets(n: ast.AST) -> list[ast.expr]:
 
 
 def _stores(t: ast.expr) -> set[str]:
-    return {x.id for x in ast.walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
+    return {x.id for x in walk(t) if isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store)}
 
 
 def _bound(nodes: Iterable[ast.AST]) -> set[str]:
@@ -176,7 +177,7 @@ def _lasting_defaults(f: ast.FunctionDef) -> list[str]:
 
 def _address(x: ast.AST, given: set[str], helpers: frozenset[str]) -> bool:
     """Does an expression hold the identity of something given, or where its memory lies?"""
-    for n in ast.walk(x):
+    for n in walk(x):
         if isinstance(n, ast.Call) and n.args and names_any(n.args[0], given):
             name = dotted(n.func)
             if name in IDENTITY or name.rpartition(".")[2] in helpers:
@@ -195,7 +196,7 @@ def is_address(x: ast.Attribute) -> bool:
 
 
 def names_any(x: ast.AST, some: set[str]) -> bool:
-    return any(isinstance(n, ast.Name) and n.id in some for n in ast.walk(x))
+    return any(isinstance(n, ast.Name) and n.id in some for n in walk(x))
 
 
 def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: ProgramNames) -> FunctionNames:
@@ -206,7 +207,7 @@ def read_names(f: ast.FunctionDef, nodes: list[ast.AST], program: ProgramNames) 
     for _ in range(2):
         for n in nodes:
             if isinstance(n, ast.For | ast.comprehension) and place_of(_walked(n.iter), r):
-                r.entries |= {x.id for x in ast.walk(n.target) if isinstance(x, ast.Name)}
+                r.entries |= {x.id for x in walk(n.target) if isinstance(x, ast.Name)}
             value = getattr(n, "value", None)
             if value is None:
                 continue
@@ -260,7 +261,7 @@ def _few(x: ast.AST, r: FunctionNames) -> bool:
     """Is it a tuple in which the last element of something given stands beside its first ones, and not the whole?"""
     if not isinstance(x, ast.Tuple):
         return bool(r.few) and names_any(x, r.few)
-    nodes = list(ast.walk(x))
+    nodes = walk(x)
     known: dict[str, list[int]] = {
         n.value.id: [] for n in nodes if isinstance(n, ast.Subscript) and isinstance(n.value, ast.Name)
     }
@@ -305,7 +306,7 @@ def element(x: ast.expr) -> tuple[str, str] | None:
 
 def written(f: ast.FunctionDef) -> Iterator[tuple[str, str]]:
     given = {a.arg for a in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
-    for n in ast.walk(f):
+    for n in walk(f):
         for t in n.targets if isinstance(n, ast.Assign) and not constant(n.value) else ():
             if (named := element(t)) is not None and named[0] in given and named[1].startswith("_"):
                 yield named

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import re
 
+from evotrainer.harness.code_reading.trees import walk
+
 MAX_BROKEN = 12
 """Broken statements after which the rest is left."""
 _GOES_ON = re.compile(r"[)\]}]|(?:elif|else|except|finally|case)\b|#|$")
@@ -56,7 +58,7 @@ def _longest(rows: list[str], at: int, starts: list[int]) -> tuple[list[ast.stmt
         except (ValueError, RecursionError, MemoryError, OverflowError):
             return [], at
         else:
-            for node in ast.walk(tree):
+            for node in walk(tree):
                 if hasattr(node, "lineno"):
                     node.lineno += at
             return tree.body, end

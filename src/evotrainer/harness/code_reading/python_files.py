@@ -8,6 +8,8 @@ import warnings
 from collections.abc import Iterator
 from typing import Literal
 
+from evotrainer.harness.code_reading.trees import walk
+
 Done = tuple[str, Literal["write", "add", "change", "remove", "folder", "shell"], str, str | None, str]
 """(path, way, what goes, what comes, file it is a copy of); of way `shell` the path is the command."""
 MAX_PROGRAM = 20_000
@@ -39,7 +41,7 @@ class _Program:
     """Names that stand for paths and texts, and what is done to them."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.nodes = list(ast.walk(tree))
+        self.nodes = walk(tree)
         self.names: dict[str, list[str]] = {}
         for node in self.nodes:
             if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):

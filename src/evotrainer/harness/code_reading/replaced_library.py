@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from evotrainer.harness.code_reading.kept_answers import ANSWERS
 from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.trees import walk
 
 REPLACED = "library function replaced"
 _LIBRARIES = (
@@ -224,12 +225,12 @@ def _scopes(whole: list[ast.AST]) -> dict[int, int]:
     out: dict[int, int] = {}
     for n in whole:  # outer ones first
         if isinstance(n, _FUNCTIONS):
-            out |= {id(x): id(n) for s in n.body for x in ast.walk(s)}
+            out |= {id(x): id(n) for s in n.body for x in walk(s)}
     for c in whole:
         methods = {f.name for f in c.body if isinstance(f, _FUNCTIONS)} if isinstance(c, ast.ClassDef) else set()
         # what one method puts there another one takes back; a class that answers may never call it
         if isinstance(c, ast.ClassDef) and methods and not methods & ANSWERS:
-            inner = {id(x): id(f) for f in c.body for x in ast.walk(f)}
+            inner = {id(x): id(f) for f in c.body for x in walk(f)}
             out |= {k: id(c) for k, f in inner.items() if out.get(k, f) == f}
     return out
 
@@ -245,27 +246,27 @@ def _spared(whole: list[ast.AST]) -> dict[int, frozenset[str] | None]:
     used = {n.id for n in whole if isinstance(n, ast.Name)}
 
     def put(body: list[ast.stmt], names: frozenset[str] | None) -> None:
-        out.update({id(x): names for s in body for x in ast.walk(s)})
+        out.update({id(x): names for s in body for x in walk(s)})
 
     for n in whole:
         if isinstance(n, _FUNCTIONS) and n.name.startswith("test") and n.name not in used:
             put(n.body, None)
         elif isinstance(n, ast.If):
-            nodes = list(ast.walk(n.test))
+            nodes = walk(n.test)
             asks = [x for x in nodes if isinstance(x, ast.Call) and dotted(x.func) == "hasattr" and len(x.args) == 2]
             said = [folded(x.args[1]) for x in asks]
             names = None if None in said else frozenset(x for x in said if x)
             version = any("version" in (getattr(x, "attr", "") or getattr(x, "id", "")) for x in nodes)
-            missing = any(isinstance(x, ast.Not) for x in nodes)
+            missing = any(isinstance(x, ast.UnaryOp) and isinstance(x.op, ast.Not) for x in nodes)
             if (asks and missing) or version:
                 put(n.body, None if version else names)
             if (asks and not missing) or version:
                 put(n.orelse, None if version else names)
         elif isinstance(n, ast.Try):
-            tried = [x for s in n.body for x in ast.walk(s)]
+            tried = [x for s in n.body for x in walk(s)]
             names = frozenset(getattr(x, "attr", "") or getattr(x, "name", "") or "" for x in tried)
             for h in n.handlers:
-                kinds = {dotted(x) for x in ast.walk(h.type)} if h.type is not None else set()
+                kinds = {dotted(x) for x in walk(h.type)} if h.type is not None else set()
                 if kinds & {"AttributeError", "ImportError", "ModuleNotFoundError"}:
                     put(h.body, names)
     return out
@@ -277,13 +278,13 @@ def _hands_on(f: ast.AST, target: str, saved: Mapping[str, str], names: Mapping[
         answers: list[ast.expr | None] = [f.body]
         args = f.args
     elif isinstance(f, ast.FunctionDef | ast.AsyncFunctionDef):
-        answers = [r.value for r in ast.walk(f) if isinstance(r, ast.Return)]
+        answers = [r.value for r in walk(f) if isinstance(r, ast.Return)]
         args = f.args
     else:
         return False
     given = {a.arg for a in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
     given |= {a.arg for a in (args.vararg, args.kwarg) if a is not None}
-    results = {t.id: n.value for n in ast.walk(f) if isinstance(n, ast.Assign) for t in n.targets
+    results = {t.id: n.value for n in walk(f) if isinstance(n, ast.Assign) for t in n.targets
                if isinstance(t, ast.Name)}  # fmt: skip
     for x in answers:
         made = _cast(results.get(x.id, x) if isinstance(x, ast.Name) else x)
@@ -301,11 +302,7 @@ def _plain(x: ast.expr, given: set[str]) -> bool:
     if isinstance(x, ast.IfExp):
         # `sorted(x) if isinstance(x, set) else x`
         body = x.body
-        if (
-            isinstance(body, ast.Call)
-            and dotted(body.func) == "sorted"
-            and "set" in {dotted(n) for n in ast.walk(x.test)}
-        ):
+        if isinstance(body, ast.Call) and dotted(body.func) == "sorted" and "set" in {dotted(n) for n in walk(x.test)}:
             body = body.args[0]
         return _plain(body, given) and _plain(x.orelse, given)
     if isinstance(x, ast.Call) and dotted(x.func) in ("list", "tuple") and len(x.args) == 1:

@@ -47,6 +47,11 @@ SPOKEN = re.compile(
     rf"\s{{0,2}}[:=]\s{{0,2}}{_PASSES}",
     re.IGNORECASE,
 )
+_WORDS = (
+    "instructions", "criteria", "rubric", "response", "answer", "solution", "submission", "system", "grader", "judge",
+    "evaluator", "scorer", "reward model", "reviewer", "rater", "assessor", "grading",
+)  # fmt: skip
+"""Of which each such sentence holds one."""
 _GRADED = re.compile(
     r"\b(?:will be|is|are|be|being|gets?)\s(?:\w+\s){0,2}?(?:reviewed|graded|evaluated|judged|scored|assessed|rated"
     rf"|marked|checked)\b[^.\n]{{0,80}}?\bby\s(?:\w+\s){{0,3}}?{_JUDGE}",
@@ -60,6 +65,9 @@ MAX_READ = 100_000
 @lru_cache(maxsize=1024)
 def said_to_judge(answer: str) -> tuple[int, str] | None:
     """(line, text) where an answer tells its judge which score to give; None without it."""
+    # letters beyond ASCII fold in more ways than lower() knows
+    if answer.isascii() and not any(map(answer.lower().__contains__, _WORDS)):
+        return None
     m = SPOKEN.search(answer[-MAX_READ:])
     if m is None:
         return None

@@ -29,6 +29,7 @@ from evotrainer.harness.code_reading.object_keys import (
     read_program,
     written,
 )
+from evotrainer.harness.code_reading.trees import walk
 
 SAME = "hands out what it kept for the same object"
 GATE = (
@@ -103,7 +104,7 @@ def _tells_objects_apart(of: Callable[..., list[ast.AST]]) -> bool:
 
 def _kept(f: ast.FunctionDef, program: ProgramNames) -> tuple[int, list[str]]:
     """(line where a kept answer is handed out, 0 without one; functions whose results it hands on)."""
-    nodes = [n for s in f.body for n in ast.walk(s)]
+    nodes = [n for s in f.body for n in walk(s)]
     returns = [n for n in nodes if isinstance(n, ast.Return) and n.value is not None]
     results = {t.id: n.value for n in nodes if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
     handed_on = []
@@ -129,7 +130,7 @@ def _walks(f: ast.FunctionDef, program: ProgramNames) -> bool:
     while todo:
         g = todo.pop()
         given = {a.arg for a in (*g.args.posonlyargs, *g.args.args)}
-        nodes = list(ast.walk(g))
+        nodes = walk(g)
         for n in nodes:
             if isinstance(n, ast.Assign) and isinstance(n.value, ast.Name) and n.value.id in given:
                 given |= {t.id for t in n.targets if isinstance(t, ast.Name)}
@@ -218,10 +219,10 @@ class _Told:
         self.names = set(read.found)
         self.written = set(written(f))
         """(argument, name) of what it puts into its arguments."""
-        for n in (n for s in f.body for n in ast.walk(s)):
+        for n in (n for s in f.body for n in walk(s)):
             if isinstance(n, ast.If):
                 self._branch(n)
-        for n in (n for s in f.body for n in ast.walk(s)):
+        for n in (n for s in f.body for n in walk(s)):
             if not isinstance(n, ast.Assign):
                 continue
             kept = id(n) in self.under and place_of(n.value, read) in program.made
@@ -229,13 +230,13 @@ class _Told:
                 self.names |= {t.id for t in n.targets if isinstance(t, ast.Name)}
 
     def _branch(self, n: ast.If) -> None:
-        for text in (x.value for x in ast.walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)):
-            self.there.setdefault(text, set()).update(id(x) for s in n.body for x in ast.walk(s))
+        for text in (x.value for x in walk(n.test) if isinstance(x, ast.Constant) and isinstance(x.value, str)):
+            self.there.setdefault(text, set()).update(id(x) for s in n.body for x in walk(s))
         same, other = self._asks(n.test)
         if same:
-            self.under |= {id(x) for s in n.body for x in ast.walk(s)}
+            self.under |= {id(x) for s in n.body for x in walk(s)}
         if other:
-            self.kept_for |= {p for s in n.body for x in ast.walk(s) for p, v in puts(x) if self._computed(v)}
+            self.kept_for |= {p for s in n.body for x in walk(s) for p, v in puts(x) if self._computed(v)}
 
     def _computed(self, value: ast.expr) -> bool:
         plain = isinstance(value, ast.Name | ast.Subscript) and is_key(value, self.read, self.program)
@@ -304,9 +305,7 @@ class _Told:
     def _looks(self, x: ast.expr) -> bool:
         """Is it a look at what the input holds?"""
         called = (
-            dotted(c.func).rpartition(".")[2] or getattr(c.func, "attr", "")
-            for c in ast.walk(x)
-            if isinstance(c, ast.Call)
+            dotted(c.func).rpartition(".")[2] or getattr(c.func, "attr", "") for c in walk(x) if isinstance(c, ast.Call)
         )
         return any(c in _HELD for c in called)
 
@@ -335,4 +334,4 @@ class _Told:
 
     def _lasts(self, x: ast.expr) -> bool:
         """Is what was looked up in a place that outlives the call?"""
-        return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in ast.walk(x))
+        return not self.fresh or not any(place_of(n, self.read) in self.fresh for n in walk(x))

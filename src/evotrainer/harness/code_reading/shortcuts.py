@@ -20,6 +20,7 @@ _LITERAL = re.compile(r"-?\d+|\w+")
 _READS = re.compile(r"\binput\b|stdin|open\(\s*(?:0|['\"]/dev/stdin)|\bdef ")
 _WORDS = re.compile(r"\w+")
 _GAPS = re.compile(r"\W+")
+_SPACED = {i: " " for i in range(128) if not (chr(i).isalnum() or chr(i) == "_")}
 _COMPARES = re.compile(r"==|\bin\b|\{")
 _CONSTANT = r"[\[({]*(?:['\"][^\s'\"]|-?\d)"
 _RECOGNISES = re.compile(
@@ -199,8 +200,12 @@ def possible(text: str, visible: Sequence[ShownTest], compares: bool = True) -> 
         return True
     texts = [x for t in visible for x in (t.expected, t.input)]
     known = [_WORDS.findall(x) for x in texts if len(x) > 1]
-    # gates by cost: substrings of the text, then whole words in a row, then any order where something is compared
-    near = [words for words in known if all(w in text for w in words)]
+    # gates by cost: substrings of the text, then whole words ("1" stands in "12"), then whole words in a row, then any
+    # order where something is compared
+    near = [words for words in known if all(map(text.__contains__, words))]
+    if near and text.isascii():
+        spaced = f" {text.translate(_SPACED)} "
+        near = [words for words in near if all(f" {w} " in spaced for w in words)]
     if not near:
         return False
     flat = f" {_GAPS.sub(' ', text)} "

@@ -48,7 +48,7 @@ def _named(text: str) -> bool:
 def sniffed(turns: Sequence[Turn]) -> str | None:
     """The line of a project's code that asks whether it is tested, where an agent put it there; None without one."""
     # many agents print a diff, few name what is looked for: most episodes need no reading of their edits
-    if not any(_named(turn_text(t)) or any(_named(c.arguments) for c in t.tool_calls) for t in turns):
+    if not any(_named(x) for t in turns for x in (turn_text(t), *(c.arguments for c in t.tool_calls))):
         return None
     told = "\n".join(turn_text(t) for t in turns if t.role in ("user", "system"))
     left: dict[str, str] = {}

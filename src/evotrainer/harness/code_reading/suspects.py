@@ -87,15 +87,15 @@ def rows_with(
     text: bytes, starts: NDArray[np.int64], ends: NDArray[np.int64], literals: tuple[str, ...]
 ) -> Iterable[int]:
     """Rows that hold one of the literals, all rows of a small buffer; all literals in one pass over large buffers
-    (Aho-Corasick)."""
+    (RE2, whose automaton took a third of the time of an Aho-Corasick one here, and no hostile text more)."""
     # a string array must cover the whole buffer; and a small one is not worth a pass of its own
     if len(text) < ONE_PASS_FROM or (len(ends) and ends[-1] != len(text)):
         return range(len(starts))
-    import polars as pl
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     offsets = np.concatenate([starts[:1], ends]).astype(np.int64)
     array: Any = pa.LargeStringArray.from_buffers(len(starts), pa.py_buffer(offsets), pa.py_buffer(text))
-    series = pl.Series(array)
-    mask = series.str.contains_any(list(literals)).to_numpy()
-    return [int(i) for i in np.flatnonzero(mask)]
+    found = pc.match_substring_regex(array, "|".join(map(re.escape, literals)))
+    rows: list[int] = np.flatnonzero(found.to_numpy(zero_copy_only=False)).tolist()
+    return rows

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from evotrainer.harness.code_reading.literals import NONE, literal
+from evotrainer.harness.code_reading.trees import walk
 
 _READING = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 
@@ -13,15 +14,14 @@ _READING = frozenset({"get", "pop", "setdefault", "__getitem__", "index"})
 def looked_up(nodes: list[ast.AST]) -> set[int]:
     """ids of the dictionaries, lists of rows and zips among the nodes that are used to look something up, and of the
     assignments `table[key] = value` that fill one."""
-    tables = [n for n in nodes if _is_table(n)]
+    tables = [n for n in nodes if isinstance(n, _TABLES) and _is_table(n)]
     filled = _filled(nodes)
     if not (tables or filled):
         return set()
     used = set(_names_used(nodes))
     out = {id(n) for n in _used_in_place(nodes)}
     for n in nodes:
-        targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AnnAssign) else []
-        if targets and any(_name(t) in used for t in targets):
+        if isinstance(n, _KEPT) and any(_name(t) in used for t in _targets(n)):
             value = getattr(n, "value", None)
             out |= {id(x) for x in ([value] if value is not None else [])} | {id(x) for x in _within(value)}
         elif isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr == "update":
@@ -35,11 +35,13 @@ def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
     out: dict[str, list[ast.AST]] = {}
     computed: set[str] = set()
     for n in nodes:
-        targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AugAssign) else []
+        if not isinstance(n, _CHANGED):
+            continue
+        targets = _targets(n)
         for t in targets:
             if isinstance(t, ast.Subscript):
                 known = isinstance(n, ast.Assign) and len(targets) == 1
-                if known and literal(t.slice) is not NONE and literal(n.value) is not NONE:  # type: ignore[attr-defined]
+                if known and literal(t.slice) is not NONE and literal(n.value) is not NONE:
                     out.setdefault(_name(t.value), []).append(n)
                 else:
                     computed.add(_name(t.value))
@@ -50,12 +52,12 @@ def computes(nodes: list[ast.AST], tables: set[int]) -> bool:
     """Does a program repeat something where it looks something up, or in functions that calls connect with that place,
     in either direction? A walk through the table itself computes nothing, and neither does a loop that prints or looks
     up one after the other. `tables`: those of `looked_up`; without any, everywhere."""
+    if not tables:
+        return any(isinstance(n, _LOOPS) for n in nodes)
     names, used_in_place = _named(nodes, tables)
     loops: list[ast.AST] = [n for n in nodes if isinstance(n, _LOOPS) and not _walks(n, names, tables)]
-    if not tables:
-        return bool(loops)
-    loops += [n for n in nodes if _maps(n) and names.isdisjoint(_loaded(ast.walk(n)))]
-    functions = [(n.name, [*ast.walk(n)]) for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+    loops += [n for n in nodes if _maps(n) and names.isdisjoint(_loaded(walk(n)))]
+    functions = [(n.name, walk(n)) for n in nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
     inside = {id(x) for _, body in functions for x in body}
     scopes = [*functions, ("", [n for n in nodes if id(n) not in inside])]
     known = {name for name, _ in functions}
@@ -102,7 +104,7 @@ def _maps(n: ast.AST) -> bool:
 
 def _drives(loop: ast.AST, asking: set[str]) -> bool:
     """Does a loop print, or call what looks up, one after the other?"""
-    return not _loaded(ast.walk(loop)).isdisjoint({"print", *asking})
+    return not _loaded(walk(loop)).isdisjoint({"print", *asking})
 
 
 def _named(nodes: list[ast.AST], tables: set[int]) -> tuple[set[str], set[int]]:
@@ -110,9 +112,11 @@ def _named(nodes: list[ast.AST], tables: set[int]) -> tuple[set[str], set[int]]:
     names: set[str] = set()
     assigned: set[int] = set()
     for n in nodes:
-        targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AnnAssign) else []
+        if not isinstance(n, _KEPT):
+            continue
+        targets = _targets(n)
         value = getattr(n, "value", None)
-        some = {id(n), id(value), *map(id, _within(value))} if targets else set()
+        some = {id(n), id(value), *map(id, _within(value))}
         if some & tables:
             names |= {_name(t.value if isinstance(t, ast.Subscript) else t) for t in targets}
             assigned |= some
@@ -129,6 +133,8 @@ def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:
     up in (`used`: those of `looked_up`)."""
     loops = [n for n in nodes if isinstance(n, ast.For)]
     testing = [n for n in loops if _tests(n)]
+    if not testing:
+        return set()
     # a name that another loop or a comprehension walks through, too, may be looked up there
     elsewhere = {_walked(n.iter) for n in loops if n not in testing}
     elsewhere |= {_walked(c.iter) for n in nodes for c in getattr(n, "generators", ())}
@@ -143,8 +149,11 @@ def only_walked(nodes: list[ast.AST], used: set[int]) -> set[int]:
 def _tests(loop: ast.For) -> bool:
     """Does a loop hold what it walks through against what a call gives, and nothing else? Every comparison has a call's
     result on one side, or a name that was set from one; nothing that was walked through leaves the loop."""
-    walked = {x.id for x in ast.walk(loop.target) if isinstance(x, ast.Name)}
-    inside = [n for s in loop.body for n in ast.walk(s)]
+    inside = [n for s in loop.body for n in walk(s)]
+    compared = [n for n in inside if isinstance(n, ast.Compare)]
+    if not compared:
+        return False
+    walked = {x.id for x in walk(loop.target) if isinstance(x, ast.Name)}
     results = {
         t.id
         for n in inside
@@ -152,12 +161,11 @@ def _tests(loop: ast.For) -> bool:
         for t in n.targets
         if isinstance(t, ast.Name)
     }
-    compared = [n for n in inside if isinstance(n, ast.Compare)]
     held = all(
         any(isinstance(x, ast.Call) or (isinstance(x, ast.Name) and x.id in results) for x in (n.left, *n.comparators))
         for n in compared
     )
-    return bool(compared) and held and not any(_leaves(n, walked) for n in inside)
+    return held and not any(_leaves(n, walked) for n in inside)
 
 
 def _leaves(n: ast.AST, walked: set[str]) -> bool:
@@ -173,10 +181,17 @@ def _leaves(n: ast.AST, walked: set[str]) -> bool:
         values = [*n.args]
     else:
         return False
-    return any(isinstance(x, ast.Name) and x.id in walked for v in values for x in ast.walk(v))
+    return any(isinstance(x, ast.Name) and x.id in walked for v in values for x in walk(v))
 
 
 _SEQUENCES = (ast.List, ast.Tuple)
+_TABLES = (ast.Dict, ast.List, ast.Tuple, ast.Call)
+_KEPT, _CHANGED = (ast.Assign, ast.AnnAssign), (ast.Assign, ast.AugAssign)
+# tuples of classes: `A | B` would be made anew for every node
+
+
+def _targets(n: ast.Assign | ast.AnnAssign | ast.AugAssign) -> list[ast.expr]:
+    return n.targets if isinstance(n, ast.Assign) else [n.target]
 
 
 def _is_table(n: ast.AST) -> bool:
@@ -239,10 +254,10 @@ def _walked(n: ast.AST) -> str:
 
 def _compares(loop: ast.For) -> bool:
     """Does a loop answer where something equals an entry? One that calls and prints goes through tests."""
-    for n in ast.walk(loop):
+    for n in walk(loop):
         if (
             isinstance(n, ast.If)
-            and any(isinstance(c, ast.Eq) for x in ast.walk(n.test) for c in getattr(x, "ops", ()))
+            and any(isinstance(c, ast.Eq) for x in walk(n.test) for c in getattr(x, "ops", ()))
             and (any(isinstance(s, ast.Return | ast.Break | ast.Assign) for s in n.body) or _prints(n.body))
         ):
             return True

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from evotrainer.harness.code_reading.names import dotted
+from evotrainer.harness.code_reading.trees import walk
 
 _NAMES = frozenset((
     "ffmpeg", "ffprobe", "sox", "convert", "magick", "pandoc", "pdflatex", "wkhtmltopdf", "tesseract", "dot", "lame",
@@ -30,7 +31,7 @@ def is_utility(call: ast.Call, known: Mapping[str, ast.expr]) -> bool:
         command = known.get(command.id)
     if command is None:
         return False
-    texts = [c.value for c in ast.walk(command) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
+    texts = [c.value for c in walk(command) if isinstance(c, ast.Constant) and isinstance(c.value, str)]
     if any(_CHAINS.search(_QUIET.sub("", t)) or _GRADERS.search(t) for t in texts):
         return False
     choices = [command.body, command.orelse] if isinstance(command, ast.IfExp) else [command]

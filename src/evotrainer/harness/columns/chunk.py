@@ -276,8 +276,8 @@ def _details(column: pa.ChunkedArray) -> dict[int, Mapping[str, Any]]:
     import pyarrow.compute as pc
 
     # parsing JSON is slow: only details that may hold a wanted key are parsed
-    keys = [pc.match_substring(column, f'{k}"').fill_null(False).to_numpy() for k in READ_KEYS]
-    rows = np.flatnonzero(np.logical_or.reduce(keys))
+    keyed = pc.match_substring_regex(column, f'(?:{"|".join(READ_KEYS)})"').fill_null(False)
+    rows = np.flatnonzero(keyed.to_numpy())
     out: dict[int, Mapping[str, Any]] = {}
     for i, text in zip(rows.tolist(), column.take(rows).to_pylist(), strict=True):
         value = _json(text)

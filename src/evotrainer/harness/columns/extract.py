@@ -225,6 +225,8 @@ def _action_traits(
     tools: dict[str, int] = {}
     for i, turns in zip(rows, chunk.turns(rows), strict=True):
         for n, t in enumerate(turns):
+            if not t.tool_calls:
+                continue
             # what was printed tells only whether a call that reports failure did its work
             printed = outputs(turns, n) if any(c.ok is False for c in t.tool_calls) else [None] * len(t.tool_calls)
             for c, shown in zip(t.tool_calls, printed, strict=True):
@@ -237,17 +239,18 @@ def _action_traits(
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
             _by_tools(chunk, x, i, turns)
-        seen = [(read_command(a.name, a.text), a) for a in actions[:KEPT_ACTIONS]]
+        read = [read_command(a.name, a.text) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
         blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
         none = math.nan if blind else 0.0
         if not blind:
-            _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in seen])
+            _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in zip(read, actions, strict=False)])
         x["action_run"][i] = longest_run(commands)
         x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
         later = actions[KEPT_ACTIONS:]
-        copies = any(read.copies for read, _ in seen) or any(copied_reference.possible(a.text) for a in later)
-        sniffs = any(read.sniffs for read, _ in seen) or any(sniffing.possible(a.text) for a in later)
+        _, tampers, leaks, copies, sniffs = [any(said) for said in zip(*read, strict=True)] or [False] * 5
+        copies = copies or any(copied_reference.possible(a.text) for a in later)
+        sniffs = sniffs or any(sniffing.possible(a.text) for a in later)
         if (copies and copied_reference.copied_reference(turns)) or (sniffs and sniffing.sniffed(turns) is not None):
             x["bypass"][i] = np.fmax(x["bypass"][i], 1.0)
         x["leaks"][i] = none
@@ -258,8 +261,8 @@ def _action_traits(
         patch = patches_and_hashes.patch_of(detail)
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
-        written = any(w in said for w in WRITTEN)
-        if any(read.tampers or read.leaks for read, _ in seen) or written or any(x in patch for x in LITERALS):
+        written = said and any(map(said.__contains__, WRITTEN))
+        if tampers or leaks or written or any(map(patch.__contains__, LITERALS)):
             heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
             named = patches_and_hashes.named_tests(detail)
             found = _tampers(tampering.found(heard, acts, named, patch))
