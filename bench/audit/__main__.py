@@ -1,7 +1,7 @@
 """One million rollouts of 2 KB: import, whole harness, second audit of a grown store. `python -m bench.audit [--n N]`.
 
-CPU-seconds are of all processes together; memory is the largest sum of resident sizes of the process tree. Writes
-bench/audit/results.md.
+CPU-seconds are of all processes together; memory is the largest sum of resident sizes of the process tree. Adds a
+section to bench/audit/results.md.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def main() -> None:
         load = os.getloadavg()[0]
         cores = len(os.sched_getaffinity(0))
         lines = [
-            "# Audit benchmark", "",
+            f"## {date.today()}, whole", "",
             f"`python -m bench.audit`, {date.today()}, commit {commit.strip()}; {platform.machine()}, {cores} cores, "
             f"Python {platform.python_version()}, load average {load:.1f}.", "",
             f"{args.n:,} rollouts, {text / args.n / 1000:.1f} KB of turns each "
@@ -142,7 +142,8 @@ def main() -> None:
             f"is {first.cpu_s / floor:.1f} times that.", "",
             "Found: " + ", ".join(found) + ".",
         ]  # fmt: skip
-        (HERE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        with (HERE / "results.md").open("a", encoding="utf-8") as results:
+            results.write("\n".join(["", *lines, ""]))
         print("\n".join(lines))
 
 
