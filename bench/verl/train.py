@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -39,7 +40,8 @@ SMALL = (
     "actor_rollout_ref.rollout.gpu_memory_utilization=0.3",
     "actor_rollout_ref.rollout.agent.num_workers=1",
 )
-PATIENCE_S = 240.0
+PATIENCE_S = 400.0
+"""Of an attempt. On a fresh machine 162 s passed before verl was ready, 28 more before the first step."""
 
 Row = tuple[str, str, float]
 
@@ -77,7 +79,13 @@ def released(least_mib: int = 1000, patience_s: float = 60.0) -> str:
     return f"{'still held' if used >= least_mib else 'free'} after {time.monotonic() - began:.0f} s ({used} MiB)"
 
 
-def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list[Row]:
+def named_errors(log: Path, most: int = 3) -> str:
+    """The first exceptions that a log names."""
+    found = re.findall(r"\b[A-Z][A-Za-z]*(?:Error|Exception): \S.*", log.read_text(encoding="utf-8", errors="replace"))
+    return " / ".join(list(dict.fromkeys(x[:200] for x in found))[:most]) or "names no exception"
+
+
+def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str, settings: Sequence[str] = ()) -> list[Row]:
     """Each step of the way: what it was, what came of it, seconds."""
     out: list[Row] = []
 
@@ -88,7 +96,7 @@ def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list
         print(*out[-1], flush=True)
         return done.returncode == 0
 
-    sets = [x for s in SMALL for x in ("--set", s)]
+    sets = [x for s in (*SMALL, *settings) for x in ("--set", s)]
     ok = step(
         "render", "verl", "render", "examples/trl-gsm8k.toml", f"recipe.steps={steps}", "--model", model, "--gpus", 1,
         "--engine", engine, "--attention", "sdpa", "--prompt-tokens", 160, "--set", "trainer.save_freq=2",
@@ -109,6 +117,9 @@ def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str) -> list
         print(*out[-1], flush=True)
         if now == "out of time":
             os.killpg(attempt.pid, signal.SIGKILL)
+        if now in ("out of time", "failed", "lost"):
+            out.append((f"log {number}", named_errors(attempt.log(folder)), 0.0))
+            print(*out[-1], flush=True)
             return out
     step("tail", "verl", "tail", folder, lines=steps + 2)
     step("checkpoints", "verl", "checkpoints", folder, "--venv", venv, lines=8)
@@ -133,12 +144,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     ask.add_argument("--out", type=Path)
     ask.add_argument("--steps", type=int, default=6)
     ask.add_argument("--engine", default="vllm")
+    ask.add_argument("--set", action="append", default=[], dest="settings", help="a further setting of verl, key=value")
     ask.add_argument("--write", action="store_true")
     given = ask.parse_args(argv)
     python = Path(os.path.abspath(given.python))
     with tempfile.TemporaryDirectory() as d:
         folder = (given.out or Path(d) / "v").resolve()
-        found = rows(folder, given.model.resolve(), python.parent.parent, given.steps, given.engine)
+        found = rows(folder, given.model.resolve(), python.parent.parent, given.steps, given.engine, given.settings)
         metrics = [json.loads(x) for f in sorted(folder.glob("metrics/*.jsonl")) for x in f.read_text().splitlines()]
     listed = subprocess.run(["sh", "-c", "nvidia-smi -L"], capture_output=True, text=True).stdout
     seen = listed.split(" (UUID")[0].strip() or "no GPU"

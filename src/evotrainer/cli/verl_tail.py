@@ -26,11 +26,12 @@ def verl_tail(
     from evotrainer.extras.verl.scoring import lost
 
     read_manifest(folder)
+    room = tail.response_room(folder)
     for line in tail.follow(folder) if follow else tail.lines(folder):
         if as_json:
             print(json.dumps({"attempt": line.attempt, "step": line.step, "metrics": line.values}), flush=True)
         else:
-            print(tail.shown(line), flush=True)
+            print(tail.shown(line, room), flush=True)
     trained = tail.check_advance(folder)
     if as_json:
         return

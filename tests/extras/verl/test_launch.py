@@ -204,6 +204,19 @@ def test_console_lines_are_read_where_there_is_no_metrics_file(
     assert tail.parse_console("step:1 of something else", 1) is None and tail.parse_record('{"step": 1, "da', 1) is None
 
 
+def test_responses_are_clipped_only_where_one_is_as_long_as_allowed(folder: Path) -> None:
+    """As read on a GPU: verl said 0.297 of a step whose longest response had 12 of 24 tokens."""
+    room = tail.response_room(folder)
+    assert room == 8
+    short = {"response_length/clip_ratio": 0.297, "response_length/max": 7.0}
+    assert tail.shown(tail.Line(1, 3, short), room).split("  ")[-1] == "clipped 0"
+    full = {"response_length/clip_ratio": 0.0156, "response_length/max": 8.0}
+    assert "clipped 0.0156" in tail.shown(tail.Line(1, 1, full), room)
+    assert "clipped 0.297" in tail.shown(tail.Line(1, 3, short)), "unknown room: as verl says"
+    (folder / "config.yaml").unlink()
+    assert tail.response_room(folder) is None
+
+
 def test_checkpoints_that_cannot_be_resumed_say_what_they_lack(folder: Path) -> None:
     assert checkpoints(folder) == [] and latest_step(folder) == 0
     actor = folder / "checkpoints" / "global_step_4" / "actor"

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import TrainerError
+from evotrainer.extras.verl.folder import CONFIG
 from evotrainer.extras.verl.launch import Launch, attempts, exit_code, state
 
 SHOWN = (
@@ -30,6 +31,7 @@ SHOWN = (
     ("tok/s/gpu", "perf/throughput"),
 )
 """(heading, verl's name)."""
+CLIPPED, LONGEST = "response_length/clip_ratio", "response_length/max"
 _CONSOLE = re.compile(r"(?:^|\s)step:(\d+) - (.*)$")
 _NUMBER = re.compile(r"^(?:np\.\w+\()?(-?(?:\d[\d.]*(?:e[+-]?\d+)?|nan|inf))\)?$", re.I)
 
@@ -179,10 +181,28 @@ def check_advance(folder: Path) -> dict[int, int]:
     return out
 
 
-def shown(line: Line) -> str:
-    """One line for a terminal."""
-    parts = [f"{name} {_short(line.values[key])}" for name, key in SHOWN if key in line.values]
-    parts += [f"{k.removeprefix('val-core/')} {_short(v)}" for k, v in line.values.items() if k.startswith("val-core/")]
+def response_room(folder: Path) -> int | None:
+    """Tokens that a response may have, as rendered; None where that cannot be told."""
+    import yaml
+
+    try:
+        room = yaml.safe_load((folder / CONFIG).read_text(encoding="utf-8"))["data"]["max_response_length"]
+    except (OSError, yaml.YAMLError, KeyError, TypeError):
+        return None
+    return room if isinstance(room, int) else None
+
+
+def shown(line: Line, room: int | None = None) -> str:
+    """One line for a terminal. `room`: tokens that a response may have.
+
+    verl 0.9.1 counts as clipped every response that is as long as the longest of its step: none is, where that one is
+    shorter than allowed.
+    """
+    values = line.values
+    if room is not None and CLIPPED in values and values.get(LONGEST, room) < room:
+        values = {**values, CLIPPED: 0.0}
+    parts = [f"{name} {_short(values[key])}" for name, key in SHOWN if key in values]
+    parts += [f"{k.removeprefix('val-core/')} {_short(v)}" for k, v in values.items() if k.startswith("val-core/")]
     return f"attempt {line.attempt}  step {line.step}  " + "  ".join(parts)
 
 
