@@ -119,7 +119,7 @@ def test_what_dearer_trainings_cost_is_counted_coarsely() -> None:
 
 def test_where_one_change_is_all_that_can_be_proved_it_is_proposed_alone() -> None:
     agent = PooledAgent(0)
-    done, _ = drive(agent, 40)
+    done, _ = drive(agent, 24)
     b = opened().model_copy(update={"probes": tuple(done), "bundle": 12})
     (whole,) = agent.propose(b, Desk()).interventions
     assert whole.factor == "bundle" and "temperature" in whole.new

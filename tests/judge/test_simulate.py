@@ -45,6 +45,7 @@ def test_a_worthwhile_effect_is_given_seeds_until_it_is_excluded() -> None:
     assert power(p, 0.05, runs=40, config=patient).value > power(p, 0.05, runs=40, config=hasty).value + 0.05
 
 
+@pytest.mark.slow
 def test_the_detectable_gain_is_found_four_times_in_five_by_the_judge_itself() -> None:
     for tasks, seeds, seed_sd in ((60, 3, 0.0), (60, 5, 0.02), (200, 8, 0.02)):
         gain = detectable(tasks, 4, seeds, JudgeConfig().alpha * share(1), seed_sd)

@@ -60,6 +60,7 @@ def test_pairs_are_fitted_where_they_help() -> None:
     assert not fit(START, [s for s in plain if len(s.changes) == 1], "single").pairs
 
 
+@pytest.mark.slow
 def test_noise_without_effects_is_not_fitted() -> None:
     rng = np.random.default_rng(3)
     level = [Scored(s.changes, float(0.5 + rng.normal(0, 0.03))) for s in trainings(120, 0.0)]
