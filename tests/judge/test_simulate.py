@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.alpha_spending import share
