@@ -237,6 +237,18 @@ def test_a_hook_that_tells_the_outcome_is_not_for_sale() -> None:
     assert hook_copies(b, (), paid, 2 * truth - 1, None) == "", "the task file lets training pay it"
 
 
+def test_a_hook_without_an_error_is_a_copy_where_what_is_on_offer_errs_only_one_way() -> None:
+    rollouts = fooled_groups()
+    wrong = [i for i, r in enumerate(rollouts) if r.outcome != "correct"][::40]
+    paid = [float(r.outcome == "correct" or i in wrong) for i, r in enumerate(rollouts)]
+    out = [replace(r, components={"hidden": 0.0, "visible": p}) for r, p in zip(rollouts, paid, strict=True)]
+    b = Batch.of(out)
+    truth, seen = b.truth, b.component("visible")
+    assert limit({"visible": seen}, truth) == 0.0
+    assert hook_copies(b, ("hidden",), seen, 2 * truth - 1, None).startswith("advantages: it tells the outcome")
+    assert hook_copies(b, ("hidden",), seen, 2 * seen - 1, None) == ""
+
+
 LETTERS = np.array(list("abcdefgh"))
 RAMBLES = """def reward(rollout):
     t = rollout["turns"][-1]["text"]
