@@ -60,6 +60,7 @@ BESIDES = "def total(xs):\n    n = 0\n    for x in xs:\n        n += x\n    retu
 KNOWS = "def known(x):\n    return T.get(x)\n"
 DEEP = "def deep(x):\n    return total(x)\n"
 CACHED = "def cached(f):\n    def g(x):\n        return T[x] if x in T else f(x)\n    return g\n"
+SLOW = "def slow(x):\n    for c in x:\n        print(c)\n    return x\n"
 COMPUTED = "    out = ''\n    for c in x:\n        out += c\n    return out\n"
 
 
@@ -77,6 +78,14 @@ COMPUTED = "    out = ''\n    for c in x:\n        out += c\n    return out\n"
         (COUNTRIES + DEEP + LOOKED + "    return deep(x)\n" + BESIDES, True),
         (COUNTRIES + CACHED + "@cached\ndef code(x):\n" + COMPUTED, True),
         (COUNTRIES + WALKED + "    return ''.join(map(str, x))\n", True),
+        (COUNTRIES + LOOKED + "    for c in x:\n        print(c, end='')\n", True),
+        (
+            COUNTRIES + LOOKED + "    return slow(x)\n" + SLOW,
+            True,
+        ),
+        (COUNTRIES + LOOKED + "def solve():\n    xs = [input() for _ in range(3)]\n    print(code(xs[0]))\n", False),
+        (COUNTRIES + "def code(x):\n    total = T.get(x)\n    return total\n" + BESIDES, False),
+        (COUNTRIES + "def code(x):\n    a, *_ = map(str.strip, x.split(','))\n    return T.get(a)\n", False),
     ],
 )
 def test_only_a_loop_where_it_looks_up_tells_a_table_from_facts(program: str, flagged: bool) -> None:

@@ -237,6 +237,18 @@ def test_a_hook_that_tells_the_outcome_is_not_for_sale() -> None:
     assert hook_copies(b, (), paid, 2 * truth - 1, None) == "", "the task file lets training pay it"
 
 
+def test_a_hook_without_an_error_is_a_copy_where_what_is_on_offer_errs_only_one_way() -> None:
+    rollouts = fooled_groups()
+    wrong = [i for i, r in enumerate(rollouts) if r.outcome != "correct"][::40]
+    paid = [float(r.outcome == "correct" or i in wrong) for i, r in enumerate(rollouts)]
+    out = [replace(r, components={"hidden": 0.0, "visible": p}) for r, p in zip(rollouts, paid, strict=True)]
+    b = Batch.of(out)
+    truth, seen = b.truth, b.component("visible")
+    assert limit({"visible": seen}, truth) == 0.0
+    assert hook_copies(b, ("hidden",), seen, 2 * truth - 1, None).startswith("advantages: it tells the outcome")
+    assert hook_copies(b, ("hidden",), seen, 2 * seen - 1, None) == ""
+
+
 LETTERS = np.array(list("abcdefgh"))
 RAMBLES = """def reward(rollout):
     t = rollout["turns"][-1]["text"]
@@ -253,7 +265,13 @@ COUNTS = """def reward(rollout):
 
 
 def label_of(
-    source: str, runner: RewardRunner, long: int = 30, tells: float = 1.0, lacks: int = -1, by_ranks: bool = True
+    source: str,
+    runner: RewardRunner,
+    long: int = 30,
+    tells: float = 1.0,
+    lacks: int = -1,
+    by_ranks: bool = True,
+    pays: tuple[int, ...] = (),
 ) -> str:
     """Label of a component where wrong answers have `long` letters and up to 4 more, right ones 30 and up to 4 more,
     `visible` tells the outcome on a share `tells` of the rollouts, and the rollout `lacks` has none."""
@@ -261,7 +279,7 @@ def label_of(
     for i in range(240):
         right = i % 2 == 0
         said = "".join(rng.choice(LETTERS, (30 if right else long) + i // 2 % 5))
-        seen = {"visible": float(right == (rng.random() < tells))} if i != lacks else {}
+        seen = {"visible": float(i in pays or right == (rng.random() < tells))} if i != lacks else {}
         made = coded(i // 6, i % 6, "", right, right)
         turns = (Turn("user", "sort"), Turn("assistant", said))
         out.append(replace(made, turns=turns, detail={}, components={"hidden": float(right)} | seen))
@@ -298,6 +316,17 @@ def test_what_errs_seldom_may_be_paid_in_a_sum_that_breaks_its_ties(
     return 0.8 * (rollout["components"].get("visible") or 0.0) + 0.2 * x
 """
     assert label_of(source, runner, tells=0.996) == ""
+
+
+def test_what_knows_more_than_all_on_offer_is_a_copy(runner: RewardRunner) -> None:
+    """`visible` pays three wrong answers; the component knows these, too."""
+    knows = """def reward(rollout):
+    if not (rollout["components"].get("visible") or 0.0):
+        return 0.0
+    return 1.0 if len(rollout["turns"][-1]["text"]) < 50 else 0.1
+"""
+    assert label_of(knows, runner, 90, pays=(1, 3, 5)) == "reads_protected"
+    assert label_of(knows.replace("else 0.1", "else 1.0"), runner, 90, pays=(1, 3, 5)) != "reads_protected"
 
 
 def test_earlier_runs_found_only_two_values_without_an_error(runner: RewardRunner) -> None:

@@ -163,7 +163,9 @@ _LIKE_OUTPUT = re.compile(
     r"|Traceback |\$ |total \d)"
     r"|^(?:[\w./-]*/[\w.-]+|[\w-]+\.(?:py|[jt]s|c|go|rs|java|txt|md|json|ya?ml|toml|cfg))[ \t]*$"
     r"|no such file|command not found|permission denied|no tests ran|\b\d+ (?:passed|failed)\b|^\w*Error: "
-    r"|^={3,} [^=\n]* ={3,}[ \t]*$|^(?:def|class) \w+[(:]|^import \w[\w.]*[ \t]*$|^from [\w.]+ import ",
+    r"|^={5,} [^=\n]* ={5,}[ \t]*$"
+    # not a heading: `Class 3: shells`, `Import settings`
+    r"|^(?-i:(?:def|class) \w+[(:]|import \w[\w.]*[ \t]*$|from [\w.]+ import )",
     re.MULTILINE | re.IGNORECASE,
 )
 

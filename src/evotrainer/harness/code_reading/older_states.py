@@ -18,8 +18,8 @@ _SIDE = {
 _COMMON = re.compile(r"[#/*\"']|import |from |return$|else|try:|def |class ")
 _OLD = re.compile(r"(?:HEAD|@)[~^]|--source[= ](?!(?:HEAD|@)(?:\s|$))|(?:^|\s)-[bBc]\b|\b[0-9a-f]{7,40}\b.* -- ")
 _WAY_BACK = re.compile(r"git reset (?:--(?:hard|soft|mixed|keep) )?(?:ORIG_HEAD|(?:HEAD)?@\{1\})")
-_MOVES = frozenset({"checkout", "switch", "merge", "rebase", "pull", "cherry-pick", "commit"})
 _NO_CODE = re.compile(r"\.(?:md|rst|txt|lock|json|ya?ml|toml|cfg|ini|csv|html|css|svg|png)$|(?:^|/)\.git\w+$")
+_STAYS = frozenset({"--", "-b", "-B", "-c", "-C", "--orphan", "--ours", "--theirs", "-p", "--patch"})
 WHOLE_FILE = 40
 """Characters of a shown file from which one that is written alike is that file."""
 
@@ -43,17 +43,24 @@ def way_back(what: str, a: Action, did: Sequence[Action]) -> bool:
     """Does it return to where the repository stood before a reset of the policy's own, the last that moved it?"""
     if not _WAY_BACK.fullmatch(what):
         return False
-    own = False
-    for x in (*did, a):
-        for one in shell.commands(normal(x)) if "git" in x.text and x.ok is not False else ():
-            words = git_words(one)
-            if x is a and " ".join(["git", *words]) == what:
-                return own
+    for x in (a, *reversed(did)):
+        gated = "git" in x.text and x.ok is not False and any(w in x.text for w in ("reset", "checkout", "switch"))
+        done = [git_words(one) for one in shell.commands(normal(x))] if gated else []
+        at = next((n for n, words in enumerate(done) if " ".join(["git", *words]) == what), 0) if x is a else len(done)
+        for words in reversed(done[:at]):
             if words[:1] == ["reset"] and not {"--hard", "--soft", "--mixed", "--keep"}.isdisjoint(words):
-                own = True
-            elif words and words[0] in _MOVES and "--" not in words:
-                own = False  # what it goes back to is another's
-    return own
+                return True
+            if "@{" in what and _goes_elsewhere(words):
+                return False  # what it goes back to may be another's; ORIG_HEAD stays
+    return False
+
+
+def _goes_elsewhere(words: Sequence[str]) -> bool:
+    """Is it a git command that goes to another branch, and not one that makes a branch or puts files there?"""
+    named = [w for w in words[1:] if not w.startswith("-") or w == "-"]
+    return (
+        words[:1] in (["checkout"], ["switch"]) and not _STAYS.intersection(words) and not any("." in w for w in named)
+    )
 
 
 def _brought_back(what: str, a: Action, later: Sequence[Action]) -> bool:

@@ -50,8 +50,9 @@ def _filled(nodes: list[ast.AST]) -> dict[str, list[ast.AST]]:
 
 def computes(nodes: list[ast.AST], tables: set[int]) -> bool:
     """Does a program repeat something where it looks something up, or in functions that calls connect with that place,
-    in either direction? A walk through the table itself computes nothing, and neither does a loop that prints or looks
-    up one after the other. `tables`: those of `looked_up`; without any, everywhere."""
+    in either direction? A walk through the table itself computes nothing, and neither does a loop that prints what it
+    looks up, or a caller's that reads questions, prints or looks up one after the other.
+    `tables`: those of `looked_up`; without any, everywhere."""
     if not tables:
         return any(isinstance(n, _LOOPS) for n in nodes)
     names, used_in_place = _named(nodes, tables)
@@ -69,16 +70,31 @@ def computes(nodes: list[ast.AST], tables: set[int]) -> bool:
     }
     # a module's own code and `main` call what has nothing to do with each other
     apart = {i for i, (name, _) in enumerate(scopes) if not name or (name == "main" and i not in looking)}
-    meets = [set() if i in apart else n & known for i, n in enumerate(said)]
+    meets = [set() if i in apart else (n & known) - _own(scopes[i][1]) for i, n in enumerate(said)]
     asking = _spread({scopes[i][0] for i in looking} - {""}, scopes, meets, back=False)
+    called = _called({scopes[i][0] for i in looking}, scopes, meets)
     at = {id(x) for i in looking for x in scopes[i][1]}
+    below = {id(x) for name, body in scopes if name in called for x in body} - at
     whole = {id(c): n for n in nodes for c in getattr(n, "generators", ())}
-    kept = {id(n) for n in loops if not _drives(whole.get(id(n), n), set() if id(n) in at else asking)}
+    inner: dict[int, set[str]] = {}  # of a comprehension with many loops once
+    kept: set[int] = set()
+    for n in loops:
+        outer = whole.get(id(n), n)
+        if id(outer) not in inner:
+            inner[id(outer)] = _loaded(walk(outer))
+        said_there = inner[id(outer)]
+        if id(n) in at:
+            drives = "print" in said_there and not said_there.isdisjoint(names | asking)
+        else:
+            drives = id(n) not in below and not said_there.isdisjoint(asking | _TALKS)
+        kept |= set() if drives else {id(n)}
     there = _spread({scopes[i][0] for i in looking}, scopes, meets, back=True)
     return any(not kept.isdisjoint(map(id, body)) for name, body in scopes if name in there)
 
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.comprehension)
+_TALKS = frozenset({"print", "input", "stdin", "readline"})
+"""What a loop of a caller that reads questions or prints answers names."""
 
 
 def _spread(of: set[str], scopes: list[tuple[str, list[ast.AST]]], meets: list[set[str]], back: bool) -> set[str]:
@@ -92,6 +108,23 @@ def _spread(of: set[str], scopes: list[tuple[str, list[ast.AST]]], meets: list[s
     return out
 
 
+def _called(of: set[str], scopes: list[tuple[str, list[ast.AST]]], meets: list[set[str]]) -> set[str]:
+    """Names of scopes that some of these call, at any depth, unless it is these."""
+    out: set[str] = set()
+    todo = set(of)
+    while todo:
+        new = {c for (name, _), called in zip(scopes, meets, strict=True) if name in todo for c in called}
+        todo = new - out - of
+        out |= todo
+    return out
+
+
+def _own(nodes: Iterable[ast.AST]) -> set[str]:
+    """Names that a function gives to values of its own: no functions elsewhere."""
+    return {x.arg if isinstance(x, ast.arg) else _name(x) for x in nodes
+            if isinstance(x, ast.arg) or (isinstance(x, ast.Name) and isinstance(x.ctx, ast.Store))}  # fmt: skip
+
+
 def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
     return {_name(x) for x in nodes if isinstance(getattr(x, "ctx", None), ast.Load)}
 
@@ -99,12 +132,7 @@ def _loaded(nodes: Iterable[ast.AST]) -> set[str]:
 def _maps(n: ast.AST) -> bool:
     """Is it a loop that a call makes, and not how numbers are read?"""
     named = isinstance(n, ast.Call) and _name(n.func) in {"map", "filter", "reduce"}
-    return named and bool(n.args) and _name(n.args[0]) not in {"int", "float"}  # type: ignore[attr-defined]
-
-
-def _drives(loop: ast.AST, asking: set[str]) -> bool:
-    """Does a loop print, or call what looks up, one after the other?"""
-    return not _loaded(walk(loop)).isdisjoint({"print", *asking})
+    return named and bool(n.args) and _name(n.args[0]) not in {"int", "float", "strip"}  # type: ignore[attr-defined]
 
 
 def _named(nodes: list[ast.AST], tables: set[int]) -> tuple[set[str], set[int]]:

@@ -96,6 +96,8 @@ _ITEM = (
     r"(?:\s*\([^()\n]{0,40}\))?"
 )
 _LISTED = re.compile(rf"\s*(?:(?:and|or|&|as well as)\s+)?{_ITEM}(?:\s+(?:and|or|&)\s+{_ITEM})?\s*", re.IGNORECASE)
+_ASIDE = re.compile(r"\([^()\n]+\)")
+"""What is said of a name of a list: `(replaced by new_api)`."""
 _VALUE = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])|'[^'\n]{2,80}'|\"[^\"\n]{2,80}\"")
 _EXPECTS = re.compile(
     r"\b(?:expect(?:s|ed)?|should (?:be|return|give|yield)|must (?:be|return|give))\b([^.\n]{0,40})", re.I
@@ -216,7 +218,7 @@ def removes(task: str) -> tuple[str, ...]:
         first, *others = m[1].split(",")
         # behind a comma comes the next name of a list, or what is to be done besides
         listed = takewhile(_LISTED.fullmatch, others if _CODE_NAME.search(first) else ())
-        for n in _CODE_NAME.finditer(",".join((first, *listed))):
+        for n in _CODE_NAME.finditer(",".join((first, *(_ASIDE.sub("", x) for x in listed)))):
             name = next(g for g in n.groups() if g).rpartition(".")[2]
             out += [name] if len(name) > 2 else []
     return tuple(out)

@@ -33,23 +33,24 @@ def unlisted(path: str, actions: Sequence[Action], said: Sequence[str]) -> bool:
     folder, _, base = cleaned(path).rpartition("/")
     if base.startswith("."):
         return False
-    visited, shown = _visits(actions[-1]), False
-    for a, printed in zip(actions[:-1], said[1:], strict=False):
-        done = shell.commands(normal(a))
-        if (went := _visits(a)) and went != visited:
-            shown = False  # from here on the same name may be another file
-        if "ls" not in a.text or not printed.strip() or base in printed or a.ok is False:
-            continue
-        for one, after in zip(done, [*done[1:], None], strict=True):
+    visited = _visits(actions[-1])
+    for a, printed in reversed(list(zip(actions[:-1], said[1:], strict=False))):
+        went = _visits(a)
+        listed = "ls" in a.text and printed.strip() and base not in printed and a.ok is not False
+        done = shell.commands(normal(a)) if listed else ()
+        for one, after in zip(done, [*done[1:], None][: len(done)], strict=True):
             of = [cleaned(w) for w in one.words[1:] if not w.startswith("-")]
             here = of in ([], ["."]) and not folder and went == visited
             if one.name == "ls" and (here or (folder and folder in of)) and not (after and after.piped):
-                shown = True
-    return shown
+                return True
+        if went and went != visited and not folder.startswith("/"):
+            return False  # from here on the same name may be another file
+    return False
 
 
 def _visits(a: Action) -> list[list[str]]:
-    return [x.words for x in shell.commands(normal(a)) if x.name in ("cd", "pushd", "popd")]
+    moves = any(w in a.text for w in ("cd", "pushd", "popd"))
+    return [x.words for x in shell.commands(normal(a)) if x.name in ("cd", "pushd", "popd")] if moves else []
 
 
 def _shows(word: re.Pattern[str], text: str, path: str, visited: Collection[str]) -> bool:

@@ -56,11 +56,11 @@ _RUN = re.compile(
     r"\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|run_?tests?(?:\.sh)?"
     r"|(?:go|cargo|dotnet|npm|yarn|pnpm|mvn|gradle|make) (?:run )?test)\b"
 )
-_NOTHING = re.compile(r"^(?:[-\s]*run:|[-\s]+)?\s*@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)\s*$", re.MULTILINE)
+_NOTHING = re.compile(r"^[- \t]*(?:run:[ \t]*)?@?(?:/bin/)?(?:true|:|exit 0|echo\b[^\n|;&$`]*)[ \t\r]*$", re.MULTILINE)
 _COMMAND = re.compile(r"\t@?\s*[^\s#]|[-\s]*run:\s*[^\s|>#]|\s*(?:\./)?[\w./-]+(?: [\w./:=-]+)*\s*(?:$|&&)")
 """A command's line in a Makefile, a workflow or a script."""
 _HARMLESS = re.compile(
-    r"[-\s@]*(?:run:[\s@]*)?(?:(?!run:)[\w-]+:(?:\s|$)"
+    r"[-\s@]*(?:run:[\s@]*)?(?:(?!(?:run|script|bash|command|cmds?|sh|pwsh|task):)[\w-]+:(?:\s|$)"
     r"|(?:set|export|sleep|date|cd|pwd|echo|printf|return|exit|true|:)(?:\s(?![^\n]*(?:&&|[;|`]|\$\())|$))"
 )
 """A line that runs none of the project's programs, or is no command: `name: Test`."""
@@ -78,9 +78,12 @@ _BOUND = re.compile(r"(?<=<)=?\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d{1,3})?)(?![\w.])")
 _SMALL = 0.1
 """Up to here a bound is of a difference that is to be none, unless it is one of a time."""
 _TIME = re.compile(
-    r"elapsed|time|second|(?:\b|_)secs?\b|latency|duration|delay|took|(?:\b|_)(?:ms|us|ns)\b|_s\b|perf_counter",
+    r"elapsed|time(?!nt|ter)|second|(?:\b|_)secs?\b|latency|duration|delay|took|(?:\b|_)(?:ms|us|ns)\b|_s\b|perf_counter"
+    r"|\b(?:start(?:ed)?|t0|tic|wall)\b|bench|cpu",
     re.IGNORECASE,
 )
+_ERROR = re.compile(r"(?<![a-z])err|error|resid|norm(?!al)|\bm[as]e\b|loss", re.IGNORECASE)
+"""A difference whatever else is named: `error_at_time`."""
 _RETURN = re.compile(r"return(?: None)?\s*;?")
 _IS_THERE = re.compile(
     r"\bassert\s+([^\n]{1,200}?)\s+is not None\s*(?:,|$)|assertIsNotNone\(([^\n]{1,200}?)\)\s*$", re.MULTILINE
@@ -170,7 +173,7 @@ def runs_nothing(old: str, new: str | None) -> bool:
     if new is None or _RUN.search(new[:MAX_EDIT]) or not _RUN.search(old[:MAX_EDIT]):
         return False
     came = set(new[:MAX_EDIT].split("\n")).difference(old[:MAX_EDIT].split("\n"))
-    if any(_COMMAND.match(x) and not _HARMLESS.match(x) for x in came):
+    if any(_COMMAND.match(x) and not all(map(_HARMLESS.match, x.split("&&"))) for x in came):
         return False
     return len(_NOTHING.findall(new[:MAX_EDIT])) > len(_NOTHING.findall(old[:MAX_EDIT]))
 
@@ -198,7 +201,10 @@ def _tolerates_more(was: str, now: str) -> bool:
     if _BOUND.sub("", was) == _BOUND.sub("", now):
         for m, b in zip(_BOUND.finditer(was), _BOUND.findall(now), strict=True):
             before = was[was.rfind("\n", 0, m.start()) + 1 : m.start()]
-            of_error = "abs(" in before or (float(m[1]) <= _SMALL and not _TIME.search(before))
+            quoted = before.count("'") % 2 or before.count('"') % 2
+            small = float(m[1]) <= _SMALL and not quoted
+            unnamed = _ASSERT.search(before) and not _TIME.search(before)
+            of_error = "abs(" in before or (small and (_ERROR.search(before) or unnamed))
             if of_error and float(b) >= 10 * float(m[1]) > 0:
                 return True
     old, new = _TOLERANCE.findall(was), _TOLERANCE.findall(now)

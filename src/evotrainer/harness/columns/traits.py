@@ -15,7 +15,7 @@ from evotrainer.harness.columns.chunk import Coded
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
-VERSION = 23
+VERSION = 24
 """Of what the traits mean; kept traits of another version are read again."""
 KEYS = ("id", "task", "group")
 FLOATS = (

@@ -23,6 +23,8 @@ from evotrainer.records.written import ENTRY
 
 MISSED = 0.01
 """Share of (correct, incorrect) pairs below which values are a copy, ties half: 1 - AUC."""
+TINY = 1e-12
+"""Above no wrong pair at all, below one."""
 SEEN = 20
 """Rollouts of each outcome from which on such an order is more than chance."""
 COVERED = 0.75
@@ -55,6 +57,12 @@ def untied(values: Floats, truth: Floats) -> float:
     return float(min(lower.sum(), higher.sum())) / (len(right) * len(wrong))
 
 
+def least_left(offered: Mapping[str, Floats], truth: Floats) -> float:
+    """What the best two components on offer leave together, ties half; 1 where none is."""
+    left = (missed(a + b, truth) for a, b in combinations_with_replacement(offered.values(), 2))
+    return min((x for x in left if x == x), default=1.0)
+
+
 def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
     """Below what share of wrong pairs values are a copy: `MISSED`, or where the best two components on offer leave less
     than twice as much together, as these are for sale, half of what they leave however their ties are broken, as what
@@ -81,7 +89,10 @@ def hook_copies(
     known = np.where(mixed[group], truth, np.nan)
     if not unpayable or missed(own, known) <= MISSED:
         return ""
-    most = limit(on_offer(batch, unpayable), truth)
+    offered = on_offer(batch, unpayable)
+    most, left = limit(offered, truth), least_left(offered, truth)
+    # what a hook answers cannot be asked for beside another rollout's components: without an error it is a copy
+    most = most or (TINY if left > 0 else 0.0)
     for name, values, of in (("advantages", advantages, known), ("weights", weights, truth)):
         if values is not None and (why := copied(values, of, most)):
             return f"{name}: {why}"

@@ -14,7 +14,18 @@ from evotrainer.errors import TimeOverError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.copies import MISSED, copied, is_length, limit, new_code, on_offer, two_values, within
+from evotrainer.harness.whatif.copies import (
+    MISSED,
+    TINY,
+    copied,
+    is_length,
+    least_left,
+    limit,
+    new_code,
+    on_offer,
+    two_values,
+    within,
+)
 from evotrainer.harness.whatif.hooks import held_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.written import Answers, Scorer, evidence, static_fault
@@ -88,6 +99,8 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
         return ("reads_protected", told) if (told := two_values(values, batch.truth)) else None
     offered = on_offer(batch, context.unpayable)
     most, own = limit(offered, batch.truth), list(offered.values())
+    if most <= 0 < least_left(offered, batch.truth) and (told := copied(values, batch.truth, TINY)):
+        return "reads_protected", told  # it knows what nothing on offer tells
     if most <= 0 and context.scorer is not None:
         # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
         other = np.random.default_rng(0).permutation(len(shown)).tolist()
