@@ -12,7 +12,7 @@ import pytest
 
 from evotrainer import cli
 from evotrainer.cli import FAMILIES, GROUPS, function_of, module_of
-from tests.cli.call import ROOT, evotrainer
+from tests.cli.call import ROOT, evotrainer, in_this_process
 
 SINGLE = [name for names in GROUPS.values() for name in names if name not in FAMILIES]
 TOP = [*SINGLE, *FAMILIES]
@@ -21,7 +21,7 @@ EVERY = [*SINGLE, *(f"{first} {second}" for first, seconds in FAMILIES.items() f
 
 @pytest.mark.parametrize("name", TOP)
 def test_every_command_has_help_with_an_example_and_a_page(name: str) -> None:
-    shown = evotrainer(name, "--help")
+    shown = in_this_process(name, "--help")
     assert shown.returncode == 0
     assert f"Example: evotrainer {name}" in re.sub(r"\s+", " ", shown.stdout)
     page = (ROOT / "docs" / "commands" / f"{name}.md").read_text(encoding="utf-8")

@@ -74,7 +74,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
 }
 
 
-@pytest.mark.parametrize("case", thinned(BAD, 3), ids=lambda c: c.replace(" ", "-"))
+@pytest.mark.parametrize("case", thinned(BAD, 6), ids=lambda c: c.replace(" ", "-"))
 def test_a_mistake_is_one_line_with_cause_and_remedy(case: str, tmp_path: Path) -> None:
     args, code, message = BAD[case]
     done = evotrainer(*args, cwd=tmp_path)
