@@ -16,6 +16,7 @@ import sys
 import tomllib
 from datetime import date
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 from evotrainer import api
@@ -68,6 +69,22 @@ def play(task: TaskFile, out: Path, arm: str, repeat: int, trainings: int) -> di
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=HERE).stdout
     row["compute"] = round(cost.ratio, 3) if cost else None
     return row | {"best": None, "cpu_s": round(sum(computed)), "date": str(date.today()), "commit": commit.strip()}
+
+
+def proved_again(task: TaskFile, out: Path, row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose choice and start are trained again on its fresh seeds, and read by today's proof."""
+    best = task.recipe.with_changes(row["changes"])
+    if best.hash != row["recipe"]:
+        raise SystemExit(f"the row's recipe {row['recipe']} is not what its changes make of the reference here")
+    prover = RunProver(task, out, FRESH, lambda folder, own: played(folder, own, None, None))
+    start, found = prover(task.recipe, row["repeat"]), prover(best, row["repeat"])
+    searched = mean(found.search.values())
+    new = {"fresh_search": searched, "optimism": row["reported"] - searched, "start": mean(start.cert.values())}
+    new |= {"score": mean(found.cert.values()), "invalid": found.invalid}
+    cost = cost_ratio(*(fresh(out, r.hash, row["repeat"]) for r in (best, task.recipe)))
+    gain = new["score"] - new["start"]
+    new["curve"] = [[row["curve"][-1][0], gain]]
+    return row | new | {"gain": gain, "compute": round(cost.ratio, 3) if cost else None, "proved": str(date.today())}
 
 
 def fresh(out: Path, recipe: str, repeat: int) -> list[TrialFinished]:
@@ -129,10 +146,23 @@ def main() -> None:
     ask.add_argument("--arms", default="statistical", help=f"of {', '.join(ARMS)}")
     ask.add_argument("--repeats", type=int, default=1)
     ask.add_argument("--trainings", type=int, default=60)
+    ask.add_argument("--prove", metavar="ARM-REPEAT", help="train a row's choice and start again, renew its proof")
     given = ask.parse_intermixed_args()
     task = load_task(given.task, given.overrides)
     name = task.task.name
     task = task.model_copy(update={"recipe": reference(name)})
+    if given.prove:
+        there = rows_of(name)
+        named = [f"{r['arm']}-{r['repeat']}" for r in there]
+        if given.prove not in named:
+            raise SystemExit(f"{given.prove} is no row of real/{name}.jsonl; there are: {', '.join(named)}")
+        at = named.index(given.prove)
+        there[at] = proved_again(task, given.folder / f"{name}-proved", there[at])
+        lines = "".join(json.dumps(r) + "\n" for r in there)
+        (HERE / "real" / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+        write()
+        print(json.dumps(there[at]))
+        return
     arms = given.arms.split(",")
     check_arms(arms, task, given.trainings)
     (HERE / "real").mkdir(exist_ok=True)

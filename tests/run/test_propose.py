@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.config.load import load_task
+from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
@@ -96,3 +98,26 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
     assert colder.recipe.temperature == 0.4
     assert colder.protocol.temperature == 1.0, "a branch that samples colder is evaluated like all others"
     assert {v.control for v in run.verdicts} == {"b0"}, "each branch is judged against what it was branched from"
+
+
+@pytest.mark.xdist_group("loop")
+def test_a_protocol_of_the_task_file_holds_for_every_policy(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    quick = Paper(finish)
+    own = ["evaluation.protocol.temperature=0.7", "evaluation.protocol.max_tokens=7"]
+    task = load_task(task_file, [*TINY, f"policy.base={trained_base}", "run.branches=2", *own])
+    run = quick.start(task, tmp_path / "run", agent=Stubborn())
+    assert {(s.protocol.temperature, s.protocol.max_tokens) for s in quick.ran} == {(0.7, 7)}
+    assert {s.recipe.temperature for s in quick.ran if s.train} == {1.0, 0.4}, "training does not see it"
+    assert run.task.hash != load_task(task_file, [*TINY, f"policy.base={trained_base}", "run.branches=2"]).hash
+    spec = next(s for s in quick.ran if s.trial == "b1-s1")
+    written = run.folder / "trials" / "b1-s1" / "spec.json"
+    written.parent.mkdir(parents=True)
+    for temperature, held in ((0.7, True), (0.3, False)):
+        forged = spec.protocol.model_copy(update={"temperature": temperature})
+        written.write_text(spec.model_copy(update={"protocol": forged}).model_dump_json(), encoding="utf-8")
+        told = [p for p in run.verify().problems if "the run's protocol is 0.7" in p.message]
+        assert bool(told) is not held
+    with pytest.raises(ConfigError, match=r"evaluation.protocol.max_tokens=\d+ leaves no room for a prompt"):
+        quick.start(task_file, tmp_path / "long", [*TINY, f"policy.base={trained_base}", f"{own[1]}0000"])

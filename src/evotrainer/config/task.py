@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from evotrainer.config.evaluation import Evaluation as Evaluation
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
@@ -38,6 +39,7 @@ LATER = (
     ("run", "lineage"),
     ("run", "keys"),
     ("evaluation", "draw"),
+    ("evaluation", "protocol"),
 )
 """Options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
@@ -53,38 +55,6 @@ class TaskInfo(Frozen):
     """Name in run folders and reports."""
     about: str = ""
     """What the policy is to do, in a sentence."""
-
-
-class Evaluation(Frozen):
-    """How large evaluations are. Each trained policy is evaluated on search and gate, certified ones on cert."""
-
-    search_tasks: int | None = Field(None, ge=1)
-    """Tasks of the search split that are read, which harness and agent may see; None: all."""
-    search_attempts: int = Field(4, ge=1)
-    """Sampled attempts per search task."""
-    gate_tasks: int | None = Field(None, ge=1)
-    """Tasks of the gate split that are read, on which the judge compares branches; None: all. More of them: a smaller
-    standard error of every effect, up to the noise between seeds."""
-    gate_attempts: int = Field(4, ge=1)
-    """Sampled attempts per gate task."""
-    cert_tasks: int | None = Field(None, ge=1)
-    """Tasks of the cert split that are read, once, for the certificate; None: all."""
-    cert_attempts: int = Field(4, ge=1)
-    """Sampled attempts per cert task."""
-    greedy: bool = True
-    """Read every evaluation a second time by greedy decoding, one attempt per task: a gain that only the sampled
-    reading shows is named sharpening (docs/judge.md). false: one reading, and nothing can be said of it."""
-    draw: Literal["fresh", "fixed"] | Annotated[int, Field(ge=0)] = "fresh"
-    """Where gate and cert tasks come from. fresh: every run draws its own, where the environment generates its tasks. A
-    number: drawn from it, the same in all runs that give it. fixed: the environment's own, as sets that are given
-    always are. The last two are sets that runs share: a later run on one has less alpha (docs/judge.md)."""
-
-    @field_validator("draw", mode="before")
-    @classmethod
-    def _drawn(cls, v: Any) -> Any:
-        if v not in ("fresh", "fixed") and not (isinstance(v, int) and not isinstance(v, bool) and v >= 0):
-            raise ValueError("give fresh, fixed, or a number from 0 on")
-        return v
 
 
 class Judgement(Frozen):

@@ -12,6 +12,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.written import Scorer
+from evotrainer.rules.recipes import evaluated
 
 if TYPE_CHECKING:
     from evotrainer.harness import HarnessContext
@@ -50,7 +51,7 @@ def harness_context(
     return HarnessContext(
         recipe=b.recipe if b else task.recipe,
         proxy=state.proxy,
-        max_tokens=task.recipe.max_tokens,
+        max_tokens=evaluated(task).max_tokens,
         previous=tuple(h for h in earlier if h is not None),
         base=base,
         before=mean_per_task(solved) if solved else None,

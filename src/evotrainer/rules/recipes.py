@@ -5,21 +5,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.state import RunState
 from evotrainer.records.recipe import Recipe
 
-PROTOCOL = ("temperature", "top_p", "max_tokens", "max_turns", "knobs")
-"""Factors of the starting recipe under which every policy of the run is evaluated; a recipe's own `deploy_temperature`
-goes before the temperature."""
+PROTOCOL = tuple(EvaluationProtocol.model_fields)
+"""Factors under which every policy of the run is evaluated alike; a recipe's own `deploy_temperature` goes before the
+temperature."""
 
 
-def protocol(start: Recipe, recipe: Recipe, knobs: Mapping[str, Any]) -> Recipe:
-    """What evaluations of a recipe's policy sample under: the frozen protocol, as the starting recipe `start` samples.
+def evaluated(task: TaskFile) -> Recipe:
+    """The starting recipe as evaluations sample it: with what `evaluation.protocol` says in its place."""
+    return task.recipe.model_copy(update=task.evaluation.protocol.model_dump(exclude_none=True))
+
+
+def protocol(task: TaskFile, recipe: Recipe, knobs: Mapping[str, Any]) -> Recipe:
+    """What evaluations of a recipe's policy sample under: the frozen protocol, the same for every policy of the run.
 
     A branch that samples colder, longer or under easier knobs in training gains nothing by that in its evaluation. The
     temperature at which its policy is to be used is a factor of its own, and said wherever it counts.
     """
+    start = evaluated(task)
     frozen = {f: getattr(start, f) for f in PROTOCOL} | {"knobs": knobs}
     if recipe.deploy_temperature is not None:
         frozen["temperature"] = recipe.deploy_temperature
@@ -49,4 +56,4 @@ def goes_on_from(recipe: Recipe, other: Recipe) -> bool:
 
 def env_knobs(task: TaskFile, state: RunState) -> dict[str, Any]:
     """Environment knobs of every evaluation of a run as it stands."""
-    return {**task.recipe.knobs, **state.closed}
+    return {**evaluated(task).knobs, **state.closed}

@@ -32,6 +32,10 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
                 f"recipe.max_tokens={r.max_tokens} leaves no room for a prompt in {where}={context}; lower it"
                 + ("" if base else ", or raise the context")
             )
+    most = task.evaluation.protocol.max_tokens
+    if context is not None and most is not None and most >= context:
+        told = f"evaluation.protocol.max_tokens={most} leaves no room for a prompt in {where}={context}"
+        raise ConfigError(f"{told}; lower it")
     if base is not None:
         check_template(task, environment, base)
         check_room(task, environment, recipes, base)

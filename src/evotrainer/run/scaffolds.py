@@ -129,7 +129,7 @@ def base_spec(
     ctx: RunContext, trial: str, texts: Mapping[str, str], purpose: str, *splits: str, knobs: Any = None
 ) -> TrialSpec:
     """An evaluation of the base policy with other texts, under the starting recipe's protocol."""
-    own = protocol(ctx.task.recipe, ctx.task.recipe, ctx.env_knobs).model_copy(update={"scaffold": dict(texts)})
+    own = protocol(ctx.task, ctx.task.recipe, ctx.env_knobs).model_copy(update={"scaffold": dict(texts)})
     return trial_specs.spec_of(
         ctx,
         trial,

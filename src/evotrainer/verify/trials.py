@@ -63,7 +63,7 @@ def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
         said = json.loads((record.folder / "trials" / t.trial / "spec.json").read_text(encoding="utf-8"))["protocol"]
     except (OSError, ValueError, LookupError, TypeError):
         return  # what a missing or damaged file means is said where the ledger's checksums are compared
-    due = protocol(record.task.recipe, recipe, {})
+    due = protocol(record.task, recipe, {})
     for name in PROTOCOL:
         if name != "knobs" and said.get(name) != getattr(due, name):
             text = f"evaluations sampled with {name} {said.get(name)}, the run's protocol is {getattr(due, name)}"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from tests.extras.verl.rendering import machine, task
 
+from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.load import load_task
+from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
-from evotrainer.extras.verl.configuration import parse_setting
+from evotrainer.extras.verl.configuration import configuration, parse_setting
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.mapping import translate
 from evotrainer.extras.verl.render import model_of, nested, render
@@ -104,6 +107,7 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(tmp_path: Pat
         (lambda: model_of(task(), "./nonexist"), r"model './nonexist': there is no such folder; correct the path, or"),
         (lambda: model_of(task(), str(tmp_path / "gone")), "there is no such folder"),
         (lambda: render(load_task(TOOLS), out, machine()), 'GuessEnv is played by TRL.* with trainer.name = "trl"'),
+        (lambda: render(protocol(max_turns=2), out, machine()), "evaluation.protocol.max_turns: verl validates with"),
         (lambda: render(task(), out, machine(engine="hf")), "--engine hf: choose vllm or sglang"),
         (lambda: render(task(), out, machine(attention="eager")), "--attention eager: choose"),
     ]
@@ -112,6 +116,19 @@ def test_what_cannot_be_trained_is_said_before_anything_is_written(tmp_path: Pat
             call()
     assert not out.exists()
     assert model_of(task(), str(tmp_path)) == str(tmp_path) and model_of(task(), "org/name") == "org/name"
+
+
+def protocol(**values: Any) -> TaskFile:
+    made = task()
+    own = made.evaluation.model_copy(update={"protocol": EvaluationProtocol(**values)})
+    return made.model_copy(update={"evaluation": own})
+
+
+def test_validation_samples_as_the_task_file_s_protocol_says(tmp_path: Path) -> None:
+    keys, _ = configuration(protocol(temperature=0.6, top_p=0.9), tmp_path, machine())
+    rollout = "actor_rollout_ref.rollout"
+    assert [keys[f"{rollout}.val_kwargs.{x}"] for x in ("temperature", "top_p")] == [0.6, 0.9]
+    assert [keys[f"{rollout}.{x}"] for x in ("temperature", "top_p")] == [1.0, 1.0]
 
 
 def test_settings_that_belong_to_a_factor_are_refused_with_its_name(tmp_path: Path) -> None:

@@ -11,11 +11,13 @@ from typing import Any
 import pytest
 
 from evotrainer import api
+from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
+from evotrainer.rules.recipes import protocol
 from evotrainer.studies.compare import ARMS, check_arms, compare, open_plan, table
 from evotrainer.studies.compare.arms import arm_task, least, proof_task
 from evotrainer.studies.compare.choices import choices
@@ -26,6 +28,7 @@ from tests import leaky_task
 from tests.paper import bodies, complaints
 from tests.studies.compare.worlds import WORLD, Counted, each, plan_of, play, task_of
 
+COLD = EvaluationProtocol(temperature=0.25)
 CONTROLS = [a for a, kind in ARMS.items() if kind.control]
 
 
@@ -46,6 +49,19 @@ def test_every_arm_has_the_same_number_of_trainings(tmp_path: Path) -> None:
         if r["arm"] in CONTROLS:
             assert len(trained) == 24, "three of the start, the rest search: a control arm proves nothing by itself"
             assert {t.purpose for t in trained} == {"noise", "probe"}
+
+
+def test_a_proof_evaluates_as_the_task_s_recipe_samples(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    plain = proof_task(task, task.recipe.with_changes({"lr": 1e-3}), 3, 1)
+    assert plain.evaluation == arm_task(task, "greedy", 24, 1).evaluation, "where nothing differs nothing is said"
+    choice = task.recipe.with_changes({"temperature": 1.3, "max_tokens": 2 * task.recipe.max_tokens})
+    made = proof_task(task, choice, 3, 1)
+    assert made.recipe == choice and protocol(made, choice, {}) == protocol(task, choice, {})
+    used = choice.with_changes({"deploy_temperature": 0.5})
+    assert protocol(proof_task(task, used, 3, 1), used, {}).temperature == 0.5
+    own = task.model_copy(update={"evaluation": task.evaluation.model_copy(update={"protocol": COLD})})
+    assert protocol(proof_task(own, choice, 3, 1), choice, {}).temperature == 0.25, "the task's own protocol goes on"
 
 
 @pytest.mark.parametrize("arm", CONTROLS)
@@ -151,8 +167,11 @@ def test_an_exploited_shortcut_is_an_invalid_promotion(tmp_path: Path) -> None:
     p.write_text(leaky_task.TASK)
     task = load_task(p, ["run.agent_options={}", "run.agent=statistical"])
     plan = plan_of(task, ["greedy"], trainings=40, surfaces=[], fresh=2)
-    (row,) = compare(plan, task, tmp_path / "out", executor=PaperExecutor(finish))
+    paper = PaperExecutor(finish)
+    (row,) = compare(plan, task, tmp_path / "out", executor=paper)
     assert row["changes"]["temperature"] > 1
+    read = {(s.protocol.temperature, s.protocol.top_p, s.protocol.max_tokens) for s in paper.ran if s.evals}
+    assert read == {(1.0, 1.0, task.recipe.max_tokens)}, "a choice is proved as it was searched, and as the start is"
     assert row["reported"] > 0.85 and row["invalid"]
     assert row["score"] < 0.5 and table([row | {"best": None}])["arms"][0]["invalid"] == 1
 

@@ -58,6 +58,7 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
         if keys.get(key):
             keys[key] = str(folder / keys[key])
     keys["data.max_response_length"] = response_tokens(recipe, machine.observation_tokens)
+    keys |= _validation(task)
     fixed = _machine_keys(task, folder, machine)
     owned = owners()
     for key in machine.settings:
@@ -79,6 +80,20 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
             '--set trainer.logger: "file" must be among them, e.g. ["console", "file", "wandb"]; `tail` reads it'
         )
     return out, origin
+
+
+def _validation(task: TaskFile) -> dict[str, Any]:
+    """What `evaluation.protocol` says of verl's validation; ConfigError for what it validates as it trains."""
+    own = task.evaluation.protocol
+    for name in ("max_tokens", "max_turns", "knobs"):
+        if getattr(own, name) is not None:
+            raise ConfigError(f"evaluation.protocol.{name}: verl validates with the recipe's own; leave it out")
+    out: dict[str, Any] = {}
+    if own.temperature is not None and task.recipe.deploy_temperature is None:
+        out[f"{ROLLOUT}.val_kwargs.temperature"] = own.temperature
+    if own.top_p is not None:
+        out[f"{ROLLOUT}.val_kwargs.top_p"] = own.top_p
+    return out
 
 
 TUNABLE = (

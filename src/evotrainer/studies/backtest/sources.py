@@ -14,6 +14,7 @@ from evotrainer.errors import ConfigError, StoreError
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.records.output import Progress
 from evotrainer.records.recipe import Recipe
+from evotrainer.rules.recipes import evaluated
 
 if TYPE_CHECKING:
     from evotrainer.harness.columns.traits import Traits
@@ -94,7 +95,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     context = HarnessContext(
         recipe=recipe,
         proxy=tree.proxy,
-        max_tokens=run.task.recipe.max_tokens,
+        max_tokens=evaluated(run.task).max_tokens,
         unpayable=unpayable(tree.environment),
         by_ranks=tree.rules >= COPIES_SINCE,
     )

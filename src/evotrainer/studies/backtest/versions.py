@@ -20,6 +20,7 @@ from evotrainer.records import keys
 from evotrainer.records.names import read_label
 from evotrainer.records.output import Progress
 from evotrainer.records.reading import read_batches
+from evotrainer.rules.recipes import evaluated
 from evotrainer.studies.backtest.sources import opened
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) 
         context = HarnessContext(
             recipe=b.recipe,
             proxy=tree.proxy,
-            max_tokens=run.task.recipe.max_tokens,
+            max_tokens=evaluated(run.task).max_tokens,
             base=first.get(keys.reading(BASE)),
             previous=tuple(h for h in [first.get(keys.reading(b.parent or ""))] if h),
             curve=tuple(mean_curve([t.curve for t in b.complete]))[b.recipe.before :],

@@ -11,10 +11,12 @@ from functools import lru_cache
 from typing import Any
 
 from evotrainer.agents import make_agent
+from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.records.roster import GENERICS
 from evotrainer.rules.bundles import knockouts_each
+from evotrainer.rules.recipes import PROTOCOL, evaluated
 
 REFERENCE = "statistical"
 """The default agent: other arms are compared with it."""
@@ -144,12 +146,18 @@ def arm_task(task: TaskFile, arm: str, trainings: int, repeat: int, paper: bool 
 
 
 def proof_task(task: TaskFile, recipe: Any, fresh: int, repeat: int) -> TaskFile:
-    """A recipe on fresh seeds, evaluated and audited as a starting recipe is; no rounds."""
+    """A recipe on fresh seeds, evaluated as the task's own starting recipe is and audited as any; no rounds."""
     seeds = tuple(range(FRESH_SEED, FRESH_SEED + fresh))
     own = {"agent": REFERENCE, "agent_options": {}, "rounds": 0, "probes": 0, "seeds": seeds, "skills": ()}
     if set(seeds) & set(task.run.certify_seeds):
         own["certify_seeds"] = (FRESH_SEED - 1,)
     made = _with(task, own, repeat, None, False)
+    # a run evaluates as its starting recipe samples; here that is what was chosen, and one that trains colder would be
+    # read colder than by the search that reported it, and than the start that it is held against
+    frozen = {f: getattr(evaluated(task), f) for f in PROTOCOL}
+    if any(getattr(recipe, f) != v for f, v in frozen.items()):
+        evaluation = made.evaluation.model_copy(update={"protocol": EvaluationProtocol.model_validate(frozen)})
+        made = made.model_copy(update={"evaluation": evaluation})
     return made.model_copy(update={"recipe": recipe})
 
 
