@@ -26,6 +26,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.events.trials import training_compute
 from evotrainer.rules.equal_compute import mean_share_of_a_step
 from evotrainer.verify import Record, checks
+from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before, stopped_before_each
@@ -122,6 +123,8 @@ def test_more_steps_alone_are_not_promoted_unless_the_task_file_allows_them(task
     (verdict,) = run.verdicts
     assert "b1c" not in run.state.branches, "the control at equal compute would be the branch itself"
     assert verdict.kind == "inconclusive" and "above judge.max_cost=1.05" in verdict.reason
+    line = advice(load_view(run.folder))
+    assert "judge.max_cost above that ratio" in line and "larger budget" not in line, "no budget makes a control of it"
     run = Paper(finish(0.0)).start(task, tmp_path / "allowed", settings(LONGER, "judge.max_cost=2.5"))
     (verdict,) = run.verdicts
     assert verdict.kind == "promote" and "x the control's training compute" in verdict.reason

@@ -13,6 +13,7 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.run.observer import SilentObserver
 from tests import leaky_task
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper
@@ -83,7 +84,10 @@ class Stubborn:
 def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base: Path, tmp_path: Path) -> None:
     quick = Paper(finish)
     overrides = [*TINY, f"policy.base={trained_base}", "run.branches=2"]
-    run = quick.start(task_file, tmp_path / "run", overrides, agent=Stubborn())
+    said: list[str] = []
+    view = SilentObserver()
+    view.note = said.append  # type: ignore[method-assign]
+    run = quick.start(task_file, tmp_path / "run", overrides, agent=Stubborn(), view=view)
     vetoed = {e.body.index: e.body.backtest.reason for e in run.events() if e.kind == "backtested" and e.body.vetoed}
     refused = {e.body.index: e.body.reason for e in run.events() if e.kind == "refused"} | vetoed
     assert refused.keys() == {0, 1, 2, 3, 4}
@@ -92,6 +96,10 @@ def test_bad_branches_are_refused_with_the_reason(task_file: Path, trained_base:
     assert refused[2] == "lr already has this value: nothing would change"
     assert "group_filter" in refused[3]
     assert "kindness" in refused[4]
+    told = [x for x in said if " is not trained: " in x]
+    for reason in set(refused.values()) - set(vetoed.values()):
+        assert [x for x in told if x.endswith(f" is not trained: {reason}")], "a line in the run's log, too"
+    assert len(told) == len(refused) - len(vetoed)
     opened = [e.body for e in run.events() if e.kind == "branch"]
     assert [b.intervention.factor for b in opened if b.intervention] == ["temperature", "kl_beta"]
     colder = next(s for s in quick.ran if s.trial == "b1-s1")

@@ -169,6 +169,17 @@ def test_runs_on_a_fixed_set_share_one_alpha_and_the_third_is_told(
     assert said.count("run number 3 on these gate tasks on this machine: its alpha is 0.0034") == 2
 
 
+def test_a_later_certificate_says_so_where_nothing_was_promoted_either(
+    tmp_path: Path, quick: Paper, register: LookRegister
+) -> None:
+    path = tmp_path / "task.toml"
+    path.write_text(TASK)
+    one, two = [quick.start(path, tmp_path / name, [*OPTIONS, "run.rounds=0"]) for name in ("one", "two")]
+    assert one.champion == two.champion == "b0"
+    seen = [[c.text for c in r.caveats.get("b0", ()) if c.kind == "look"] for r in (one, two)]
+    assert seen == [[], ["certificate number 2 on these cert tasks, by 2 runs on this machine"]]
+
+
 def test_what_breaks_off_before_a_training_costs_no_alpha(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
     path = tmp_path / "task.toml"
     path.write_text(TASK)

@@ -23,6 +23,7 @@ from evotrainer.extras.export import choose
 from evotrainer.projections.base_policy import no_spread
 from evotrainer.records.console import Console
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect, GateResult
@@ -34,7 +35,7 @@ from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report import write_report
-from evotrainer.views.rounds import RoundView
+from evotrainer.views.rounds import ProposalLine, RoundView
 from evotrainer.views.status import print_summary, render_status
 from evotrainer.views.summary import headline
 from evotrainer.views.summary import state as state_of
@@ -166,7 +167,7 @@ def test_an_undecided_branch_is_told_what_keeps_it_open() -> None:
             mean=0.08, low=low, high=0.14, confidence=0.9, se=0.02, df=4, seeds=3, tasks=150, noise_floor=0.0
         )
         verdict = SimpleNamespace(effect=effect, gates=gates)
-        branch = SimpleNamespace(name="b1", status="inconclusive", verdict=verdict)
+        branch = SimpleNamespace(name="b1", status="inconclusive", verdict=verdict, intervention=None)
         return a_branch_is_undecided(SimpleNamespace(branches={"b1": branch}, folder=None))  # type: ignore[arg-type]
 
     dear = GateResult(gate="compute", passed=False, message="trained at 2.94 x the control's compute")
@@ -330,6 +331,17 @@ def test_a_search_that_found_nothing_to_prove_says_what_would_find_more(
     line = advice(view)
     assert line.startswith("nothing was proposed: every recipe that it can reach has been trained; `evotrainer resume")
     assert line.endswith("finds more where more may be changed: reward components, environment knobs, run.agent")
+
+
+def test_what_was_refused_before_it_was_trained_is_said(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    view = load_view(start(Paper(scored(0.3, 0.6), rollouts), "run.rounds=0").folder)
+    assert view.closed
+    end = view.closed.model_copy(update={"reason": "every round of the task file was played"})
+    monkeypatch.setattr(type(view), "closed", end)
+    change = Intervention.model_construct(factor="resample", old=0, new=2)
+    view.rounds[1] = RoundView(1, lines=[ProposalLine(change, fate="refused", reason="group_filter is none")])
+    line = advice(view)
+    assert "was refused before it was trained: group_filter is none (`evotrainer cases RUN --trace`)" in line
 
 
 def test_a_run_that_stopped_says_resume_and_one_that_runs_does_not(task_file: Path, tmp_path: Path) -> None:

@@ -181,7 +181,8 @@ def _sharpened(cert: Certified, name: str) -> list[Caveat]:
 
 def _looked_before(cert: Certified, row: CertRow) -> list[Caveat]:
     """These cert tasks were certified on before: by this run, or by another one in the register of looks."""
-    if row.name != "champion" or max(cert.look, cert.of_set) == 1:
+    told_of = "champion" if any(r.name == "champion" for r in cert.rows) else "start"
+    if row.name != told_of or max(cert.look, cert.of_set) == 1:
         return []
     text = f"certificate number {cert.look} of this run on the same cert tasks"
     if cert.by_runs > 1:

@@ -13,6 +13,7 @@ from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.executors import preflight_executor
 from evotrainer.projections.history import Now, cases, changed_since, repetition
+from evotrainer.projections.labels import label_of_refusal
 from evotrainer.records import keys
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
@@ -238,6 +239,8 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
                 keys.refused(n, i), Refused, partial(Refused, round=n, index=i, intervention=iv, reason=reason)
             )
             over_budget = over_budget or "budget" in body.reason
+            if reason and label_of_refusal(reason) != "not_taken":
+                ctx.observer.note(f"{iv.factor} = {short(iv.new)} is not trained: {reason}")
             continue
         recipe = ctx.branches[ctx.incumbent].recipe.with_factor(iv.factor, iv.new)
         open_branch(ctx, name, ctx.incumbent, n, recipe, iv)

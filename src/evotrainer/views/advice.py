@@ -294,9 +294,13 @@ def a_branch_is_undecided(view: RunView) -> str:
         return ""
     held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
     if e.low > 0 and held:
+        remedy = UNDECIDED[held[0].gate]
+        if held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps":
+            remedy = "run again with judge.max_cost above that ratio to allow it; of more steps alone, what trains as "
+            remedy += "long is the branch itself"
         return (
             f"{best.name} gained {points(e.mean)} points {point_range(e.low, e.high)}; not seeds are "
-            f"lacking: {held[0].message}; {UNDECIDED[held[0].gate]}"
+            f"lacking: {held[0].message}; {remedy}"
         )
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
@@ -315,7 +319,10 @@ def nothing_was_proposed(view: RunView) -> str:
     b, n = _judged(view), max(view.rounds, default=0)
     score, why = b.mean("search") if b else None, view.closed.reason if n else "run.rounds=0"
     if why == ROUNDS_OVER:
-        why = "what the rounds came to was refused before it was trained (`evotrainer cases {run}`)"
+        why = "what the rounds came to was refused before it was trained"
+        said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
+        why += f": {one_line(said[-1], 300)}" if said else ""
+        why += " (`evotrainer cases {run} --trace`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:
         return (
