@@ -58,6 +58,11 @@ BAD: dict[str, tuple[list[str], int, str]] = {
         2,
         "unknown environment knob nosuch; code has: visible",
     ),
+    "unknown knob of evaluations": (
+        ["run", str(CODE), "evaluation.protocol.knobs={nosuch=1}"],
+        2,
+        "unknown environment knob nosuch; code has: visible",
+    ),
     "bad knob": (
         ["run", str(CODE), "recipe.knobs.visible_tests=x"],
         2,
