@@ -26,7 +26,7 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
 )
-from evotrainer.rules.recipes import evaluated, starting_recipe
+from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
     detector_outcomes,
     gaps,
@@ -154,8 +154,7 @@ def describe(ctx: RunContext) -> RunOpened:
         env["proxy"] = list(environment.proxy) if environment.proxy else None
         env |= pay_terms(environment, task.environment)
         env["capabilities"] = [c.model_dump(mode="json") for c in environment.capabilities]
-        for recipe in (task.recipe, evaluated(task)):
-            check_recipe(recipe, environment.name, environment.components, environment.knobs)
+        check_recipe(task.recipe, environment.name, environment.components, environment.knobs)
         check_paid(task.recipe, env)
         drawn = task_sets.draw(ctx, environment)
     finally:

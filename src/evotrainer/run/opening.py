@@ -15,6 +15,7 @@ from evotrainer.envs.user_files import WATCH, call
 from evotrainer.errors import ConfigError
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.lint import lint
+from evotrainer.rules.recipes import evaluated
 from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of
 from evotrainer.run.context import Ask, RunContext, no_human
@@ -173,6 +174,8 @@ def check_names(task: TaskFile, environment: Environment, recipes: Sequence[Reci
         for tagged in (r for r in recipe.chain if r.curriculum.tag):
             if (tasks := problems.of(environment.tasks, "train")) is not None:
                 problems.of(check_tag, tasks, tagged.curriculum)
+    if task.evaluation.protocol.knobs is not None:
+        problems.of(check_recipe, evaluated(task), environment.name, environment.components, environment.knobs)
     problems.tell(())
     if not new:
         return
