@@ -105,7 +105,8 @@ def markdown(name: str, rows: list[dict[str, Any]]) -> str:
     for a in found["arms"]:
         own = [r for r in rows if r["arm"] == a["arm"]]
         each = ", ".join(
-            f"{100 * r['gain']:+.1f} ({f'{c:.2f} x' if (c := r.get('compute')) else 'not kept'}; {r['commit'][:8]})"
+            f"{100 * r['gain']:+.1f} ({f'{c:.2f} x' if (c := r.get('compute')) else 'not kept'}; {r['commit'][:8]}"
+            f"{', proved again ' + r['proved'] if r.get('proved') else ''})"
             if r["gain"]
             else f"0.0 ({r['commit'][:8]})"
             for r in own

@@ -81,7 +81,7 @@ class Probe:
         """What agents see of it."""
         done = self.trial.finished if self.trial else None
         failed = (done.label or done.error or "failed") if done and done.status != "complete" else ""
-        knobs = {**self.recipe.knobs, **(done.env_knobs if done else {})}
+        knobs = done.env_knobs if done and done.status == "complete" else self.recipe.knobs
         found = self.health.findings if self.health else ()
         # as the judge does with branches: commands that would read a fix prove nothing where there is none
         doubts = [f for f in found if f.validity and not f.missing and not self.shortcuts.answered(f.kind, knobs)]

@@ -99,10 +99,11 @@ class Recipe(Frozen):
     """Optimizer steps on each step's rollouts, TRL's `num_iterations`. With 1 the policy ratio is always 1, so that
     `clip` does nothing."""
     temperature: float = Field(1.0, gt=0)
-    """Sampling temperature in training; that of the starting recipe also in every evaluation of the run."""
+    """Sampling temperature in training; that of the starting recipe also in every evaluation of the run, unless
+    `[evaluation.protocol]` gives another."""
     deploy_temperature: float | None = Field(None, gt=0)
     """Sampling temperature at which the trained policy is used, and so evaluated and certified; training does not see
-    it. None: that of the run's evaluations (`temperature` of the starting recipe)."""
+    it. None: that of the run's evaluations (of `[evaluation.protocol]`, else of the starting recipe)."""
     top_p: float = Field(1.0, gt=0, le=1)
     """Nucleus sampling: the smallest set of tokens of this total probability is sampled from
     (arXiv 1904.09751). 1: all tokens."""

@@ -77,7 +77,7 @@ def check_base(task: TaskFile, children: Sequence[Recipe], tools: bool, lacks: b
     base = resolve_base(task.policy.base)
     if base is not None:
         weights_sha256(base)
-    asked = [r for x in (task.recipe, *children) for r in x.chain]
+    asked = [r for x in (task.recipe, evaluated(task), *children) for r in x.chain]
     return [] if lacks else check_turns(task.trainer.name, task.trainer.options, base, asked, tools)
 
 

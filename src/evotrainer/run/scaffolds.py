@@ -15,7 +15,7 @@ from evotrainer.records.draw import read_seed
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.records.scaffold import digest, fault, leaks
-from evotrainer.rules.recipes import protocol
+from evotrainer.rules.recipes import evaluated, protocol
 from evotrainer.rules.scaffolds import base_trial, differ
 from evotrainer.run import shortcut_audits, trial_specs
 
@@ -94,7 +94,7 @@ def _crowded(environment: Any, recipe: Recipe, task: TaskFile, policy: Path | No
         begun = [[*environment.opening(t, recipe.knobs), *beside] for t in tasks]
         sides.append(room(policy, task.trainer.options, begun))
     (usual, _), (longest, context) = sides
-    left = context - recipe.max_tokens
+    left = context - max(recipe.max_tokens, evaluated(task).max_tokens)
     if longest <= left or usual > left:
         return ""
     return f"the longest prompt has {longest} tokens with it, the policy's context leaves {left} beside an answer"

@@ -36,6 +36,8 @@ MOST: Mapping[str, int] = {
     "recipe.max_turns": 10_000,
     "recipe.resample": 1_000,
     "evaluation.search_attempts": 10_000,
+    "evaluation.protocol.max_tokens": 1_000_000,
+    "evaluation.protocol.max_turns": 10_000,
     "evaluation.gate_attempts": 10_000,
     "evaluation.cert_attempts": 10_000,
     "run.rounds": 10_000,
@@ -72,7 +74,7 @@ def check_sizes(task: TaskFile) -> None:
         value: Any = task
         for part in name.split("."):
             value = getattr(value, part)
-        if value > most:
+        if value is not None and value > most:
             raise ConfigError(f"{name}={value} is more than {most:,}, which no run would come to the end of; lower it")
     if wrong := [s for s in (*task.run.seeds, *task.run.certify_seeds) if not 0 <= s < 2**31]:
         what = "below 0" if wrong[0] < 0 else "2^31 or more"

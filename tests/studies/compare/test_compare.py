@@ -21,6 +21,7 @@ from evotrainer.rules.recipes import protocol
 from evotrainer.studies.compare import ARMS, check_arms, compare, open_plan, table
 from evotrainer.studies.compare.arms import arm_task, least, proof_task
 from evotrainer.studies.compare.choices import choices
+from evotrainer.studies.compare.proof import RunProver
 from evotrainer.studies.compare.table import interval
 from evotrainer.verify import Record, checks
 from evotrainer.views.compare import render, text_table
@@ -174,6 +175,42 @@ def test_an_exploited_shortcut_is_an_invalid_promotion(tmp_path: Path) -> None:
     assert read == {(1.0, 1.0, task.recipe.max_tokens)}, "a choice is proved as it was searched, and as the start is"
     assert row["reported"] > 0.85 and row["invalid"]
     assert row["score"] < 0.5 and table([row | {"best": None}])["arms"][0]["invalid"] == 1
+
+
+def test_what_an_arm_closed_stays_closed_in_its_proof(tmp_path: Path) -> None:
+    """The arm's run confirms the shortcut in its start and goes on without it; its honest choice, and what is held
+    against it, are proved without it, too."""
+
+    def finish(spec: TrialSpec) -> TrialFinished:
+        knobs = {**spec.protocol.knobs, **spec.env_knobs}
+        by = {"base": (0.6, 0.4), "cheats": (0.95, 0.2), "honest": (0.7, 0.5)}
+        who = "base" if spec.branch == "base" else "cheats" if spec.recipe.knobs["key"] == "answer" else "honest"
+        solved = by[who][knobs["key"] != "answer"]
+        return draw_result(spec, solved, lambda p: f"{spec.recipe.hash}-{spec.seed}-{p.split}-{sorted(knobs)}", knobs)
+
+    p = tmp_path / "leaky.toml"
+    p.write_text(leaky_task.TASK)
+    task = load_task(p, ["run.agent_options={}", "run.agent=statistical", "recipe.lr=1e-3"])
+    paper = PaperExecutor(finish)
+    plan = plan_of(task, ["one_factor"], trainings=24, surfaces=[], fresh=2)
+    (row,) = compare(plan, task, tmp_path / "out", executor=paper)
+    assert row["changes"]["knobs.key"] == "other" and not row["invalid"]
+    assert abs(row["optimism"]) < 0.1 and row["score"] < 0.6, "the open key would give 0.7"
+    closed = api.open_run(tmp_path / "out" / row["proof"])
+    read = [e.body.env_knobs for e in closed.events() if e.kind == "finished" and e.body.branch == "b0"]
+    assert read and {knobs["key"] for knobs in read} == {"other"}
+
+
+def test_a_proof_that_an_earlier_version_read_otherwise_is_refused(tmp_path: Path) -> None:
+    task = task_of(tmp_path)
+    choice = task.recipe.with_changes({"temperature": 1.3})
+    own = proof_task(task, choice, 2, 1)
+    plain = own.model_copy(update={"evaluation": own.evaluation.model_copy(update={"protocol": EvaluationProtocol()})})
+    paper = PaperExecutor(lambda s: draw_result(s, 0.5, lambda p: f"{s.trial}-{p.split}", s.protocol.knobs))
+    api.start(plain, tmp_path / "proofs" / f"{choice.hash}-1", executor=paper)
+    prover = RunProver(task, tmp_path, 2, lambda folder, t: api.start(t, folder, executor=paper))
+    with pytest.raises(ConfigError, match="an earlier version proved this choice under its own sampling.*move the"):
+        prover(choice, 1)
 
 
 def test_stopped_in_the_middle_it_goes_on_and_pays_nothing_twice(

@@ -151,7 +151,7 @@ MAPPING: tuple[VerlFactor, ...] = (
         "temperature",
         _KEY,
         (f"{ROLLOUT}.temperature",),
-        "of validation too, unless `deploy_temperature` is set",
+        "of validation too, unless `deploy_temperature` or `[evaluation.protocol]` is set",
         lambda r: {f"{ROLLOUT}.temperature": r.temperature},
     ),
     VerlFactor(

@@ -14,6 +14,7 @@ from evotrainer.agents import make_agent
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
+from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records.roster import GENERICS
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.rules.recipes import PROTOCOL, evaluated
@@ -155,6 +156,10 @@ def proof_task(task: TaskFile, recipe: Any, fresh: int, repeat: int) -> TaskFile
     # a run evaluates as its starting recipe samples; here that is what was chosen, and one that trains colder would be
     # read colder than by the search that reported it, and than the start that it is held against
     frozen = {f: getattr(evaluated(task), f) for f in PROTOCOL}
+    # but what it closes stays closed: the arm's run may have confirmed a shortcut, and gone on without it
+    _, shortcuts = opened(json.dumps(task.environment), task.sandbox.accept_tier_e)
+    shut = {c.knob: recipe.knobs.get(c.knob) for c in shortcuts.closable if shortcuts.is_closed(c, recipe.knobs)}
+    frozen["knobs"] = {**frozen["knobs"], **{k: v for k, v in shut.items() if v is not None}}
     if any(getattr(recipe, f) != v for f, v in frozen.items()):
         evaluation = made.evaluation.model_copy(update={"protocol": EvaluationProtocol.model_validate(frozen)})
         made = made.model_copy(update={"evaluation": evaluation})
@@ -174,7 +179,7 @@ def _with(task: TaskFile, own: Mapping[str, Any], repeat: int, trials: int | Non
     evaluation = task.evaluation
     if paper:
         evaluation = evaluation.model_copy(update={"draw": "fixed"})
-    elif evaluation.draw != "fixed" and redraws(json.dumps(task.environment), task.sandbox.accept_tier_e):
+    elif evaluation.draw != "fixed" and opened(json.dumps(task.environment), task.sandbox.accept_tier_e)[0]:
         evaluation = evaluation.model_copy(update={"draw": DRAWS + repeat})
     budget = task.budget.model_copy(update={"cpu_s": None, "wall_s": None, "trials": trials})
     made = {"run": RunConfig.model_validate(run), "budget": budget, "evaluation": evaluation}
@@ -182,10 +187,11 @@ def _with(task: TaskFile, own: Mapping[str, Any], repeat: int, trials: int | Non
 
 
 @lru_cache
-def redraws(environment: str, accept_tier_e: bool) -> bool:
-    """Can the environment of this table (JSON) draw gate and cert from a number?"""
+def opened(environment: str, accept_tier_e: bool) -> tuple[bool, Shortcuts]:
+    """Of the environment of this table (JSON): can it draw gate and cert from a number, and what can be closed?"""
     from evotrainer.envs import open_environment
     from evotrainer.envs.base import can_redraw
 
-    with contextlib.closing(open_environment(json.loads(environment), accept_tier_e=accept_tier_e)) as opened:
-        return can_redraw(opened)
+    with contextlib.closing(open_environment(json.loads(environment), accept_tier_e=accept_tier_e)) as found:
+        described = {k: ", ".join(map(str, v)) for k, v in found.knobs.items()}
+        return can_redraw(found), Shortcuts(tuple(found.capabilities), described)

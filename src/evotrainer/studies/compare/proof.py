@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from evotrainer.config.load import load_run_task
 from evotrainer.config.task import TaskFile
+from evotrainer.errors import ConfigError
 from evotrainer.executors.surface import Surface
 from evotrainer.projections.branches import BASE, START, search_scores
 from evotrainer.records.recipe import Recipe
@@ -56,7 +58,14 @@ class RunProver:
         at = (recipe.hash, repeat)
         if at not in self._done:
             folder = self.out / "proofs" / f"{recipe.hash}-{repeat}"
-            self._done[at] = self._read(self.go_on(folder, proof_task(self.task, recipe, self.fresh, repeat)))
+            task = proof_task(self.task, recipe, self.fresh, repeat)
+            there = load_run_task(folder) if (folder / "ledger.db").is_file() else task
+            if there.evaluation.protocol != task.evaluation.protocol:
+                raise ConfigError(
+                    f"{folder}: an earlier version proved this choice under its own sampling, which neither its search "
+                    "nor the start was read under; move the folder away, and it is proved again"
+                )
+            self._done[at] = self._read(self.go_on(folder, task))
         return self._done[at]
 
     def _read(self, run: Run) -> Proved:
