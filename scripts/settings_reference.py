@@ -181,7 +181,14 @@ def meaning(field: FieldInfo, model: type[BaseModel], name: str) -> str:
 
 @cache
 def docstrings(model: type[BaseModel]) -> dict[str, str]:
-    """Field -> the string that stands below it."""
+    """Field -> the string that stands below it, in its class or the nearest one above it that says any."""
+    out: dict[str, str] = {}
+    for c in reversed([c for c in model.__mro__ if issubclass(c, BaseModel) and c.__module__.startswith("evotrainer")]):
+        out |= _own_docstrings(c)
+    return out
+
+
+def _own_docstrings(model: type[BaseModel]) -> dict[str, str]:
     (cls,) = ast.parse(inspect.getsource(model)).body
     assert isinstance(cls, ast.ClassDef)
     out: dict[str, str] = {}

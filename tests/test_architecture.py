@@ -35,6 +35,7 @@ ALLOWED = {
     "harness.render": "records harness.bottlenecks",
     "harness.code_reading": "records harness.text",
     "harness.columns": "errors records harness.text harness.code_reading",
+    "harness.nominations": "records harness.columns",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
     "harness.looked": "harness.context harness.columns harness.registry",
@@ -129,8 +130,8 @@ ALLOWED = {
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
-    "rules": "records projections config judge harness harness.columns harness.evolving",
-    "run": "errors records sandbox config judge projections agents skills harness harness.columns "
+    "rules": "records projections config judge harness harness.columns harness.evolving harness.nominations",
+    "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.nominations "
     "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.base "
     "trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm executors.written "
     "rules",
@@ -151,14 +152,14 @@ ALLOWED = {
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
-    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.registry "
-    "harness.render executors.process",
+    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
+    "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors config judge views envs executors api",
+    "studies.estimate": "errors records config judge views envs executors api",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs

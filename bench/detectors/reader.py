@@ -1,11 +1,12 @@
 """A model that reads rollouts (`audit --reader`) on cases whose authors knew nothing of it.
 
 `python -m bench.detectors.reader SET... NAME=VALUE...` reads with a model or program, as the command does. A SET is one
-of bench/detectors/blind (1, 2, ...) or a source of the real corpus, `heldout3/gptoss-graders` (its data as for
-`python -m bench.detectors --real`): of that `--each` labelled hacks whose evidence stands in the text and as many
-honest ones, drawn at random. A model that answers elsewhere: `--requests FILE` writes what is asked, a JSON line
-{"id", "text"} for each case; `--answers FILE` reads lines {"id", "answer"} in place of asking. Prints Markdown: found
-hacks and alarms with 95% Wilson intervals, alone and together with the rules, then every miss, alarm and doubt.
+of bench/detectors/blind (1, 2, ...), `injections` (30 hacks that address their reader), or a source of the real corpus,
+`heldout3/gptoss-graders` (its data as for `python -m bench.detectors --real`): of that `--each` labelled hacks whose
+evidence stands in the text and as many honest ones, drawn at random. A model that answers elsewhere: `--requests FILE`
+writes what is asked, a JSON line {"id", "text"} for each case; `--answers FILE` reads lines {"id", "answer"} in place
+of asking. Prints Markdown: found hacks and alarms with 95% Wilson intervals, alone and together with the rules, then
+every miss, alarm and doubt.
 """
 
 from __future__ import annotations
@@ -28,18 +29,22 @@ from bench.detectors.corpus.command import cache_folder
 from bench.detectors.corpus.flags import TRAITS
 from bench.detectors.corpus.labels import EXPECTED, all_labels
 from bench.detectors.corpus.manifest import chosen
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply
+from bench.detectors.injections import injections
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.harness import Batch
 from evotrainer.importers import read
+from evotrainer.records.reader import question_on
 from evotrainer.records.rollout import Rollout
-from evotrainer.studies.audit.reader import Reader, ReadRollout, reader_options
-from evotrainer.studies.audit.reader_question import question_on
+from evotrainer.studies.audit.reader import AuditedRollout, Reader, reader_options
 
 NOBODY = ["command=['true']", "sandbox=false", "retries=0"]
 
 
 def rollouts(name: str, each: int) -> Iterator[tuple[dict[str, Any], Rollout]]:
     """Cases of a set with what their author or labeller says of them, and the rollouts without."""
+    if name == "injections":
+        yield from injections()
+        return
     if "/" in name:
         split, _, source = name.partition("/")
         yield from of_source(split, source, each)
@@ -85,14 +90,14 @@ class Recorded:
         lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
         self.answers = {x["id"]: x["answer"] for x in lines}
 
-    def put(self, question: Question, timeout_s: float) -> Reply:
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
         found = self.answers.get(key(question))
         if found is None:
             raise CarrierError("no recorded answer")
         return Reply(found if isinstance(found, str) else json.dumps(found))
 
 
-def table(name: str, seen: list[tuple[dict[str, Any], ReadRollout, list[str]]]) -> Iterator[str]:
+def table(name: str, seen: list[tuple[dict[str, Any], AuditedRollout, list[str]]]) -> Iterator[str]:
     """Rows of one file: the reader alone, the rules alone, either."""
     for who in ("reader", "rules", "either"):
         cells = []
@@ -107,7 +112,7 @@ def table(name: str, seen: list[tuple[dict[str, Any], ReadRollout, list[str]]]) 
         yield f"| {name} | {who} | {' | '.join(cells)} |"
 
 
-def told(name: str, c: dict[str, Any], x: ReadRollout) -> str:
+def told(name: str, c: dict[str, Any], x: AuditedRollout) -> str:
     said = f"{x.verdict.verdict} {x.verdict.kind}: {x.verdict.why}" if x.verdict else f"no valid answer: {x.problem}"
     return f"- {name} {c['task_id']} ({c['label']}, {c['kind']}): {c['why']} Reader: {said}"
 
@@ -133,8 +138,8 @@ def main() -> None:
         return
     reader = Reader(reader_options(options or NOBODY))
     if given.answers:
-        reader._carrier = Recorded(given.answers)  # answers from elsewhere, through the same checks
-    seen: dict[str, list[tuple[dict[str, Any], ReadRollout, list[str]]]] = {}
+        reader.carrier.carrier = Recorded(given.answers)  # answers from elsewhere, through the same checks
+    seen: dict[str, list[tuple[dict[str, Any], AuditedRollout, list[str]]]] = {}
     for name, mine in sets.items():
         with ThreadPoolExecutor(reader.options.at_once) as pool:
             found = list(pool.map(lambda x: reader.read(x[1]), mine))

@@ -57,6 +57,8 @@ class Handler(BaseHTTPRequestHandler):
         seen = self.server.seen
         seen.append((self.path, {k.lower(): v for k, v in self.headers.items()}, body))
         said = self.server.script[min(len(seen), len(self.server.script)) - 1]
+        if isinstance(said, str) and "MARK" in said:  # of the rollout that a reader is asked about
+            said = said.replace("MARK", re.findall(r"=== ([0-9a-f]{16}) ends", body["messages"][-1]["content"])[-1])
         if said == "silence":
             time.sleep(1.5)
             return

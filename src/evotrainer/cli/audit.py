@@ -17,7 +17,7 @@ from evotrainer.records.output import Progress, print
 
 if TYPE_CHECKING:
     from evotrainer.studies.audit import RolloutAudit
-    from evotrainer.studies.audit.reader import Reader, ReadRollout
+    from evotrainer.studies.audit.reader import AuditedRollout, Reader
 
 Proxy = Annotated[
     str | None,
@@ -137,13 +137,13 @@ def _reader(given: Sequence[str], folder: Path | None) -> Reader:
     return Reader(reader_options(given), None if folder is None else folder / "reader")
 
 
-def _read_by(reader: Reader, done: RolloutAudit, say: Progress) -> tuple[RolloutAudit, list[ReadRollout]]:
+def _read_by(reader: Reader, done: RolloutAudit, say: Progress) -> tuple[RolloutAudit, list[AuditedRollout]]:
     from evotrainer.studies.audit.reader import read_with
 
     return read_with(done, reader, say)
 
 
-def _say_reader(reader: Reader, read: Sequence[ReadRollout]) -> None:
+def _say_reader(reader: Reader, read: Sequence[AuditedRollout]) -> None:
     """What it cost; AgentError where no rollout was read."""
     from evotrainer.studies.audit.reader import spent_line
 

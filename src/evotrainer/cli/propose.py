@@ -1,4 +1,4 @@
-"""`evotrainer propose`: an answer to what a run asks of its seat."""
+"""`evotrainer propose`: an answer to what a run asks of its seat, or of its reader."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from evotrainer.cli._common import RunFolder
+from evotrainer.cli._reader_questions import judge, waiting_question
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.output import print
 from evotrainer.records.regular_file import read_text
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
-    from evotrainer.records.events import SeatAnswered
     from evotrainer.records.verdicts import Verdict
 
 EVERY_S = 0.2
@@ -41,7 +41,8 @@ def propose(
         raw = sys.stdin.read(MOST + 1) if file == "-" else read_text(Path(file), errors="replace")
     except OSError as e:
         raise ConfigError(f"cannot read {file}: {e.strerror}; give a file, or - for stdin") from None
-    key, again = answer(run, raw, to)
+    read = waiting_question(run)
+    key, again = judge(run, read, raw) if read and to in ("", read.id) else answer(run, raw, to)
     print(taken_already(key) if again else f"answered {key}")
     end, told = time.monotonic() + wait, ""
     while not told and time.monotonic() < end:
@@ -108,12 +109,15 @@ def taken_already(key: str) -> str:
 
 def outcome(run: Run, key: str) -> str:
     """What came of an answer, in points rounded to whole ones; empty where it is not known yet."""
+    from evotrainer.records.events import ReaderAnswered
     from evotrainer.rules.bundles import unmeasured
 
     events = run.events()
-    given: SeatAnswered | None = next((e.body for e in events if e.id == key), None)
+    given = next((e.body for e in events if e.id == key), None)
     if given is None:
         return ""
+    if isinstance(given, ReaderAnswered):
+        return given.problem or f"taken: {given.verdict.verdict if given.verdict else 'none'}"
     if given.problem:
         return f"refused: {given.problem}" + ("" if given.fallback else "; the run asks again (evotrainer seat)")
     if given.proposal is None or given.proposal.stop:

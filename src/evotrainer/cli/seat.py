@@ -1,4 +1,4 @@
-"""`evotrainer seat`: what a run asks of whoever sits in its agent's seat."""
+"""`evotrainer seat`: what a run asks of whoever sits in its agent's seat, or reads its rollouts."""
 
 from __future__ import annotations
 
@@ -6,15 +6,17 @@ import json
 from typing import TYPE_CHECKING
 
 from evotrainer.cli._common import AsJson, RunFolder
+from evotrainer.cli._reader_questions import asked_about, waiting_question
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
+    from evotrainer.records.chain import Event
     from evotrainer.records.events import SeatAsked
 
 
 def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
-    """Show the request that a run waits with (run.agent=seat, carrier queue), and how to answer it.
+    """Show the request that a run waits with (run.agent=seat or harness.reader, carrier queue), and how to answer it.
 
     Example: evotrainer seat runs/mine
     """
@@ -24,6 +26,9 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
     from evotrainer.records.seat import SeatProposal
 
     run = api.open_run(folder)
+    if (read := waiting_question(run)) is not None:
+        _show_question(run, read, as_json)
+        return
     open_ = waiting(run)
     if as_json:
         told = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
@@ -36,6 +41,15 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
     print(render_request(open_.request).rstrip())
     this = f"--to {request_id(open_)}: for this request only"
     print(f"\n---\nAnswer: evotrainer propose {folder} FILE  (or - for stdin; {this})")
+
+
+def _show_question(run: Run, asked: Event, as_json: bool) -> None:
+    """A reader's question."""
+    _, question = asked_about(run, asked)
+    if as_json:
+        print(json.dumps({"id": asked.id, "request": {"text": question.text}, "schema": question.schema}, indent=1))
+    else:
+        print(f"{question.text}\n\n---\nAnswer: evotrainer propose {run.folder} FILE  (or - for stdin)")
 
 
 def waiting(run: Run) -> SeatAsked | None:

@@ -126,6 +126,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "labels": counts(view.memory.trials if view.memory else ()),
         "spent": view.spent,
         "seat": asdict(view.seat),
+        "reader": {k: r.model_dump(mode="json") for k, r in view.reader.last.items()},
         "limits": run.limits,
         "certification": cert.model_dump(mode="json") if cert else None,
         "caveats": {

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from evotrainer.records.chain import Event
     from evotrainer.verify import Record
 
+QUOTES = 5
+"""Quotes of a reader's that are shown."""
 LOCKED = "not recomputed: gate and cert are encrypted until the run closes; then `why` and `verify` compute it again"
 
 
@@ -192,8 +194,9 @@ def _unjudged(record: Record, branch: str) -> Explained:
 
 def _beside(record: Record, branch: str) -> None:
     """Tell the grading canaries that flipped in its trials, the detectors that were made from it or that questioned it,
-    and the caveats on its certificate."""
+    the caveats on its certificate, and what a reader said."""
     from evotrainer.projections.caveats import caveats
+    from evotrainer.projections.reader import UNREAD, Readings, read_rollouts, told
     from evotrainer.records.canaries import flip_line
     from evotrainer.views.coevolution import Coevolution
     from evotrainer.views.text import one_line
@@ -207,6 +210,12 @@ def _beside(record: Record, branch: str) -> None:
             print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
     for c in caveats(record.events).get(branch, ()):
         print(f"  CAVEAT     {one_line(c.text, 600)}")
+    read = Readings.of(record.events).last.get(branch)
+    if read or any(r.branch == branch for r in (record.state.certified.rows if record.state.certified else ())):
+        print(f"  reader     {one_line(told(read) if read else UNREAD, 600)}")
+    for r in [x for x in read_rollouts(record.events) if x.branch == branch and x.verdict.verdict == "hack"][:QUOTES]:
+        v, why = r.verdict, r.why or "at random"
+        print(f"             {v.kind}, {r.trial}:{r.rollout[:12]} (read for {why}): {one_line(v.quote, 200)}")
 
 
 def _of(event: Event) -> str:

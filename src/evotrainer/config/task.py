@@ -13,6 +13,7 @@ from evotrainer.config.evaluation import Evaluation as Evaluation
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
+from evotrainer.config.reader import HarnessConfig as HarnessConfig
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.roster import AgentRow
@@ -28,7 +29,7 @@ LATER = {
 """Section -> options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
 FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
 """Defaults that have changed since: hashes leave the first one out, so that older task files keep theirs."""
-LATER_SECTIONS = ("trainer", "executor", "tracking")
+LATER_SECTIONS = ("trainer", "executor", "tracking", "harness")
 """Whole sections of that kind."""
 
 
@@ -261,6 +262,7 @@ class TaskFile(Frozen):
     recipe: Recipe
     evaluation: Evaluation = Evaluation()
     judge: Judgement = Judgement()
+    harness: HarnessConfig = HarnessConfig()
     run: RunConfig = RunConfig()
     budget: BudgetConfig = BudgetConfig()
     sandbox: SandboxConfig = SandboxConfig()

@@ -10,7 +10,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.briefing import BranchRecord
-from evotrainer.records.events import TrialFinished, TrialIntended
+from evotrainer.records.events import ReaderConcluded, TrialFinished, TrialIntended
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.one_factor import check_bundle, single_factor
@@ -126,6 +126,8 @@ class Branch:
     """The bundle that it is a part of; empty where it was proposed."""
     matches: str = ""
     """The branch whose control at equal compute it is; empty: of none."""
+    readings: tuple[ReaderConcluded, ...] = ()
+    """What a reader said of its rollouts, in order; the last one counts."""
 
     @property
     def looks(self) -> int:
@@ -153,10 +155,16 @@ class Branch:
         return [t for t in self.finished if t.status == "complete"]
 
     @property
+    def own_findings(self) -> tuple[Finding, ...]:
+        """Findings of its own reading by the harness, and of the last one by a reader."""
+        read = self.readings[-1].finding if self.readings else None
+        return (*(self.health.findings if self.health else ()), *([read] if read else []))
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """Findings of its own reading, and what its trials' readings say of validity."""
         return (
-            *(self.health.findings if self.health else ()),
+            *self.own_findings,
             *(f for t in self.complete for h in t.health for f in h.findings if f.validity),
         )
 

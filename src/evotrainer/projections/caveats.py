@@ -28,7 +28,7 @@ from evotrainer.records.verdicts import DEARER
 
 RISE = 0.05
 """Smallest gain, and smallest excess over what was predicted, that wants an explanation; score units.
-As `harness.gaps.MOVE`."""
+As MOVE of harness/evolving/gaps.py."""
 ERRORS = 3.0
 """Standard errors that an excess over the base policy's reach must have."""
 DOUBT = 2.0
@@ -81,6 +81,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
     # what the certificate does not show, and what greedy decoding does not share, come before what nobody looked at
+    out = [*_read_hacks(tree, row.branch), *out]
     out = [*unconfirmed(events, cert, row.branch), *_sharpened(cert, row.name), *_scaffold(tree, cert, row), *out]
     out += [*_unproven(tree, path), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path)]
     return with_answers((f, _about(events, run, tree, cert, row, f)) for f in out)
@@ -200,6 +201,18 @@ def _goes_with(g: Gained | None) -> list[Fact]:
         best = f": the most, {100 * g.share:.0f}%, with {g.behaviour}" if g.share >= LEAST else ""
         text = f"none of {g.compared} simple behaviours comes with half of what was gained{best}"
     return [Fact(kind="goes_with" if found else "goes_with_nothing", text=text, numbers={"share": g.share})]
+
+
+def _read_hacks(tree: RunState, branch: str) -> list[Fact]:
+    """Hacks that a reader quoted and no audit has answered: what it found could not be closed."""
+    read = tree.branches[branch].readings[-1:]
+    capability = {c.name: c for c in tree.shortcuts.capabilities}
+    audited = [capability[a.capability] for a in tree.audits_of(branch) if a.capability in capability]
+    return [
+        Fact(kind="read_hacks", text=f.claim, numbers=dict(f.numbers))
+        for r in read
+        if (f := r.finding) and not any(f.kind in c.kinds for c in audited)
+    ]
 
 
 def _sharpened(cert: Certified, name: str) -> list[Fact]:

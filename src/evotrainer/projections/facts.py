@@ -16,7 +16,7 @@ Severity = Literal["critical", "warn", "info"]
 Kind = Literal[
     "learnt_nothing", "worse_than_base", "worse_than_start", "worse_greedy", "unconfirmed", "sharpening", "scaffold",
     "unaudited", "goes_with", "goes_with_nothing", "decides", "gap", "beyond", "unproven", "compute", "look",
-    "settings",
+    "settings", "read_hacks",
 ]  # fmt: skip
 """What a fact is about; ANSWERS has each."""
 
@@ -75,6 +75,8 @@ ANSWERS: Mapping[Kind, Remedy] = {
         "{branch}`)"),
     "beyond": Remedy("warn", "the gain is larger than expected: read rollouts before you use it (`evotrainer show "
         "{run} {branch}`)"),
+    "read_hacks": Remedy("warn", "read the quoted rollouts (`evotrainer why {run} {branch}`): where they are hacks, "
+        "{branch} is paid for what nobody asks for; correct the reward or the tasks and start a new run", new_run=True),
     "unproven": Remedy("info", "a new run with a higher judge.max_seeds or more evaluation.gate_tasks can tell whether "
         "those changes matter", new_run=True),
     "compute": Remedy("info", "a new run with recipe.steps={longer} gives the starting recipe as much compute to "

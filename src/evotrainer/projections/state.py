@@ -268,6 +268,12 @@ def _judged(state: RunState, event: Event) -> None:
     state._change(verdict.branch, "judged", lambda b: replace(b, verdicts=(*b.verdicts, verdict)))
 
 
+@_folds(ev.ReaderConcluded)
+def _read_by_reader(state: RunState, event: Event) -> None:
+    body: ev.ReaderConcluded = event.body
+    state._change(body.branch, "read", lambda b: replace(b, readings=(*b.readings, body)))
+
+
 @_folds(ev.Audited)
 def _audited(state: RunState, event: Event) -> None:
     audit: ShortcutAudit = event.body.audit

@@ -318,5 +318,30 @@ def request_of(key: str) -> str:
     return key.replace("/answered/", "/asked/", 1)
 
 
+def reader(branch: str, n: int) -> str:
+    """Reading number `n`, from 1, of a branch's rollouts by the reader."""
+    return f"{branch}/reader/{n}"
+
+
+def reader_asked(branch: str, n: int, place: int, attempt: int) -> str:
+    """The reader is asked about a rollout of a reading; `place` and `attempt` from 0."""
+    return f"{reader(branch, n)}/asked/{place}/{attempt}"
+
+
+def reader_answered(branch: str, n: int, place: int, attempt: int) -> str:
+    """What came of it; `request_of` gives the question's key."""
+    return f"{reader(branch, n)}/answered/{place}/{attempt}"
+
+
+def reader_turn(branch: str, n: int, place: int, attempt: int) -> str:
+    """Name of a question's files: `b1-reader1-0-0`."""
+    return f"{branch}-reader{n}-{place}-{attempt}"
+
+
+def reader_concluded(branch: str, n: int) -> str:
+    """What a reading says."""
+    return f"{reader(branch, n)}/concluded"
+
+
 def _of_round(n: int, what: str, revision: int) -> str:
     return f"r{n}/{what}" + (f"/{revision}" if revision else "")

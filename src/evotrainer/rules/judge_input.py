@@ -40,8 +40,8 @@ def judge_input(
         control_trials=side(c),
         noise=state.noise,
         config=judge_config(task, state),
-        findings=b.health.findings if b.health else (),
-        control_findings=c.health.findings if c.health else (),
+        findings=b.own_findings,
+        control_findings=c.own_findings,
         audits=answers(b.findings, shortcuts.capabilities, audits, closed),  # what was audited is closed in its scores
         shortcuts=audits,
         proxy=state.proxy,

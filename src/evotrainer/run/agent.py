@@ -1,4 +1,4 @@
-"""The agent of a run: one of ours by name, or one of the user's own."""
+"""The agent of a run: one of ours by name, or one of the user's own; and who reads its rollouts."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from evotrainer.errors import ConfigError, TaskSetError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
+    from evotrainer.agents.seat.reader import ReaderCarrier
     from evotrainer.config.task import TaskFile
 
 USER = "python:"
@@ -25,6 +26,15 @@ def agent_of(task: TaskFile) -> Agent:
     if run.agent.startswith(USER):
         return _user_agent(run.agent, run.seed, run.agent_options)
     return make_agent(run.proposer, run.seed, agent_options(task))
+
+
+def reader_of(task: TaskFile) -> ReaderCarrier | None:
+    """Who reads the rollouts of a run; ConfigError where nobody can be asked."""
+    if task.harness.reader is None:
+        return None
+    from evotrainer.agents.seat.reader import ReaderCarrier
+
+    return ReaderCarrier(task.harness.reader, "harness.reader.")
 
 
 def agent_options(task: TaskFile) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.rules.decoding import decoding, policies
 from evotrainer.rules.gains import with_gains
 from evotrainer.rules.scaffolds import cert_alone
-from evotrainer.run import detector_outcomes, fresh_seeds, scaffolds, shortcut_audits, task_sets, trial_specs
+from evotrainer.run import detector_outcomes, fresh_seeds, reader, scaffolds, shortcut_audits, task_sets, trial_specs
 from evotrainer.run.context import RunContext
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
@@ -91,10 +91,11 @@ def again_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
 
 
 def audit_champion(ctx: RunContext) -> None:
-    """The champion's last test before certification: every shortcut closed, down to a version that stays valid."""
+    """The champion's last test before certification: read, shortcuts closed, down to a version that stays valid."""
     ctx.take_up()
     while ctx.champion != BASE:
         b = ctx.branches[ctx.champion]
+        reader.read_branch(ctx, b.round, b.branch, "certificate")
         shortcut_audits.examine(ctx, b.round, b.branch)
         if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.branch, "certification")):
             return

@@ -39,6 +39,7 @@ from evotrainer.trainers.continued import STARTED
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
+    from evotrainer.agents.seat.reader import ReaderCarrier
     from evotrainer.executors import Executor
     from evotrainer.harness import Harness
     from evotrainer.records.briefing import WrittenOffer
@@ -85,6 +86,8 @@ class RunContext:
     agent: Agent
     observer: Observer = field(default_factory=SilentObserver)
     ask: Ask = no_human
+    reader: ReaderCarrier | None = None
+    """Who reads rollouts for reward hacks, where the task file names somebody."""
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.monotonic)

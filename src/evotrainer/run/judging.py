@@ -23,6 +23,7 @@ from evotrainer.run import (
     fresh_seeds,
     gaps,
     knockouts,
+    reader,
     readings,
     scaffolds,
     shortcut_audits,
@@ -113,6 +114,9 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
             said = give_verdict(ctx, n, name, analysis)
         if equal_compute.asks(said.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
             equal_compute.train_control(ctx, n, name)
+            said = give_verdict(ctx, n, name, analysis)
+        if said.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
+            shortcut_audits.examine(ctx, n, name)
             said = give_verdict(ctx, n, name, analysis)
         return said
 

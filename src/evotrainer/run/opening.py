@@ -17,7 +17,7 @@ from evotrainer.records.hub import looks_like_id
 from evotrainer.records.lint import lint
 from evotrainer.rules.recipes import evaluated
 from evotrainer.run import task_sets
-from evotrainer.run.agent import agent_of
+from evotrainer.run.agent import agent_of, reader_of
 from evotrainer.run.context import Ask, RunContext, no_human
 from evotrainer.run.observer import Observer, SilentObserver
 from evotrainer.run.oddities import check_places
@@ -52,6 +52,7 @@ def check_task(task: TaskFile, *, new: bool = False, further: Callable[[], None]
     problems.of(check_recipes, trainer.name, trainer.options, [task.recipe], task.run.sampler_dtype)
     problems.of(check_policy, task)
     agent = problems.of(agent_of, task)
+    problems.of(reader_of, task)
     if agent is not None:
         problems.of(check_searcher, task, agent)
     children = (problems.of(agent.recipes, task.recipe) if isinstance(agent, FixedAgent) else None) or []
@@ -252,6 +253,7 @@ def open_context(
         agent=agent or agent_of(task),
         observer=view or SilentObserver(),
         ask=ask or no_human,
+        reader=reader_of(task),
     )
     with contextlib.closing(ctx.executor):
         try:

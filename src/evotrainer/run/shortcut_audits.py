@@ -14,6 +14,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge import settle_audit, with_shortcut_closed
 from evotrainer.judge.audits import CONFIDENCE
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.reader import READER
 from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
 from evotrainer.records.names import joined, slug
@@ -43,7 +44,8 @@ def questioned(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
         asks = (
             f.detector
             for f in seen
-            if (f.validity and c.answers(f.kind)) or (f.severity == "critical" and f.kind in c.kinds)
+            if (f.validity and (c.answers(f.kind) or f.detector == READER))
+            or (f.severity == "critical" and f.kind in c.kinds)
         )
         jumps = (JUMP for f in seen if f.detector == JUMP)
         if trigger := next(asks, "") or next(jumps, ""):

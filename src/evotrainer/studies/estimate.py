@@ -17,6 +17,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors import local_workers
 from evotrainer.judge.alpha_spending import share
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
+from evotrainer.records.reader import LONGEST
 
 STEPS = 3
 """Steps that are trained to measure one."""
@@ -64,6 +65,8 @@ class RunEstimate:
     (`judge.planned_seeds.detectable`); empty where nothing is judged."""
     max_seeds: int
     """Up to which an undecided verdict asks for seeds."""
+    read: str = ""
+    """What a reader is asked, in words; empty: there is none."""
 
     @property
     def total(self) -> Count:
@@ -114,6 +117,21 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         limits=task.budget.limits(),
         max_seeds=task.judge.max_seeds,
         detects=_detects(task, there),
+        read=_read(task),
+    )
+
+
+def _read(task: TaskFile) -> str:
+    """Questions to the reader: likely one promotion a round and the certificate, at most every branch's retries."""
+    r = task.harness.reader
+    if r is None or task.run.search_only:
+        return ""
+    branches = (1 if task.run.probes else task.run.branches) * task.run.rounds
+    likely, most = (min(r.rollouts, r.each * n * (1 + r.parent)) for n in (1 + task.run.rounds, 1 + branches))
+    return (
+        f"a reader ({r.name}) is asked about some {likely} rollouts, at most {most} (harness.reader.rollouts="
+        f"{r.rollouts}), one question each, up to {1 + r.retries} where answers are refused; a question has up to "
+        f"{LONGEST // 4:,} tokens"
     )
 
 
@@ -214,6 +232,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             f"the gate finds, four times in five, a gain of {found}, if trainings of one recipe differ by "
             f"{100 * SEED_SD:g} points; the run measures its own noise, and `evotrainer calibrate RUN` tells it then"
         )
+    lines += [e.read] if e.read else []
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
     first = e.trainings[START].least

@@ -19,7 +19,7 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, search, seat, skills, task_sets, trials, verdicts, written
+    from evotrainer.verify import effects, harness, reader, search, seat, skills, task_sets, trials, verdicts, written
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import both, guarded
 
@@ -50,6 +50,10 @@ def checks() -> dict[str, EventCheck]:
         "knockout": search.knockout,
         "asked": seat.asked,
         "answered": seat.answered,
+        "reader": reader.opened,
+        "reader_asked": reader.asked,
+        "reader_answered": reader.answered,
+        "reader_concluded": reader.concluded,
         "gap": harness.gap,
         "harness": harness.harness,
         "library": skills.prove_library,

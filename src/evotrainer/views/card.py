@@ -144,7 +144,7 @@ def _certificate(view: RunView) -> list[str]:
             f"{percent(r.high)} | {each} | {percent(r.greedy)} |"
         )
     lines = [f"- {_md(name)}: {shown}; {reading}" for name, shown, reading in comparison_lines(view)]
-    return [*out, "", *lines, ""]
+    return [*out, "", *lines, f"- Reward hacks: {_md(view.reader.line(view.champion))}", ""]
 
 
 def _at(r: CertRow) -> str:

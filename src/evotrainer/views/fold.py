@@ -16,6 +16,7 @@ from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.held_back import being_measured, held_back
 from evotrainer.projections.predictions import outcomes, subject_branch
+from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
@@ -90,6 +91,7 @@ def view_of(
     view.memory = RunMemory.of(seen)
     view.coevolution = Coevolution.of(seen)
     view.seat = SeatSpend.of(e.body for e in seen if e.kind == "answered")
+    view.reader = Readings.of(seen)
     view.spent = dict(Budget.from_events(seen, {}).spent)
     return view
 

@@ -148,6 +148,8 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     if b.invalid:
         out.append(("invalidated", b.invalid))
     out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]
+    if b.name in view.reader.last:
+        out.append(("reader", view.reader.line(b.name)))
     if told := _read_by(b):
         out.append(("read by", told))
     if b.recipe:

@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.projections.caveats import told
 from evotrainer.projections.facts import Fact
 from evotrainer.projections.predictions import PredictionOutcome
+from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
@@ -206,6 +207,8 @@ class RunView:
     spent: dict[str, float] = field(default_factory=dict)
     """Kind of budget -> amount, as `records.budget` counts it."""
     seat: SeatSpend = field(default_factory=SeatSpend)
+    reader: Readings = field(default_factory=Readings)
+    """What a reader said of its branches."""
     first_time: Any = None
     last_time: Any = None
     memory: RunMemory | None = None

@@ -67,6 +67,7 @@ def branch_json(b: BranchView, view: RunView) -> dict[str, Any]:
         "verdicts": [v.model_dump(mode="json") for v in b.looks],
         "backtest": b.backtest.model_dump(mode="json") if b.backtest else None,
         "audits": [a.model_dump(mode="json") for a in b.audits],
+        "reader": r.model_dump(mode="json") if (r := view.reader.last.get(b.name)) else None,
         "caveats": [c.model_dump(mode="json") for c in view.caveats.get(b.name, ())],
         "trials": [trial_json(t) for t in b.trials],
         "health": [r.report.model_dump(mode="json") for r in b.readings[-1:]],

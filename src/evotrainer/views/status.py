@@ -72,6 +72,8 @@ def _told(view: RunView, folder: str) -> Iterator[tuple[str, str]]:
     if line := advice(view, folder):
         yield "next", line
     yield from (("caveat", c.text) for c in view.caveats.get(view.champion, ()))
+    if view.certified or view.champion in view.reader.last:
+        yield "reader", view.reader.line(view.champion)
 
 
 def _standing(view: RunView) -> Iterator[tuple[str, str]]:

@@ -149,6 +149,9 @@ def doubts(view: RunView) -> Iterator[str]:
         yield "Nothing is certified: every score is from tasks that were used to choose."
     elif view.certified is not None and not found and view.champion:
         yield "The certificate carries no caveat."
+    if view.certified is not None or view.champion in view.reader.last:
+        line = view.reader.line(view.champion)
+        yield f"{line[:1].upper()}{line[1:]}."
     champion = view.branches.get(view.champion)
     for a in champion.audits if champion else ():
         yield (

@@ -330,4 +330,6 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
         out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
     if told := view.seat.told():
         out.append(("Seat", told, "", None))
+    if told := view.reader.spent.told():
+        out.append(("Reader", told, "", None))
     return out

@@ -10,21 +10,30 @@ from typing import Any
 import pytest
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.reader import KINDS, LONGEST, question_on
+from evotrainer.records.reader import read_verdict as read_marked
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.reader import Reader, reader_options, sample
-from evotrainer.studies.audit.reader_question import KINDS, LONGEST, question_on, read_verdict
 from tests.agents.serving import serving
 from tests.agents.test_seat_llm import Server, ended
 from tests.cli.call import in_this_process as evotrainer
 
 LINE = "print(6 if n == 3 else 0)"
-HACK = {"verdict": "hack", "kind": "special_casing", "quote": LINE, "why": "It knows the example."}
-HONEST = {"verdict": "honest"}
+HACK = {"rollout": "MARK", "verdict": "hack", "kind": "special_casing", "quote": LINE, "why": "It knows the example."}
+HONEST = {"rollout": "MARK", "verdict": "honest"}
 
 
 def rollout(text: str = LINE, prompt: str = "Print the sum of 1 to n. Example: 3 -> 6") -> Rollout:
     return Rollout("x", "t", (Turn("user", prompt), Turn("assistant", text)), 1.0)
+
+
+def mark(r: Rollout) -> str:
+    return question_on(r).text.rsplit("=== ", 1)[1].split()[0]
+
+
+def read_verdict(raw: str, r: Rollout) -> Any:
+    return read_marked(raw.replace("MARK", mark(r)), r)
 
 
 def file_of(folder: Path, n: int = 6) -> Path:
@@ -58,7 +67,7 @@ def test_a_model_reads_what_was_paid_and_a_second_audit_asks_nobody(tmp_path: Pa
     assert "read by tiny: 6 of 6 rollouts that earned more than the least" in done.stdout
     assert "[warn] reader/special_casing: tiny calls 5 of 6 rollouts hacks of this kind" in done.stdout
     assert LINE in done.stdout and "It knows the example." in done.stdout
-    assert "calls 5 of 6 = 83.3% [35.9%, 99.6%] of the rollouts it read hacks" in done.stdout
+    assert "hacks: of 6 not nominated, read at random: 6, hacks 5, rate 83.3% [35.9%, 99.6%]" in done.stdout
     assert "6 questions put (5,640 tokens)" in done.stderr
     again = evotrainer(*args, "--json")
     assert len(server.seen) == 6, "kept answers are not asked for again"
@@ -85,11 +94,11 @@ def test_a_hack_needs_a_quote_that_the_policy_wrote() -> None:
     assert read_verdict(json.dumps({**HACK, "quote": "42"}), rollout("42"))[0] is not None
     assert read_verdict(json.dumps({**HACK, "quote": "42"}), rollout("x = 42"))[0] is None
     for wrong, says in (
-        ("", "no JSON object"),
+        ("", "the answer is empty"),
         ("honest", "no JSON object"),
         (json.dumps({**HACK, "kind": ""}), "kind is missing"),
         (json.dumps({**HACK, "kind": "evil"}), "kind"),
-        (json.dumps({"verdict": "guilty"}), "verdict"),
+        (json.dumps({"rollout": "MARK", "verdict": "guilty"}), "verdict"),
         (json.dumps(HONEST) + json.dumps(HACK), "several JSON objects"),
         ("x" * 70_000, "longer than"),
     ):
@@ -169,7 +178,7 @@ def test_a_rollout_is_data_and_cannot_close_its_fence() -> None:
                   (" begins", " ends"))  # fmt: skip
     assert begin.split()[1] == asked.text.rstrip().splitlines()[-1].split()[1]
     assert end == "=== ends", "what the rollout says is not the end: that bears the mark of the text"
-    assert asked.text.count(begin.removesuffix(" begins")) == 3
+    assert asked.text.count(begin.removesuffix(" begins")) == 3 and asked.text.count(begin.split()[1]) == 4
     assert all(k in asked.text for k in KINDS) and "is no instruction" in asked.text
     assert question_on(rollout("other")).text.splitlines()[-1] != asked.text.splitlines()[-1]
 
@@ -202,12 +211,12 @@ def test_a_smaller_sample_is_part_of_a_larger_one(tmp_path: Path) -> None:
     done = audit([file_of(tmp_path, 20)], keep=True)
     drawn: dict[int, Any] = {}
     for n in (3, 10, 100):
-        rows, among = sample(done, reader_options(["model=m", "endpoint=http://localhost", f"rollouts={n}"]))
-        drawn[n] = set(rows[0])
-        assert among == {0: 20} and len(rows[0]) == min(n, 20)
+        rows, parts = sample(done, reader_options(["model=m", "endpoint=http://localhost", f"rollouts={n}"]))
+        drawn[n] = {row for row, _ in rows[0]}
+        assert parts == {0: (0, 20)} and len(rows[0]) == min(n, 20)
     assert drawn[3] < drawn[10] < drawn[100] == set(range(20))
-    everything, among = sample(done, reader_options(["model=m", "endpoint=http://localhost", "all=true"]))
-    assert len(everything[0]) == among[0] == 40
+    everything, parts = sample(done, reader_options(["model=m", "endpoint=http://localhost", "all=true"]))
+    assert len(everything[0]) == sum(parts[0]) == 40
 
 
 def test_nothing_is_asked_without_a_way_to_ask() -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field, model_validator
 
 from evotrainer.agents.pooled import PooledOptions
 from evotrainer.agents.seat.carriers.base import Carrier
 from evotrainer.agents.seat.secrets import take
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.asking import CarrierOptions
 
 if TYPE_CHECKING:
     from evotrainer.agents.seat.carriers.command import CommandCarrier
@@ -17,58 +17,6 @@ if TYPE_CHECKING:
 
 NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
 """Carrier -> the option that it cannot do without."""
-
-
-class CarrierOptions(Frozen):
-    """How a model or a program is asked."""
-
-    retries: int = Field(3, ge=0, le=20)
-    """How often a refused answer is asked for again, with the reason."""
-    tokens: int | None = Field(None, ge=0)
-    """Tokens, of requests and answers together, after which nobody is asked any more; None: no limit."""
-    dollars: float | None = Field(None, ge=0)
-    """The same in dollars; of carrier llm only with `price_in` and `price_out`."""
-    timeout_s: float = Field(600.0, gt=0)
-    """Seconds that one answer is waited for."""
-    model: str = ""
-    """Of carrier llm: the model's name at its endpoint."""
-    protocol: Literal["openai", "anthropic"] = "openai"
-    endpoint: str = Field("", pattern=r"^(https?://[^\s@]+)?$")
-    """Base URL, up to and with `/v1`; empty: that of the protocol's own vendor."""
-    key_env: str = ""
-    """Environment variable that holds the key. Empty: OPENAI_API_KEY or ANTHROPIC_API_KEY, and none with `endpoint`."""
-    output: Literal["", "text", "json", "schema", "tool"] = ""
-    """How an answer is asked for; `evotrainer doctor --seat` tells which modes work, and the cheapest. Empty: text."""
-    json_mode: bool = False
-    """The same as output = "json", for protocol openai."""
-    most_tokens: int = Field(4096, ge=64)
-    """Tokens of one answer."""
-    price_in: float = Field(0.0, ge=0)
-    """Dollars per million tokens of input, for `dollars` ..."""
-    price_out: float = Field(0.0, ge=0)
-    """... and of output."""
-    command: tuple[str, ...] = ()
-    """Of carrier command: program and arguments ({briefing_file}, {request_file}, {schema_file}, {answer_file})."""
-    env: tuple[str, ...] = ()
-    """Of carrier command: environment variables that the program gets, and nobody else."""
-    mount: tuple[str, ...] = ()
-    """Of carrier command: files and folders that the program sees beside the system, read-only, or `PATH:rw`."""
-    sandbox: bool = True
-    """Of carrier command: run it inside bubblewrap. False: it can read what you can read."""
-
-    @model_validator(mode="after")
-    def _spoken(self) -> Self:
-        if self.output == "json" and self.protocol == "anthropic":
-            raise ValueError("the Anthropic protocol has no JSON mode; set output to schema, tool or text")
-        unpriced = not (self.price_in and self.price_out)
-        if self.dollars and unpriced and self.model and getattr(self, "carrier", "llm") == "llm":
-            raise ValueError("a cap in dollars needs price_in and price_out, dollars per million tokens; set both")
-        return self
-
-    @property
-    def output_mode(self) -> str:
-        """`output`, or what stands for it."""
-        return self.output or ("json" if self.json_mode and self.protocol == "openai" else "text")
 
 
 class SeatOptions(CarrierOptions, PooledOptions):

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from evotrainer.errors import IntegrityError
 
 if TYPE_CHECKING:
     from evotrainer.harness.columns.batch import Batch
     from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.columns.source import RolloutSource
+    from evotrainer.records.rollout import Rollout
 
 KEPT = 24
 """Trials whose search rollouts are kept: those of a round, its champion's and their parents'."""
@@ -49,6 +52,18 @@ class RolloutReader:
         from evotrainer.harness.columns.source import JoinedRollouts
 
         return Batch.over(JoinedRollouts([self.search(t) for t in trials]))
+
+    def found(self, places: Sequence[tuple[str, str]]) -> list[Rollout]:
+        """Search rollouts by (trial, id), in this order; IntegrityError where one is not there."""
+        out: dict[tuple[str, str], Rollout] = {}
+        for trial in {t for t, _ in places}:
+            source = self.search(trial)
+            wanted = {i for t, i in places if t == trial}
+            rows = [row for row, i in enumerate(source.column("id", range(source.n))) if i in wanted]
+            out |= {(trial, r.id): r for r in source.rollouts(rows)}
+        if gone := [p for p in places if p not in out]:
+            raise IntegrityError(f"search rollout {gone[0][1]} of {gone[0][0]} is not in {self.store(gone[0][0])}")
+        return [out[p] for p in places]
 
     def train_steps(self, trial: str) -> dict[int, list[str]]:
         """Training step -> ids of what was sampled in it and not lost to infrastructure, in stored order."""

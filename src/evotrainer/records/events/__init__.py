@@ -6,6 +6,7 @@ An event's id is its idempotency key (`r2/b3/s1/finished`): writing the same id 
 from __future__ import annotations
 
 from evotrainer.records.events.harness import GapSeen, HarnessEvolved
+from evotrainer.records.events.reader import ReaderAnswered, ReaderAsked, ReaderConcluded, ReaderOpened, ReaderPick
 from evotrainer.records.events.rounds import (
     Backtested,
     BranchOpened,
@@ -72,6 +73,10 @@ BODIES: dict[str, type[Frozen]] = {
     "certified": Certified,
     "asked": SeatAsked,
     "answered": SeatAnswered,
+    "reader": ReaderOpened,
+    "reader_asked": ReaderAsked,
+    "reader_answered": ReaderAnswered,
+    "reader_concluded": ReaderConcluded,
     "resumed": Resumed,
     "closed": RunClosed,
 }
@@ -101,6 +106,11 @@ __all__ = [
     "ProbesOpened",
     "Promoted",
     "Proposed",
+    "ReaderAnswered",
+    "ReaderAsked",
+    "ReaderConcluded",
+    "ReaderOpened",
+    "ReaderPick",
     "Reestimated",
     "Refused",
     "Resumed",

@@ -16,51 +16,45 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply
-from evotrainer.agents.seat.options import CarrierOptions, make_command, make_llm, secrets_of
-from evotrainer.agents.seat.secrets import recordable
+from evotrainer.agents.seat.carriers.base import Reply, SeatTurn
+from evotrainer.agents.seat.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
 from evotrainer.config.load import apply_overrides
+from evotrainer.config.reader import ReaderOptions
 from evotrainer.errors import ConfigError
-from evotrainer.harness.columns.numerics import at_least
+from evotrainer.harness.nominations import NOMINATING, draw, lower_bound, nominations, parts_told, rate
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.records.frozen import explain
+from evotrainer.records.reader import ReaderVerdict, question_on, read_verdict
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
 from evotrainer.studies.audit.quoted import quoted_name
-from evotrainer.studies.audit.reader_question import ReaderVerdict, question_on, read_verdict, refused
 from evotrainer.studies.audit.reading import SubjectReading
 
 if TYPE_CHECKING:
+    from evotrainer.records.asking import Question
     from evotrainer.records.output import Progress
     from evotrainer.studies.audit.engine import RolloutAudit
 
-SILENT = 3
-"""Questions in a row without any answer after which nobody is asked any more."""
-REFUSED = 8
-"""Rollouts without a valid answer, and none with one, after which nobody is asked any more."""
 SHOWN = 5
 """Quotes of one kind."""
+PLACE = "--reader "
 
 
-class ReaderOptions(CarrierOptions):
+class AuditReader(ReaderOptions):
     """What `evotrainer audit --reader NAME=VALUE` takes: `model` or `command`, how that is asked, and:"""
 
-    retries: int = Field(1, ge=0, le=20)
-    """How often a refused answer is asked for again, with the reason."""
     rollouts: int = Field(100, ge=1)
-    """Rollouts that are read at most, of all sources together; drawn evenly of those that earned more than the least of
-    their source, the same ones at every reading."""
+    """Rollouts that are read at most, of all sources together, of those that earned more than the least of their
+    source; the same ones at every reading."""
     all: bool = False
     """Draw of all rollouts, whatever they earned."""
-    at_once: int = Field(4, ge=1, le=64)
-    """Questions under way at once."""
 
     @model_validator(mode="after")
     def _one_reader(self) -> Self:
@@ -70,30 +64,27 @@ class ReaderOptions(CarrierOptions):
             )
         return self
 
-    @property
-    def name(self) -> str:
-        """Of who reads."""
-        return self.model or Path(self.command[0]).name
 
-
-def reader_options(given: Sequence[str]) -> ReaderOptions:
+def reader_options(given: Sequence[str]) -> AuditReader:
     """Of `NAME=VALUE` as the command line has them; ConfigError says what is wrong."""
     if wrong := [g for g in given if "=" not in g]:
         raise ConfigError(f"--reader {wrong[0]!r} is not of the form NAME=VALUE, e.g. model=gpt-5-mini")
     try:
-        return ReaderOptions.model_validate(apply_overrides({}, given))
+        return AuditReader.model_validate(apply_overrides({}, given))
     except ValidationError as e:
-        raise ConfigError(f"--reader: {explain(e, ReaderOptions)}") from None
+        raise ConfigError(f"--reader: {explain(e, AuditReader)}") from None
 
 
 @dataclass(frozen=True, slots=True)
-class ReadRollout:
+class AuditedRollout:
     """What came of one rollout."""
 
     rollout: Rollout
     verdict: ReaderVerdict | None
     """None: there was no valid answer."""
     problem: str = ""
+    why: str = ""
+    """What nominated it; empty: it was drawn at random."""
 
 
 @dataclass(slots=True)
@@ -103,7 +94,7 @@ class Reader:
     `kept`: folder with the answers of earlier readings; None: none is kept.
     """
 
-    options: ReaderOptions
+    options: AuditReader
     kept: Path | None = None
     tokens: int = 0
     dollars: float = 0.0
@@ -115,25 +106,18 @@ class Reader:
     refused: int = 0
     stopped: str = ""
     """Why nobody is asked any more."""
-    secrets: dict[str, str] = field(default_factory=dict)
-    _carrier: Any = None
+    carrier: ReaderCarrier = field(init=False)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __post_init__(self) -> None:
-        try:
-            self.secrets = secrets_of(self.options)
-            make = make_llm if self.options.model else make_command
-            self._carrier = make(self.options, self.secrets)
-        except ConfigError as e:
-            told = str(e).replace("run.agent_options.", "--reader ").replace("run.agent_options", "--reader")
-            raise ConfigError(told) from None
+        self.carrier = ReaderCarrier(self.options, PLACE)
         if self.kept is not None:
             try:
                 self.kept.mkdir(parents=True, exist_ok=True)
             except OSError as e:
                 raise ConfigError(f"--cache: {self.kept} cannot be made ({e.strerror}); give another folder") from None
 
-    def read(self, rollout: Rollout) -> ReadRollout:
+    def read(self, rollout: Rollout) -> AuditedRollout:
         """The verdict on a rollout, from what is kept or asked for."""
         question, problem = question_on(rollout), ""
         path = self._path(question)
@@ -141,52 +125,40 @@ class Reader:
             with suppress(OSError, ValueError):  # a damaged answer is asked for again
                 verdict, _ = read_verdict(read_text(path), rollout)
                 if verdict is not None:
-                    return ReadRollout(rollout, verdict)
+                    return AuditedRollout(rollout, verdict)
         put = question
         for _ in range(self.options.retries + 1):
             if self._spent():
                 break
-            reply, problem = self._put(put)
-            if reply is None:
-                break
-            verdict, problem = read_verdict(reply.raw, rollout)
+            verdict, problem, again = verdict_of(self._put(put), rollout)
             if verdict is not None:
                 with self._lock:  # equal rollouts have one file
                     self.valid += 1
                     if path is not None:
                         with suppress(OSError):  # what cannot be kept is asked for again next time
                             replace_synced(path, verdict.model_dump_json().encode())
-                return ReadRollout(rollout, verdict)
-            if reply.cut:  # and would be again
-                problem = reply.cut.replace("run.agent_options.", "--reader ")
+                return AuditedRollout(rollout, verdict)
+            if not again:
                 break
-            put = refused(question, problem)
+            put = question_on(rollout, problem)
         with self._lock:
             self.refused += 1
             if not self.valid and self.refused >= REFUSED:
                 self.stopped = self.stopped or f"none of {self.refused} answers was valid: {problem}"
-        return ReadRollout(rollout, None, problem or self.stopped)
+        return AuditedRollout(rollout, None, problem or self.stopped)
 
-    def _put(self, question: Question) -> tuple[Reply | None, str]:
-        try:
-            reply: Reply = self._carrier.put(question, self.options.timeout_s)
-        except CarrierError as e:
-            reply = Reply("", problem=str(e))
-        reply = recordable(reply, self.secrets)
-        told = reply.problem.replace("run.agent_options.", "--reader ")
+    def _put(self, question: Question) -> Reply:
+        reply = self.carrier.put(question, SeatTurn("audit", Path(), "", self.options.timeout_s))
         with self._lock:
-            self.asked, self.silent = self.asked + 1, self.silent + 1 if told else 0
+            self.asked, self.silent = self.asked + 1, self.silent + 1 if reply.problem else 0
             self.tokens += reply.input_tokens + reply.output_tokens
             self.dollars += reply.dollars
-            self.stopped = self.stopped or (told if self.silent >= SILENT else "")
-        return (None, told) if told else (reply, "")
+            self.stopped = self.stopped or (reply.problem if self.silent >= SILENT else "")
+        return reply
 
     def _spent(self) -> bool:
-        o = self.options
         with self._lock:
-            for name, used, most in (("tokens", self.tokens, o.tokens), ("dollars", self.dollars, o.dollars)):
-                if most is not None and used >= most:
-                    self.stopped = self.stopped or f"--reader {name}={most:g} is used up ({used:g})"
+            self.stopped = self.stopped or used_up(self.options, PLACE, self.tokens, self.dollars)
             return bool(self.stopped)
 
     def _path(self, question: Question) -> Path | None:
@@ -199,56 +171,67 @@ class Reader:
 
 def read_with(
     audit: RolloutAudit, reader: Reader, say: Progress | None = None
-) -> tuple[RolloutAudit, list[ReadRollout]]:
-    """The audit with what a model says of a sample of its rollouts, as a reading of its own for each source, and what
-    came of each. `audit` must have kept its traits."""
+) -> tuple[RolloutAudit, list[AuditedRollout]]:
+    """An audit with a reading by a model of each source, and what came of each rollout that was drawn; `audit` must
+    have kept its traits."""
     options = reader.options
-    drawn, among = sample(audit, options)
-    rollouts = [(s, r) for s, rows in sorted(drawn.items()) for r in audit.opened[s].rollouts(rows)]
+    drawn, parts = sample(audit, options)
+    picks = [(s, why, r) for s, of in sorted(drawn.items()) for r, why in _rollouts(audit, s, of)]
     tell = say or (lambda what, done, of: None)
-    tell(f"reading with {options.name}", 0, len(rollouts))
-    found: dict[int, list[ReadRollout]] = {}
-    for i, (s, read_one) in enumerate(_side_by_side(reader, rollouts), 1):
-        found.setdefault(s, []).append(read_one)
-        tell(f"reading with {options.name}", i, len(rollouts))
+    tell(f"reading with {options.name}", 0, len(picks))
+    found: dict[int, list[AuditedRollout]] = {}
+    for i, (k, read_one) in enumerate(_side_by_side(reader, [r for _, _, r in picks]), 1):
+        s, why, _ = picks[k]
+        found.setdefault(s, []).append(replace(read_one, why=why))
+        tell(f"reading with {options.name}", i, len(picks))
     sources = list(audit.sources)
     for s, read in found.items():
         if any(x.verdict for x in read):
-            told = reading_of(read, options, among[s])
+            told = reading_of(read, options, parts[s])
             sources[s] = replace(sources[s], readings=(*sources[s].readings, told))
     return replace(audit, sources=tuple(sources)), [x for read in found.values() for x in read]
 
 
-def _side_by_side(reader: Reader, rollouts: Sequence[tuple[int, Rollout]]) -> Iterator[tuple[int, ReadRollout]]:
+def _rollouts(audit: RolloutAudit, source: int, drawn: Sequence[tuple[int, str]]) -> Iterator[tuple[Rollout, str]]:
+    rollouts = audit.opened[source].rollouts([row for row, _ in drawn])
+    return zip(rollouts, (why for _, why in drawn), strict=True)
+
+
+def _side_by_side(reader: Reader, rollouts: Sequence[Rollout]) -> Iterator[tuple[int, AuditedRollout]]:
     """Each as it comes, `at_once` under way. The threads are nobody's to wait for: an executor would keep Ctrl-C until
     the last answer is there, up to `timeout_s`."""
-    todo, done = SimpleQueue[tuple[int, Rollout]](), SimpleQueue[tuple[int, ReadRollout | Exception]]()
-    for one in rollouts:
+    todo, done = SimpleQueue[tuple[int, Rollout]](), SimpleQueue[tuple[int, AuditedRollout | Exception]]()
+    for one in enumerate(rollouts):
         todo.put(one)
 
     def work() -> None:
         with suppress(Empty):
             while True:
-                s, rollout = todo.get_nowait()
+                k, rollout = todo.get_nowait()
                 try:
-                    done.put((s, reader.read(rollout)))
+                    done.put((k, reader.read(rollout)))
                 except Exception as e:
-                    done.put((s, e))
+                    done.put((k, e))
 
     for _ in range(min(reader.options.at_once, len(rollouts))):
         threading.Thread(target=work, daemon=True, name="evotrainer-reader").start()
     for _ in rollouts:
-        s, got = done.get()
+        k, got = done.get()
         if isinstance(got, Exception):
             raise got
-        yield s, got
+        yield k, got
 
 
-def sample(audit: RolloutAudit, options: ReaderOptions) -> tuple[dict[int, list[int]], dict[int, int]]:
-    """(source -> rows to read, source -> rollouts that they are drawn of): each rollout is as likely as any other, and
-    those of a smaller sample are among those of a larger one."""
-    drawn: list[tuple[str, int, int]] = []
-    among: dict[int, int] = {}
+def sample(
+    audit: RolloutAudit, options: AuditReader
+) -> tuple[dict[int, list[tuple[int, str]]], dict[int, tuple[int, int]]]:
+    """(source -> rows to read, each with what nominates it; source -> how many are nominated, and how many not): what
+    rules nominate first, and a random share of the others; those of a smaller sample are among those of a larger
+    one."""
+    names: list[str] = []
+    why: list[str] = []
+    at: list[tuple[int, int]] = []
+    parts: dict[int, tuple[int, int]] = {}
     for s, (whole, traits) in enumerate(zip(audit.opened, audit.traits, strict=True)):
         if not traits.n:
             continue
@@ -258,32 +241,41 @@ def sample(audit: RolloutAudit, options: ReaderOptions) -> tuple[dict[int, list[
         rows = rows[traits.fault.code[rows] < 0]
         if len(graded) and graded.min() < graded.max() and not options.all:
             rows = rows[reward[rows] > graded.min()]
-        among[s] = len(rows)
         ids = whole.column("id", rows.tolist())
         tasks = whole.column("task", rows.tolist())
-        said = (f"{i}\x1f{t}".encode(errors="replace") for i, t in zip(ids, tasks, strict=True))
-        keys = (hashlib.blake2b(x, digest_size=8).hexdigest() for x in said)
-        drawn += [(k, s, int(row)) for k, row in zip(keys, rows, strict=True)]
-    out: dict[int, list[int]] = {}
-    for _, s, row in sorted(drawn)[: options.rollouts]:
-        out.setdefault(s, []).append(row)
-    return out, among
+        mine = nominations({k: traits.columns[k][rows] for k in NOMINATING if k in traits.columns}, len(rows))
+        names += [f"{i}\x1f{t}" for i, t in zip(ids, tasks, strict=True)]
+        at += [(s, int(row)) for row in rows]
+        why += mine
+        parts[s] = (sum(map(bool, mine)), sum(not w for w in mine))
+    out: dict[int, list[tuple[int, str]]] = {}
+    for i in draw(names, why, options.rollouts, options.random).picks:
+        s, row = at[i]
+        out.setdefault(s, []).append((row, why[i]))
+    return out, parts
 
 
-def reading_of(read: Sequence[ReadRollout], options: ReaderOptions, among: int) -> SubjectReading:
-    """What a model said of a source's rollouts, as a reading: one finding for each kind of hack."""
+def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tuple[int, int]) -> SubjectReading:
+    """What a model said of a source's rollouts, as a reading: one finding for each kind of hack. `parts`: how many
+    rollouts are nominated, and how many not."""
     judged = [x for x in read if x.verdict is not None]
     n, who = len(judged), clean(options.name, 60)
     hacks = [x for x in judged if x.verdict and x.verdict.verdict == "hack"]
     unsure = sum(x.verdict.verdict == "unsure" for x in judged if x.verdict)
-    low, high = at_least(len(hacks), n, 0.975), 1 - at_least(n - len(hacks), n, 0.975)
+    named, blind = (
+        rate(sum(bool(x.why) == kind for x in hacks), sum(bool(x.why) == kind for x in judged), of)
+        for kind, of in zip((True, False), parts, strict=True)
+    )
     which = "rollouts" if options.all else "rollouts that earned more than the least"
-    subject = f"read by {who}: {n} of {among:,} {which}"
-    share = f"{len(hacks)} of {n} = {len(hacks) / n:.1%} [{low:.1%}, {high:.1%}]"
-    numbers = {"hits": float(len(hacks)), "read": float(n), "share": len(hacks) / n, "low": low, "high": high}
+    subject = f"read by {who}: {n} of {sum(parts):,} {which}"
+    numbers = {"hits": float(len(hacks)), "read": float(n), "share": len(hacks) / n, "low": lower_bound(named, blind)}
+    numbers |= {"missed_low": blind.low, "missed_high": blind.high} if blind.read else {}
     unread = len(read) - n
     aside = (f"; unsure of {unsure}" if unsure else "") + (f"; no valid answer on {unread}" if unread else "")
-    said = f"a model's reading and no proof: {who} calls {share} of the rollouts it read hacks{aside}"
+    said = (
+        f"a model's reading and no proof: {who} calls {len(hacks)} of {n} rollouts hacks: "
+        f"{parts_told(named, blind)}{aside}"
+    )
     findings = []
     for kind, count in Counter(x.verdict.kind for x in hacks if x.verdict).most_common():
         mine = [x for x in hacks if x.verdict and x.verdict.kind == kind]

@@ -11,6 +11,7 @@ from evotrainer.harness.looked import OVER_TIME
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, finding_lines, metric_line
 from evotrainer.importers.forms import base_name
+from evotrainer.projections.reader import READER
 from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
@@ -40,12 +41,24 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         blocks.append(_strangers(audit.unknown))
     head = [
         _total(audit),
+        *_read_by(audit),
         *_read_as(audit),
         *_programs_run(audit),
         *([] if many or readings == 1 else _worst(audit)),
         *_questions(audit),
     ]
     return "\n".join([*head, "", *blocks])
+
+
+def _read_by(audit: RolloutAudit) -> list[str]:
+    """Did a model read any of it?"""
+    found = [r.subject for s in audit.sources for r in s.readings if r.health.harness == READER]
+    if not audit.rollouts:
+        return []
+    return [f"- {line(x)}" for x in found[:SHOWN_FIRST]] or [
+        "- not judged by a reader: rules find what somebody wrote a rule for; --reader model=NAME lets a model read a "
+        "sample"
+    ]
 
 
 def _read_as(audit: RolloutAudit) -> list[str]:

@@ -12,6 +12,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.executors.surface import Surface
 from evotrainer.projections.branches import BASE, START, search_scores
+from evotrainer.projections.reader import told as told_of
 from evotrainer.records.recipe import Recipe
 from evotrainer.studies.compare.arms import APART, FRESH_SEED, proof_task
 
@@ -30,7 +31,7 @@ class Proved:
     """Seed -> score on cert."""
     search: dict[int, float]
     invalid: str = ""
-    """Why its scores do not count: an audit found a shortcut."""
+    """Why its scores do not count: an audit found a shortcut, or a reader hacks."""
     run: str = ""
     """Its run folder; empty where it was drawn from a surface."""
     true: float | None = None
@@ -75,6 +76,8 @@ class RunProver:
         row = next(r for r in told.rows if r.name == "start")
         search = {t.seed: s for t in start.complete for s in search_scores([t])}
         why = start.invalid or ("no valid version is left" if state.champion in (None, BASE) else "")
+        if start.readings and start.readings[-1].outcome == "confirmed":
+            why = why or told_of(start.readings[-1])
         name = run.folder.relative_to(self.out).as_posix()
         return Proved(dict(zip(row.seeds, row.per_seed, strict=True)), search, why, name)
 

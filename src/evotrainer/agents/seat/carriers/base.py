@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
+from evotrainer.records.asking import Question as Question
 from evotrainer.records.seat import SeatBriefing
 
 
@@ -24,27 +25,11 @@ class SeatTurn:
     folder: Path
     """RUN/seat: what passes between carriers and commands."""
     key: str
-    """Id of the event that will hold the answer."""
+    """Id of the event that will hold the answer; empty outside of runs."""
     timeout_s: float
     """Seconds after which nobody waits any longer."""
     hidden: tuple[Path, ...] = ()
     """What no program that answers may see: the run, keys, files of tasks."""
-
-
-@dataclass(frozen=True)
-class Question:
-    """What a model or a program is asked, whatever it is about."""
-
-    text: str
-    """Markdown."""
-    form: str
-    """The same for programs, as JSON."""
-    schema: Mapping[str, Any]
-    """JSON Schema of an answer."""
-    system: str
-    """Whom a model is told to be."""
-    about: str
-    """What an answer does, in one sentence: of the tool that is its form in output mode `tool`."""
 
 
 @dataclass(frozen=True)
@@ -76,4 +61,8 @@ class Carrier(Protocol):
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         """The answer; CarrierError where none comes. AgentError ends the run."""
+        ...
+
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
+        """The answer to any question; as `ask`."""
         ...

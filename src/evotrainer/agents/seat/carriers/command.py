@@ -65,14 +65,14 @@ class CommandCarrier:
             mounted(self.mounts)
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
-        return self.put(question_of(request), turn.timeout_s, turn.hidden)
+        return self.put(question_of(request), turn)
 
-    def put(self, question: Question, timeout_s: float, hidden: Sequence[Path] = ()) -> Reply:
-        """The answer to any question; CarrierError where none comes. `hidden`: what the program must not see."""
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
+        """The answer to any question; CarrierError where none comes."""
         try:
             folder = Path(tempfile.mkdtemp(prefix="evotrainer-seat-"))
             try:
-                return self._put(question, timeout_s, hidden, folder)
+                return self._put(question, turn.timeout_s, turn.hidden, folder)
             finally:
                 shutil.rmtree(folder, ignore_errors=True)
         except OSError as e:

@@ -71,11 +71,11 @@ class LlmCarrier:
             raise ConfigError("the endpoint's key has a line break or a sign that no header holds; export it again")
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
-        return self.put(question_of(request), turn.timeout_s)
+        return self.put(question_of(request), turn)
 
-    def put(self, question: Question, timeout_s: float) -> Reply:
-        """The answer to any question; CarrierError where none comes within `timeout_s`."""
-        began = time.monotonic()
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
+        """The answer to any question; CarrierError where none comes within `turn.timeout_s`."""
+        began, timeout_s = time.monotonic(), turn.timeout_s
         end, prompt = began + timeout_s, question.text
         if self.output in TOLD:
             schema = json.dumps(question.schema, separators=(",", ":"))

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 
@@ -19,6 +19,12 @@ class QueueCarrier:
     name = "queue"
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
+        return self._answered(turn)
+
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
+        return self._answered(turn)
+
+    def _answered(self, turn: SeatTurn) -> Reply:
         path, end = answer_file(turn.folder, turn.name), time.monotonic() + turn.timeout_s
         while time.monotonic() < end:
             if path.is_file():

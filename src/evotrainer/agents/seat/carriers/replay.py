@@ -1,35 +1,42 @@
-"""Plays the recorded answers of a run again, each to the request of the same round, step and attempt."""
+"""Plays the recorded answers of a run again: the seat's to the request of the same round, step and attempt, a reader's
+to the same question."""
 
 from __future__ import annotations
 
 import contextlib
 from pathlib import Path
 
-from evotrainer.agents.seat.carriers.base import Reply, SeatTurn
+from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
 from evotrainer.errors import AgentError, StoreError
 from evotrainer.records import keys
-from evotrainer.records.events import SeatAnswered
+from evotrainer.records.events import ReaderAnswered, SeatAnswered
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.seat import SeatBriefing
 
 
 class ReplayCarrier:
-    """Answers from the ledger of an earlier run; a request that asks something else there ends the run."""
+    """Answers from the ledger of an earlier run; a request of the seat that asks something else there ends the run.
+
+    `reader`: the reader's answers, not the seat's.
+    """
 
     name = "replay"
 
-    def __init__(self, run: str) -> None:
+    def __init__(self, run: str, reader: bool = False) -> None:
         path = Path(run).expanduser() / "ledger.db"
         if not path.is_file():
             raise StoreError(f"run.agent_options.run: no run in {run!r} (no ledger.db); give the folder of a run")
         self.run = run
         self.known: dict[str, tuple[SeatBriefing, SeatAnswered]] = {}
+        self.read: dict[str, ReaderAnswered] = {}
         with contextlib.closing(Ledger.open(path, readonly=True)) as ledger:
             for e in ledger.events("answered"):
                 if asked := ledger.get(keys.request_of(e.id)):
                     self.known[e.id] = asked.body.request, e.body
-        if not self.known:
-            raise StoreError(f"run.agent_options.run: {run!r} holds no answer of a seat; give a run of agent seat")
+            self.read = {e.body.question: e.body for e in ledger.events("reader_answered")}
+        if not (self.read if reader else self.known):
+            who = "a reader; give a run with [harness.reader]" if reader else "a seat; give a run of agent seat"
+            raise StoreError(f"run.agent_options.run: {run!r} holds no answer of {who}")
 
     def ask(self, request: SeatBriefing, turn: SeatTurn) -> Reply:
         if turn.key not in self.known:
@@ -37,5 +44,15 @@ class ReplayCarrier:
         was, a = self.known[turn.key]
         if told := was.differs(request):
             raise AgentError(f"replay of {self.run}: {turn.name} was not asked so then; {told}")
-        gone = a.problem if a.stage == "carrier" else ""
-        return Reply(a.raw, a.model, a.input_tokens, a.output_tokens, a.dollars, a.wall_s, gone)
+        return played(a)
+
+    def put(self, question: Question, turn: SeatTurn) -> Reply:
+        if (a := self.read.get(question.sha256)) is None:
+            raise CarrierError(f"replay of {self.run}: its reader was not asked about this rollout")
+        return played(a)
+
+
+def played(a: SeatAnswered | ReaderAnswered) -> Reply:
+    """A recorded answer as it came."""
+    gone = a.problem if a.stage == "carrier" else ""
+    return Reply(a.raw, a.model, a.input_tokens, a.output_tokens, a.dollars, a.wall_s, gone)

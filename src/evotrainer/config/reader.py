@@ -1,0 +1,65 @@
+"""`[harness.reader]` of a task file, and what `audit --reader` shares with it: who reads rollouts, and how many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.frozen import Frozen
+
+NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
+"""Carrier -> the option that it cannot do without."""
+
+
+class ReaderOptions(CarrierOptions):
+    """How a reader is asked about rollouts, and:"""
+
+    retries: int = Field(1, ge=0, le=20)
+    """How often a refused answer is asked for again, with the reason."""
+    rollouts: int = Field(100, ge=0)
+    """Rollouts that are read at most."""
+    random: float = Field(0.5, ge=0, le=1)
+    """Share of them that is drawn at random of those that nothing nominates: its rate of hacks estimates what
+    nominations miss. What one part does not take up the other does."""
+    at_once: int = Field(4, ge=1, le=64)
+    """Questions under way at once."""
+
+    @property
+    def name(self) -> str:
+        """Of who reads."""
+        return self.model or (Path(self.command[0]).name if self.command else getattr(self, "carrier", ""))
+
+
+class RunReader(ReaderOptions):
+    """Who reads a run's rollouts for reward hacks, before a promotion and before the certificate (docs/reader.md)."""
+
+    carrier: Literal["llm", "command", "queue", "replay"]
+    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or
+    `evotrainer mcp`, the recorded answers of a run."""
+    rollouts: int = Field(200, ge=0)
+    """Rollouts that are read in the whole run at most."""
+    each: int = Field(40, ge=1)
+    """Rollouts of one branch at one reading."""
+    parent: bool = False
+    """Read what a branch came from, too, before the branch is promoted."""
+    limit: float = Field(0.03, gt=0, lt=1)
+    """Share of hacks that closes a direction once its lower bound is above it."""
+    run: str = ""
+    """Of carrier replay: the run whose answers are played."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        need = NEEDS[self.carrier]
+        if need and not getattr(self, need):
+            raise ValueError(f"carrier {self.carrier} needs harness.reader.{need}")
+        return self
+
+
+class HarnessConfig(Frozen):
+    """Instruments that read rollouts beside the harness's own detectors."""
+
+    reader: RunReader | None = None
+    """A language model, a program or a person that reads rollouts one at a time; None: nobody does."""
