@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import numpy as np
 
-from evotrainer.harness.code_reading.probe_facts import ShownFact, facts_in
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.probes import ProbeRecord
 
 NAMED = 64
 """Rollouts whose facts are counted by name."""
@@ -48,7 +46,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
     for i, r in zip(first, given.batch.some(first), strict=True):
-        facts = _facts(r)
+        facts = ProbeRecord.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
         if facts and len(quotes) < 3:
             f = facts[0]
@@ -60,7 +58,3 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True
     )
-
-
-def _facts(r: Rollout) -> tuple[ShownFact, ...]:
-    return facts_in(r.detail) if isinstance(r.detail, Mapping) else ()
