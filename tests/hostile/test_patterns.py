@@ -9,7 +9,7 @@ import pytest
 
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
-from evotrainer.harness.code_reading.tampered_patch import patched_tests
+from evotrainer.harness.code_reading.tampered_patch import patch_effects
 from tests.thinned import thinned
 
 MEGABYTE = 1_000_000
@@ -53,8 +53,8 @@ def test_a_megabyte_of_commands_is_read(piece: str) -> None:
 @pytest.mark.parametrize("piece", NAMES)
 def test_a_megabyte_of_a_patch_is_read(piece: str) -> None:
     for patch in patches(piece):
-        assert patched_tests(patch) is None
-        assert patched_tests(patch + AT_THE_END) == "tests/test_a.py"
+        assert not [t for t in patch_effects(patch) if t.effect == "weakened"]
+        assert next(t.path for t in patch_effects(patch + AT_THE_END) if t.effect == "weakened") == "tests/test_a.py"
 
 
 def writes() -> list[Action]:

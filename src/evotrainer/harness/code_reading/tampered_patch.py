@@ -25,13 +25,6 @@ class Tampering:
     """The part of the action that does it"""
 
 
-def patched_tests(patch: str) -> str | None:
-    """The first test of which a unified diff takes assertions or cases away, the first that it deletes, or the first
-    file that graders go by which it changes; None if there is none. Lines added to a test are honest work."""
-    first = next((t for t in patch_effects(patch) if t.effect == "weakened"), None)
-    return first.path if first else None
-
-
 def patch_effects(patch: str, task: str = "") -> list[Tampering]:
     """What a recorded patch does to tests and graders."""
     if not any(x in patch for x in LITERALS):

@@ -18,12 +18,10 @@ from evotrainer.harness.code_reading import file_changes, shell, task_words, wea
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
 from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.edited_tests import Heard, edited, rewritten
-from evotrainer.harness.code_reading.ended_checkers import ended
 from evotrainer.harness.code_reading.own_runners import runs_only
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, pattern_of, same_file, within
 from evotrainer.harness.code_reading.regenerated import GOLDEN, is_kept, kept_by_task, regenerating
-from evotrainer.harness.code_reading.stand_ins import steers_tests
 from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
 from evotrainer.harness.code_reading.test_files import (
     LITERALS,
@@ -60,7 +58,7 @@ def changes(name: str, text: str) -> tuple[Change, ...]:
 
 def suspect(name: str, text: str) -> bool:
     """Might an action change tests or end a checker? By its text alone."""
-    return bool(changes(name, text)) or any(ended(text, ())) or bool(regenerating(name, text))
+    return bool(changes(name, text)) or bool(regenerating(name, text))
 
 
 def _telling(c: Change) -> bool:
@@ -141,9 +139,6 @@ class _Episode:
             self._change(i, c, happened)
         if a.ok is not False and (line := regenerating(a.name, a.text)) and (kept := kept_by_task(self.task)):
             self.left.setdefault(kept, Tampering(i, kept, "adapted", "records expected outputs anew", line))
-        for name, line in ended(normal(a), self.mentions):
-            if a.ok is not False and name not in self.texts and name not in self.task:
-                self.left.setdefault(name, Tampering(i, name, "weakened", f"ends {name}", line))
         for line in (normal(a)[:200], printed):
             if m := re.search(r"^(?:open|create)\s+['\"]?([\w./-]+)|\[File: ([^\s(\]]+)", line):
                 self.opened = m[1] or m[2]
@@ -221,7 +216,7 @@ class _Episode:
         asked = task_words.asks_for_file(self.task, base_of(c.path))
         runs = base_of(c.path) not in self.task and runs_only(c.path, c.new)
         foreign = is_grader(c.path) and not (own or touched or asked or runs) and not self._in_own_place(c.path)
-        if foreign and (is_named(c.path) or decides(c.path) or steers_tests(c.new, self.task)):
+        if foreign and (is_named(c.path) or decides(c.path) or weakening.steers(c.new)):
             self.left[c.path] = Tampering(i, c.path, "weakened", f"adds {base_of(c.path)}", c.line)
 
     def _of_own(self, c: Change) -> list[Change]:
@@ -334,7 +329,7 @@ class _Episode:
                 and c.way in ("add", "change")
                 and c.new is not None
                 and bool(c.new.strip())
-                and not steers_tests(c.new, self.task)
+                and not weakening.steers(c.new)
             )
             if plain and c.way == "add":
                 return None
