@@ -15,7 +15,7 @@ from evotrainer.harness.columns.chunk import Coded
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
-VERSION = 25
+VERSION = 26
 """Of what the traits mean; kept traits of another version are read again."""
 KEYS = ("id", "task", "group")
 FLOATS = (
@@ -35,7 +35,8 @@ made before with the same reply, NaN without calls. hedges: 1 where all choices 
 is_code, reads_input: NaN where not sampled; partial: 1 where the program parses in part, NaN likewise; bypass: rules of
 `bypass.py` broken, NaN where no program is handed in or one was not read; unread: 1 where something handed in could not
 be read, NaN where not looked at; reaches: lines of the recorded patch that break one of `patched.py`, NaN where it
-touches no Python code. judged .. explained: of rollouts with recorded tests (see `extract._test_traits`)."""
+touches no Python code. judged .. explained: of rollouts with recorded tests (see `extract._test_traits`);
+special: 1 certain, 0.5 nominated (`extract._known_tests`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):
