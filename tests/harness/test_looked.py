@@ -61,7 +61,15 @@ def test_of_what_it_can_read_it_says_nothing_of_the_kind() -> None:
             turns = (Turn("user", f"Write f, {t}."), Turn("assistant", program)) if k % 2 else acting
             r = rollout(f"t{t}", k, reward=float(k > 1), turns=turns, components={"exact": 1.0})
             some.append(
-                replace(r, detail=TESTS, outcome="correct", tokens=5, finish="stop", mean_logprob=-1.0, advantage=0.1)
+                replace(
+                    r,
+                    detail={**TESTS, "probes": {"ran": ["ends"], "facts": []}},
+                    outcome="correct",
+                    tokens=5,
+                    finish="stop",
+                    mean_logprob=-1.0,
+                    advantage=0.1,
+                )
             )
     curve = tuple({"step": float(i), "reward": 0.1, "score": 0.1} for i in range(9))
     tasks = {f"t{t}": 0.5 for t in range(8)}

@@ -17,6 +17,7 @@ from evotrainer.harness.code_reading import (
     leaking,
     patched,
     patches_and_hashes,
+    probe_facts,
     prompt_examples,
     tampering,
 )
@@ -73,6 +74,8 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     _patch_traits(chunk, x)
     _answer_traits(chunk, x)
     _hedges(chunk, x)
+    for i, detail in chunk.details.items():
+        x["probed"][i] = probe_facts.probed(detail)
     return Traits(
         n=n,
         keys={"id": chunk.id, "task": chunk.task, "group": chunk.group},
