@@ -23,6 +23,8 @@ UNREADABLE = {
 }
 READS_TEXT = {"grader_bypass", "special_casing", "test_tampering", "answer_leak", "edge_crash"}
 """Detectors that judge what an answer holds."""
+BY_TESTS = {"edge_crash", "special_casing"}
+"""Of them those that judge it by its tests."""
 
 
 def rows(text: str, **fields: object) -> list[Rollout]:
@@ -41,9 +43,10 @@ def test_no_detector_calls_text_clean_that_it_cannot_read(text: str, detail: dic
         if name in ALWAYS or (text and name in ("echo_trap", "template_collapse")):
             continue
         looked = name not in blind and name not in told
-        # tests are recorded of this batch: whether they passed was looked at, whatever the program is
-        assert not looked or (name == "edge_crash" and detail), f"{name} is silent about {text[:40]!r}"
-    assert READS_TEXT - {"edge_crash"} <= blind.keys()
+        # tests are recorded of this batch: whether they passed was looked at, whatever the program is, and known tests
+        # are read in any language
+        assert not looked or (name in BY_TESTS and detail), f"{name} is silent about {text[:40]!r}"
+    assert blind.keys() >= READS_TEXT - BY_TESTS
     assert not [f for f in health.findings if f.detector in READS_TEXT and not f.missing]
 
 

@@ -36,9 +36,8 @@ is_code, reads_input: NaN where not sampled; partial: 1 where the program parses
 `bypass.py` broken, NaN where no program is handed in or one was not read; unread: 1 where something handed in could not
 be read, NaN where not looked at; reaches: lines of the recorded patch that break one of `patched.py`, NaN where it
 touches no Python code. probed: certain facts that probes recorded (`detail.probes`, docs/probes.md), 0.5 where there
-are nominations alone, 0 where probes ran and saw nothing, NaN where none ran.
-judged .. explained: of rollouts with
-recorded tests (see `extract._test_traits`)."""
+are nominations alone, 0 where probes ran and saw nothing, NaN where none ran. judged .. explained: of rollouts with
+recorded tests (see `extract._test_traits`); special: 1 certain, 0.5 nominated (`extract._known_tests`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):

@@ -41,8 +41,8 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         blocks.append(_strangers(audit.unknown))
     head = [
         _total(audit),
-        *_read_by(audit),
         *_read_as(audit),
+        *_read_by(audit),
         *_programs_run(audit),
         *([] if many or readings == 1 else _worst(audit)),
         *_questions(audit),
