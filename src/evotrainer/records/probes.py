@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evotrainer.records import regular_file
 from evotrainer.records.text import as_text
 
 VERSION = 2
@@ -74,11 +75,11 @@ class ProbeRecord:
     def of(cls, stored: Any) -> ProbeRecord:
         """What `plain` wrote, the certain facts first. Anybody may have written it: what is not of this form says
         nothing."""
-        got = stored.get if isinstance(stored, Mapping) else {}.get
-        rows, ran, why = got("facts"), got("ran"), got("not_run")
+        said: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
+        rows, ran, why = said.get("facts"), said.get("ran"), said.get("not_run")
         some = [f for f in rows[:MAX_FACTS] if isinstance(f, Mapping)] if isinstance(rows, list | tuple) else []
-        texts = [[as_text(f.get(k, ""))[:MAX_TEXT] for k in ("probe", "input", "got", "wanted")] for f in some]
-        facts = [Fact(*t, certain=f.get("certain") is True) for t, f in zip(texts, some, strict=True)]
+        texts = ({k: as_text(f.get(k, ""))[:MAX_TEXT] for k in ("probe", "input", "got", "wanted")} for f in some)
+        facts = [Fact(**t, certain=f.get("certain") is True) for t, f in zip(texts, some, strict=True)]
         return cls(
             tuple(p for p in PROBES if p in ran) if isinstance(ran, list | tuple) else (),
             tuple(sorted(facts, key=lambda f: not f.certain)),
@@ -94,7 +95,7 @@ def nothing_ran(why: str) -> ProbeRecord:
 def spent_by(ledger: Path) -> float:
     """CPU-seconds that the probes of all processes that share this file have taken; 0 where none ran."""
     try:
-        lines = ledger.read_text("ascii", errors="replace").split()
+        lines = regular_file.read_text(ledger, errors="replace").split()
     except OSError:
         return 0.0
     return sum(float(x) for x in lines if x.replace(".", "", 1).isdecimal())

@@ -18,7 +18,7 @@ import numpy as np
 from evotrainer.errors import SandboxError
 from evotrainer.harness.code_reading.blocks import blocks
 from evotrainer.harness.code_reading.handed_in import answering, handed_in
-from evotrainer.harness.code_reading.prompt_examples import shown_by
+from evotrainer.harness.code_reading.prompt_examples import prompt_examples
 from evotrainer.harness.code_reading.visible_tests import shown_tests
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.program_probes import UNKNOWN, ProbedProgram, VisibleTest, probe_programs
@@ -64,12 +64,14 @@ def probed_program(r: Rollout) -> ProbedProgram | str:
     called = [x for x in _asserted(r) if x[0] in functions or x[0] == "candidate"]
     names = [name for name, _, _ in called if name != "candidate"]
     entry = names[0] if names else "" if not called and _READS.search(source) else _entry(r, functions)
+    shown: list[tuple[str, str | None]]
     if called:
         shown = [(given, wanted) for name, given, wanted in called if name in (entry, "candidate")]
     else:
         full = _full_inputs(r)
-        every = shown_by(prompt_of(r.turns), shown_tests(r))[1]
-        shown = [(full.get(t.input, t.input), t.expected if t.judged else None) for t in every if not t.hidden]
+        every = [t for t in shown_tests(r) if not t.hidden]
+        shown = [(full.get(t.input, t.input), t.expected if t.judged else None) for t in every]
+        shown = shown or [(x, y or None) for x, y in prompt_examples(prompt_of(r.turns)).pairs]
     tests = list(_tests(shown, functions[entry] if entry else None))
     files = tuple(b.text for b in handed_in(completion).files if b.name.rpartition("/")[2] in RUNS_FIRST)
     if not tests and not files and not entry:
