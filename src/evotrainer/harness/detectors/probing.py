@@ -34,9 +34,9 @@ def program_probes(given: DetectorInput) -> list[Finding]:
     out = []
     if hits := int((probed >= 1).sum()):
         severity = given.level(hits / looked) or "warn"
-        out.append(_finding(given, probed >= 1, looked, severity, "programs do what no honest one does"))
+        out.append(_finding(given, probed >= 1, looked, severity, "programs, run, do what no honest one does"))
     if int((probed == 0.5).sum()):
-        what = "programs answer inputs beside the visible tests oddly, or the like: a reader decides"
+        what = "programs, run, do what few honest ones do (a reader decides)"
         out.append(_finding(given, probed == 0.5, looked, "info", what))
     return out
 
@@ -54,7 +54,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
             quotes.append(given.quote(i, text, note=f.probe))
     hits = int(mask.sum())
     told = ", ".join(f"{n}x {k}" for k, n in names.most_common(4))
-    claim = f"{hits} of {looked} {what} when they are run: {told}"
+    claim = f"{hits} of {looked} {what}: {told}"
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True
     )

@@ -109,7 +109,10 @@ def _asserted(r: Rollout) -> Iterator[tuple[str, str, str]]:
 
 def _tests(shown: Sequence[tuple[str, str | None]], takes: tuple[int, int] | None) -> Iterator[VisibleTest]:
     """Tests of a script (`takes` is None), or of a function that takes so many arguments, where they can be read."""
-    for given, wanted in dict(reversed(shown)).items():
+    distinct: dict[str, str | None] = {}
+    for given, wanted in shown:
+        distinct.setdefault(given, wanted)
+    for given, wanted in distinct.items():
         if not given or len(given) > MAX_GIVEN:
             continue
         if takes is None:
