@@ -40,7 +40,7 @@ class StepCost:
     policy_bytes: float | None = None
     measured: bool = False
     probe_s: float = 0.0
-    """CPU-seconds of probes (docs/probes.md) for each evaluated attempt on average; `attempt_s` holds them."""
+    """CPU-seconds of probes (docs/probes.md) for each attempt of which some are probed, on average."""
 
 
 class Count(NamedTuple):
@@ -112,20 +112,28 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     read = [("search", ev.search_attempts, ev.search_tasks)]
     read += [] if task.run.search_only else [("gate", ev.gate_attempts, ev.gate_tasks)]
     there = {} if all(tasks for _, _, tasks in read) else _tasks_there(task)
-    attempts = sum((n + ev.greedy) * (tasks or there.get(split, 0)) for split, n, tasks in read)
+    by_split = [(n + ev.greedy) * (tasks or there.get(split, 0)) for split, n, tasks in read]
+    attempts = sum(by_split)
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
+    only_search = _probes(task) == "sample"
+    probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
     return RunEstimate(
         trainings=count_trainings(task),
         cost=cost,
-        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s,
+        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s + (probes_s if only_search else 0.0),
         rollouts=sampled + attempts,
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
         max_seeds=task.judge.max_seeds,
         detects=_detects(task, there),
         read=_read(task),
-        probed=_probed(task, attempts * cost.probe_s if cost.measured else None),
+        probed=_probed(task, probes_s if cost.measured else None),
     )
+
+
+def _probes(task: TaskFile) -> str:
+    options = probe_options(task.environment)
+    return options.probes if options else "off"
 
 
 def _probed(task: TaskFile, each: float | None) -> str:
@@ -205,15 +213,16 @@ def _measured(task: TaskFile) -> StepCost:
         size = sum(f.stat().st_size for f in (run.folder / "rollouts" / t.trial).rglob("*") if f.is_file())
         probes = spent_by(run.folder / PROBE_CPU)
         policy = sum(f.stat().st_size for f in (run.folder / "trials" / t.trial / "policy").rglob("*") if f.is_file())
-    trained = t.training_s or t.cpu_s
+    trained, only_search = t.training_s or t.cpu_s, _probes(short) == "sample"
     rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
     return StepCost(
         step_s=trained / t.steps,
-        attempt_s=max(0.0, t.cpu_s - trained) / max(1, attempts),
+        # of training attempts none is probed by default, of the others those of search alone
+        attempt_s=max(0.0, t.cpu_s - trained - (probes if only_search else 0.0)) / max(1, attempts),
         rollout_bytes=size / max(1, rollouts),
         policy_bytes=float(policy),
         measured=True,
-        probe_s=probes / max(1, attempts),
+        probe_s=probes / max(1, attempts if only_search else rollouts),
     )
 
 
