@@ -108,16 +108,15 @@ def _asserted(r: Rollout) -> Iterator[tuple[str, VisibleTest]]:
 
 def _recorded(r: Rollout, takes: tuple[int, int] | None) -> Iterator[VisibleTest]:
     """Visible tests that are recorded, else those of the prompt; of functions those whose arguments can be read."""
-    shown = [t for t in shown_tests(r) if not t.hidden] or list(prompt_examples(prompt_of(r.turns)).tests)
     full = _full_inputs(r)
-    for t in shown:
-        given = full.get(t.input, t.input)
+    shown = [(full.get(t.input, t.input), t.expected, t.judged) for t in shown_tests(r) if not t.hidden]
+    for given, expected, judged in shown or [(a, b, bool(b)) for a, b in prompt_examples(prompt_of(r.turns)).pairs]:
         if not given or len(given) > MAX_GIVEN:
             continue
         if takes is None:
-            yield VisibleTest(given.rstrip("\n") + "\n", t.expected if t.judged else UNKNOWN)
+            yield VisibleTest(given.rstrip("\n") + "\n", expected if judged else UNKNOWN)
         elif (args := _arguments(given, takes)) is not None:
-            yield VisibleTest(args, _value(t.expected) if t.judged else UNKNOWN)
+            yield VisibleTest(args, _value(expected) if judged else UNKNOWN)
 
 
 def _full_inputs(r: Rollout) -> dict[str, str]:
