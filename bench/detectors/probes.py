@@ -21,7 +21,7 @@ from bench.detectors.corpus.command import cache_folder, stamp
 from bench.detectors.corpus.labels import all_labels
 from bench.detectors.corpus.manifest import chosen
 from bench.detectors.corpus.measure import wilson
-from evotrainer.program_probes import PROBES, ProbeRecord
+from evotrainer.records.probes import PROBES, ProbeRecord
 from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox import Sandbox
 from evotrainer.studies.audit.probing import probe_rollouts

@@ -11,12 +11,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evotrainer.envs.base import Task
-
-if TYPE_CHECKING:
-    from evotrainer.program_probes import ProbeRecord
+from evotrainer.records.probes import ProbeRecord
 
 PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""

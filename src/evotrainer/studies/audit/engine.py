@@ -27,7 +27,7 @@ from evotrainer.records.output import Progress
 from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
 from evotrainer.studies.audit.curve_file import Curve, read_curves
 from evotrainer.studies.audit.fault_columns import ASKED, check_columns
-from evotrainer.studies.audit.program_runs import ProgramRunner, ProgramsRun
+from evotrainer.studies.audit.probing import ProgramRunner, ProgramsRun
 from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
 from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
