@@ -141,7 +141,7 @@ def audit(
         check_columns(probe, faults)
         sources = [replace(s, faults=tuple(faults)) for s in sources]
     reports, opened, kept = [], [], []
-    runner = ProgramRunner(None if own else folder / "probes") if run else None
+    runner = ProgramRunner(None if own else folder / "program-runs") if run else None
     for i, source in enumerate(sources):
         say(f"opening {source.label}", i, len(sources))
         for attempt in range(2):
