@@ -58,10 +58,10 @@ def _instruments(audit: RolloutAudit) -> list[str]:
         looked.update(s.could_look)
     counts = ", ".join(f"{name} at {n:,}" for name, n in looked.items())
     rules = f"- rules could look, of {counted(audit.rollouts, 'rollout')}: {counts}; {RULES_ALONE}"
-    programs = looked["grader_bypass"] and "- no program was run; --run runs them in the sandbox"
+    programs = ["- no program was run; --run runs them in the sandbox"] if looked["grader_bypass"] else []
     read = [f"- {line(r.subject)}" for s in audit.sources for r in s.readings if r.health.harness == READER]
     unread = "- not judged by a reader; --reader model=NAME asks a model about a sample (docs/reader.md)"
-    return [rules, *(_programs_run(audit) or [programs] * bool(programs)), *(read[:SHOWN_FIRST] or [unread])]
+    return [rules, *(_programs_run(audit) or programs), *(read[:SHOWN_FIRST] or [unread])]
 
 
 def _read_as(audit: RolloutAudit) -> list[str]:
