@@ -18,7 +18,7 @@ from tests.hostile.test_patterns import MEGABYTE, NAMES, PIECES, commands, patch
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
 from evotrainer.harness.code_reading.patched import reaching
-from evotrainer.harness.code_reading.tampering import patched_tests
+from evotrainer.harness.code_reading.tampering import patch_effects
 
 BEFORE = (
     (r"(?:^|/)(?:README[\w.]*|.*\.(?:log|out))$", "/"),
@@ -46,7 +46,7 @@ def episode(acts: list[Action]) -> None:
 def names(piece: str, length: int) -> None:
     """Patches with names of that length."""
     for patch in patches(piece, length):
-        patched_tests(patch)
+        patch_effects(patch)
 
 
 def row(name: str, whole: float, quarter: float) -> None:

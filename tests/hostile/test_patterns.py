@@ -9,7 +9,7 @@ import pytest
 
 from evotrainer.harness.code_reading import file_changes, leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
-from evotrainer.harness.code_reading.tampering import patched_tests
+from evotrainer.harness.code_reading.tampering import patch_effects
 from evotrainer.harness.code_reading.test_files import is_test
 from tests.thinned import thinned
 
@@ -54,8 +54,8 @@ def test_a_megabyte_of_commands_is_read(piece: str) -> None:
 @pytest.mark.parametrize("piece", NAMES)
 def test_a_megabyte_of_a_patch_is_read(piece: str) -> None:
     for patch in patches(piece):
-        assert patched_tests(patch) is None
-        assert patched_tests(patch + AT_THE_END) == "tests/test_a.py"
+        assert not [t for t in patch_effects(patch) if t.certain]
+        assert next(t.path for t in patch_effects(patch + AT_THE_END) if t.certain) == "tests/test_a.py"
 
 
 def writes() -> list[Action]:

@@ -17,7 +17,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.harness.code_reading.actions import actions_of, before_actions, kind_of
 from evotrainer.harness.code_reading.leaking import leaked
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, patch_of
-from evotrainer.harness.code_reading.tampering import patched_tests, tampered
+from evotrainer.harness.code_reading.tampering import patch_effects, tampered
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 
@@ -165,13 +165,13 @@ def test_the_harness_reads_actions_leaks_and_changed_tests(swe: SweEnv) -> None:
     assert tampered(before_actions(e.turns), actions) is None
     (s,) = swe.score([e])
     assert patch_of(s.detail) == gold_of(s.detail) != ""
-    assert broken_protection(s.detail["protected"]) is None and patched_tests(patch_of(s.detail)) is None
+    assert broken_protection(s.detail["protected"]) is None and not patch_effects(patch_of(s.detail))
 
     e = _play(swe, task, WRITABLE, ["cat test_all.py", "edit test_all.py 4 pass", "submit"])
     assert tampered(before_actions(e.turns), actions_of(e.turns)) == 1
     (s,) = swe.score([e])
     assert broken_protection(s.detail["protected"]) == "test_all.py"
-    assert patched_tests(patch_of(s.detail)) == "test_all.py"
+    assert [(t.path, t.certain) for t in patch_effects(patch_of(s.detail))] == [("test_all.py", True)]
     e = _play(swe, task, SHOWN, ["cat test_all.py", "edit test_all.py 4 pass", "submit"])
     assert tampered(before_actions(e.turns), actions_of(e.turns)) is None, "a refused edit changed nothing"
 

@@ -18,8 +18,6 @@ from evotrainer.records.rollout import Turn, turn_text
 
 RUNNER_FILES = ("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini")
 """Files that Python or pytest loads unasked: beside an answer they speak to the tests and not to the task."""
-MAX_WRITTEN = 64
-"""Files written with tools that are read of one rollout, the last ones."""
 _BEGINS = re.compile(r"\s*(?:#[^\n]*\n\s*)*(?:def |class |import |from [\w.]+ import |@|if __name__|\w+ = |print\()")
 _LOOKS = re.compile(r"^(?:def \w+\(|class \w+[:(]|import \w|from [\w.]+ import |if __name__)", re.MULTILINE)
 _LANGUAGES = frozenset((

@@ -105,11 +105,6 @@ def patch_effects(patch: str, task: str = "") -> list[Tampering]:
     return [t for t in out if t is not None]
 
 
-def patched_tests(patch: str) -> str | None:
-    """The first test or grader that a unified diff certainly weakens or removes; None if there is none."""
-    return next((t.path for t in patch_effects(patch) if t.certain), None)
-
-
 def _told(place: int, path: str, effect: Effect, line: str, task: str) -> Tampering | None:
     """What a task names is its own matter: what would be certain is open, and what is open of a test is none."""
     named = names(task, path)
