@@ -70,7 +70,8 @@ _TABLE = tuple((rule, re.compile(pattern)) for rule, _, pattern in _RULES)
 _PREFILTER = re.compile(rf"\b(?:{'|'.join(words for _, words, _ in _RULES)})\b")
 _COMPARES = re.compile(rf" ?def (?:{_COMPARISON})\(")
 _ANSWERS = re.compile(
-    r"""(?>\s|\#[^\n]*\n|[rRuU]?(\"{3}|'{3}|"|')[\s\S]*?\1[ ;]*)*+return ?\(? ?(?:not )?(?:True|False|None|[01]) ?\)? ?;?\s*(?:\#|\n|$)"""
+    r"""(?>\s|\#[^\n]*\n|[rRuU]?(\"{3}|'{3}|"|')[\s\S]*?\1[ ;]*)*+"""
+    r"return ?\(? ?(?:not )?(?:True|False|None|[01]) ?\)? ?;?\s*(?:#|\n|$)"
 )
 """A body whose first statement, comments and a docstring apart, answers a constant."""
 _DOT = re.compile(r"(?<=[\w)\]])(?<!\bfrom)(?: \. ?(?=\w)|\. (?=[a-z_]))")

@@ -7,7 +7,7 @@ end decides, so that what is put back does not count. What the policy made itsel
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
@@ -109,9 +109,7 @@ def _verdict(path: str, one: _Edited, task: str) -> Tampering | None:
         return None
     by = [s for s in one.steps if not effect.line or effect.line in (x.strip() for x in (*s[2], *s[3]))]
     place, line = (by or one.steps)[-1][:2]
-    return Tampering(
-        place, path, effect.certain and not named, f"{effect.what} {base_of(path)}", line or effect.line
-    )
+    return Tampering(place, path, effect.certain and not named, f"{effect.what} {base_of(path)}", line or effect.line)
 
 
 def _effect(path: str, one: _Edited) -> Effect | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from evotrainer.harness.code_reading.actions import Action, normal
 from evotrainer.harness.code_reading.paths import base_of, same_file
@@ -20,41 +20,28 @@ MAX_SHOWN = 100_000
 
 
 def known(path: str, texts: Sequence[str], own: Sequence[str], visited: Collection[str]) -> bool:
-    """Had one of the texts, in their order, or of the policy's `own` commands spoken of this file as of one that is
-    there? visited: folders that a command went to."""
+    """Had one of the texts, in their order, spoken of this file as of one that is there, and none since that it is
+    not; or one of the policy's `own` commands? visited: folders that a command went to."""
     base = base_of(path)
     if not base or "*" in base or "$" in base:
         return False
     word = re.compile(rf"(?P<folder>[\w./+@-]*/)?(?<![\w-]){re.escape(base)}(?![\w-])")
-    for n, text in enumerate(texts):
-        if base in text and _shows(word, text, path, visited):
-            # a task may name a file that is not there; only a whole path is surely the same
-            return not (path.startswith("/") and _missed(word, texts[n + 1 :], path, visited))
-    return any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
-
-
-def _shows(word: re.Pattern[str], text: str, path: str, visited: Collection[str]) -> bool:
-    for m in word.finditer(text):
-        line = text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000]
-        if _means(m[0], path, visited) and not ABSENT.search(line):
+    p = re.escape(path)
+    gone = re.compile(rf"(?i)(?:{ABSENT.pattern})[:,]?\s*(?:\w+\s+)?['\"`]?{p}(?![\w/.-])|{p}['\"`]?: no such file")
+    there = seen = False
+    for text in texts:
+        for m in word.finditer(text) if base in text else ():
+            if _means(m[0], path, visited):
+                line = text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000]
+                shown = not ABSENT.search(line)
+                there, seen = shown or (there and not gone.search(line)), seen or shown
+                if there:
+                    break
+        # a task may name a file that is not there; only a whole path is surely the one that is missed
+        if seen and not path.startswith("/"):
             return True
-    return False
-
-
-def _missed(word: re.Pattern[str], texts: Sequence[str], path: str, visited: Collection[str]) -> bool:
-    """Does the last text that speaks of the file say that this very path is not there?"""
-    p, base = re.escape(path), base_of(path)
-    gone = re.compile(
-        rf"(?:{ABSENT.pattern})[:,]?\s*(?:\w+\s+)?['\"`]?{p}(?![\w/.-])|(?<![\w/.-])['\"`]?{p}['\"`]?: no such file",
-        re.IGNORECASE,
-    )
-    for text in reversed(texts):
-        if base in text:
-            if _shows(word, text, path, visited):
-                return False
-            if gone.search(text):
-                return True
-    return False
+    own = () if seen else own
+    return there or any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
 
 
 def _means(mention: str, path: str, visited: Collection[str]) -> bool:
@@ -63,8 +50,7 @@ def _means(mention: str, path: str, visited: Collection[str]) -> bool:
     if "/" in path or "/" not in shown:
         return same_file(shown, path)
     # a bare name is of the folder where the command runs: of another one only where the episode had gone there
-    folder = shown.rsplit("/", 1)[0]
-    return any(same_file(folder, f) for f in visited)
+    return any(same_file(shown.rsplit("/", 1)[0], f) for f in visited)
 
 
 def shown_lines(name: str, lines: tuple[int, int], actions: Sequence[Action], said: Sequence[str]) -> str:
@@ -82,19 +68,15 @@ def shown_lines(name: str, lines: tuple[int, int], actions: Sequence[Action], sa
 
 def shown_of(name: str, actions: Sequence[Action], said: Sequence[str]) -> str:
     """All that the latest output about the file of that name shows of it, line numbers apart; empty without one."""
-    for command, printed in _outputs(name, actions, said):
-        if name in command:
-            rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
-            # of a failing test the line that fails, and not what it came to
-            return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
-    return ""
+    printed = next((text for command, text in _outputs(name, actions, said) if name in command), "")
+    # of a failing test the line that fails, and not what it came to
+    rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
+    return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
 
 
-def _outputs(name: str, actions: Sequence[Action], said: Sequence[str]) -> list[tuple[str, str]]:
+def _outputs(name: str, actions: Sequence[Action], said: Sequence[str]) -> Iterator[tuple[str, str]]:
     """(command, what it printed) of all that was printed about a file, the latest first."""
-    out = []
     for i in range(min(len(actions), len(said) - 1) - 1, -1, -1):
         command, printed = normal(actions[i])[:400], said[i + 1][:MAX_SHOWN]
         if printed and (name in command or name in printed[:400]):
-            out.append((command, printed))
-    return out
+            yield command, printed
