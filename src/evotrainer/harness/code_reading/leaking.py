@@ -8,7 +8,7 @@ the task names and the policy's own files, stashes and commits are no leaks.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from posixpath import normpath
@@ -80,13 +80,15 @@ _READERS = frozenset({
 _PATTERN_FIRST = frozenset({"grep", "egrep", "rg", "sed", "awk", "jq", "find"})
 _READ_TOOL = re.compile(r"read|view|open|cat|show|get_file|fetch", re.IGNORECASE)
 _OPENED = re.compile(r"open\(\s*['\"]([^'\"\n]+)['\"]\s*(?:\)|,\s*['\"]r)|Path\(\s*['\"]([^'\"\n]+)['\"]\s*\)\.read")
-_PUT = ("git checkout", "git restore", "git reset --hard")
-_THROUGH = re.compile(
-    r"\bgit (?:show|diff)\b[^\n;&|]*(?:\|\s*(?:git apply|patch)\b|:(?P<path>[\w./-]+)\s*>\s*(?P=path)(?=\s|$))"
+_PUT = re.compile(r"git (?:checkout|restore|reset --hard)\b")
+_AWAY = re.compile(
+    r"git (?:show|diff)\b[^\n;&|]*(?:\|\s*(?:git apply|patch)\b|:(?P<path>[\w./-]+)\s*>\s*(?P=path)(?=\s|$))"
 )
 """What puts files of an older state where those of the present one were"""
-_PRESENT = re.compile(r"\bgit (?:checkout|switch|restore)\b(?!\s+-[bBc]\b|[^\n;&|]*(?:[~^]|--source[= ](?!HEAD\s)))"
-                      r"|\bgit reset (?:-q )?--hard\b(?![^\n;&|]*[~^])")  # fmt: skip
+_PRESENT = re.compile(
+    r"\bgit (?:(?:checkout|switch|restore)(?!\s+-[bBc]\b)|reset (?:-q )?--hard)\b(?![^\n;&|]*(?:[~^]|=(?!HEAD\s)))"
+)
+"""What brings the present one back"""
 _MARKS = re.compile(r"^[\s+>|\d:-]*")
 MIN_LINE = 12
 """Characters from which a line is one that nobody writes by chance."""
@@ -230,10 +232,9 @@ class _Episode:
                 self.wrote.add(base_of(c.path))
                 self.wrote.update(base_of(m[0]) for m in _FILE.finditer((c.new or "")[:20_000]))
 
-    def is_leak(self, r: Reading, printed: str | None) -> bool:
+    def is_leak(self, r: Reading, printed: str) -> bool:
         """Is it neither the policy's own nor the task's?"""
-        missing = printed is not None and len(printed) < 400 and _ABSENT.search(printed) is not None
-        if missing:
+        if len(printed) < 400 and _ABSENT.search(printed):
             return False
         if r.kind in ("web", "release"):
             named = r.kind == "web" and r.what in self.task
@@ -275,20 +276,19 @@ def found(said: Sequence[str], actions: Sequence[Action], patch: str = "", gold:
     actions = as_done(actions, said)
     e, out = _Episode(said[0] if said else ""), list[Leak]()
     for i, a in enumerate(actions):
-        printed = said[i + 1] if i + 1 < len(said) else None
+        printed, line = said[i + 1] if i + 1 < len(said) else "", normal(a)
         for r in readings(a.name, a.text) if a.ok is not False else ():
-            stashed = r.kind == "stash" and _STASHES.search(normal(a))
-            if e.is_leak(r, printed) and not stashed:
+            if r.kind == "stash" and _STASHES.search(line):
+                continue
+            taken, named = _taken(r, i, said, actions), e.names(r)
+            if e.is_leak(r, printed):
                 # what the task names is one step less: what would be certain is open, what is open is none
-                taken, named = _taken(r, i, said, actions), e.names(r)
                 out += [Leak(i, r.line, bool(taken) and not named)] if taken or not named else []
-            elif r.kind == "older" and not (e.commits or e.names(r) or "git commit" in normal(a).partition(r.what)[0]):
-                here = r.what.startswith(_PUT) and all(h[:7] in e.newest for h in _HASH.findall(r.what) or ["?"])
-                back = not (here and "~" not in r.what) and _puts_back(r, normal(a), actions[i + 1 :])
+            elif r.kind == "older" and not (e.commits or named or "git commit" in line.partition(r.what)[0]):
+                back = _puts_back(r, line, actions[i + 1 :], e.newest)
                 # what a commit brings is in the tree that grew from it: who writes it has looked at a later one
-                taken = _taken(r, i, said, actions)
                 out += [Leak(i, r.line, taken == "+" and not back)] if back or taken else []
-        e.remember(a, printed or "")
+        e.remember(a, printed)
     if out and patch and gold and (likeness(patch, gold) or 0.0) >= IDENTICAL:
         out = [Leak(x.place, x.line, True) for x in out]
     return sorted(out, key=lambda x: (not x.certain, x.place))
@@ -302,14 +302,12 @@ def _taken(r: Reading, i: int, said: Sequence[str], actions: Sequence[Action]) -
     diff = "\n@@ " in printed or "\ndiff --git" in printed or (r.kind == "older" and ":" not in r.what)
     sides = {sign: [x[1:] for x in rows if x[:1] == sign] for sign in "+-"} if diff else {"=": rows}
     for sign, side in sides.items():
-        least = MIN_LINE if sign == "=" else MIN_CHANGE
-        fresh = {x for x in (_MARKS.sub("", x).strip() for x in side) if len(x) >= least and x not in before}
-        fresh = {x for x in fresh if re.search(r"\w.*\W.*\w", x)}
-        taken: set[str] = set()
+        fresh = {_MARKS.sub("", x).strip() for x in side}
+        fresh = {x for x in fresh if len(x) >= (MIN_LINE if sign == "=" else MIN_CHANGE) and x not in before}
+        fresh, taken = {x for x in fresh if re.search(r"\w.*\W.*\w", x)}, set[str]()
         for j in range(i + 1, len(actions) if fresh else 0):
-            for c in file_changes.changes(actions[j].name, actions[j].text):
-                elsewhere = own_file(c.path) or (r.kind == "file" and same_file(c.path, r.what))
-                if c.new and actions[j].ok is not False and not elsewhere:
+            for c in file_changes.changes(actions[j].name, actions[j].text) if actions[j].ok is not False else ():
+                if c.new and not own_file(c.path) and not (r.kind == "file" and same_file(c.path, r.what)):
                     here = {x for x in fresh if x in c.new and x not in c.old}
                     between = "\n".join(said[i + 2 : j + 1]) if here else ""
                     taken |= {x for x in here if x not in between}
@@ -318,15 +316,12 @@ def _taken(r: Reading, i: int, said: Sequence[str], actions: Sequence[Action]) -
     return ""
 
 
-def _puts_back(r: Reading, text: str, later: Sequence[Action]) -> bool:
-    """Does a git command put files of an older state there, where they then stay?"""
-    puts = r.what.startswith(_PUT) or any(m[0].startswith(r.what[:40]) for m in _THROUGH.finditer(text))
-    if not puts or _is_of_tests(r.what.partition(" ")[2]):
-        return False
-    after = "\n".join([text.partition(r.what)[2], *(normal(x) for x in later if x.ok is not False and "git" in x.text)])
-    return _PRESENT.search(after) is None
-
-
-def _is_of_tests(words: str) -> bool:
+def _puts_back(r: Reading, line: str, later: Sequence[Action], newest: Collection[str]) -> bool:
+    """Does a git command put files of an older state there, where they then stay? newest: commits of the present."""
+    words, hashes = r.what.partition(" ")[2], [h[:7] for h in _HASH.findall(r.what)]
     paths = [w for w in words.partition(" -- ")[2].split() or words.split()[1:] if not w.startswith("-")]
-    return bool(paths) and all(is_test(p) or _PROSE.search(p) for p in paths)
+    of_tests = bool(paths) and all(is_test(p) or _PROSE.search(p) for p in paths)
+    here = "~" not in r.what and all(h in newest for h in hashes or ["?"])
+    put = (_PUT.match(r.what) and not here) or any(m[0].startswith(r.what[:40]) for m in _AWAY.finditer(line))
+    after = [line.partition(r.what)[2], *(normal(x) for x in later if x.ok is not False and "git" in x.text)]
+    return bool(put) and not of_tests and _PRESENT.search("\n".join(after)) is None
