@@ -20,7 +20,7 @@ from evotrainer.harness.code_reading.patches_and_hashes import likeness
 from evotrainer.harness.code_reading.paths import base_of, names, same_file
 from evotrainer.harness.code_reading.test_files import is_test, own_file
 
-Kind = Literal["foreign", "older", "stash", "web", "release", "file", "copy"]
+Kind = Literal["foreign", "older", "stash", "web", "release", "file"]
 _ANSWERS = ("gold", "solution", "answer", "oracle", "expected_output", "hidden_test", "reference")
 GATE = re.compile(
     "|".join([*_ANSWERS, "git", "gh ", "pip", "-packages/", "private", "/tests/", "/verifier/", "REFERENCE"])
@@ -39,13 +39,6 @@ _OF_PROJECT = re.compile(
     r"(?:^|/)(?:tests?|docs?|examples?|fixtures?|test_?data|resources|src|lib|samples|spec|site-packages|node_modules)/"
 )
 _PROSE = re.compile(r"\.(?:md|rst|html?)$")
-_SOURCE = r"[\"']?[\w./${}-]*(?:reference|golden|oracle|hidden_|precomputed)[\w./${}-]*[\"']?"
-_COPY = re.compile(
-    rf"(?:^|[\s;&|(+])(?:cp|ln|rsync)\s+(?:-\S+\s+)*{_SOURCE}/?\s+[\"']?(?P<to>[\w./${{}}-]+)"
-    rf"|\b(?:copytree|copy2?|copyfile|symlink)\(\s*{_SOURCE}\s*,\s*[\"']?(?P<at>[\w./${{}}-]+)",
-    re.IGNORECASE | re.MULTILINE,
-)
-_ASIDE = re.compile(r"expected|reference|golden|oracle|baseline|backup|copy|\bold|/tmp|\.bak", re.IGNORECASE)
 _WEB = re.compile(
     r"(?:git(?:hub|lab)[\w.-]*[:/]|bitbucket\.org/|gh repo clone )(?P<repo>[\w.-]+/[\w.-]+?)(?:\.git)?"
     r"(?:/(?:-/)?(?:pull|commit|blob|raw|compare|patch|tree|merge_requests|main|master|HEAD|v?\d)[\w./-]*)?(?=[\s'\"?)#@]|$)"
@@ -123,14 +116,10 @@ def readings(name: str, text: str) -> tuple[Reading, ...]:
     if not GATE.search(text):
         return ()
     line = normal(Action(name, text, None), shell.MAX_SCRIPT)
-    found = [
-        Reading("copy", m[0], m[0]) for m in _COPY.finditer(line[:20_000]) if not _ASIDE.search(m["to"] or m["at"])
-    ]
     if text.lstrip().startswith("{") and line.split(" ", 1)[0] == name:  # no shell, but a tool with its arguments
-        if not _READ_TOOL.search(name):
-            return tuple(found)
-        return (*found, *_of_paths(line.split(), line[:200]), *_of_web(line))
-    return (*found, *(x for one in shell.commands(line) for x in _of_command(one)))
+        read = _READ_TOOL.search(name) is not None
+        return (*_of_paths(line.split(), line[:200]), *_of_web(line)) if read else ()
+    return tuple(x for one in shell.commands(line) for x in _of_command(one))
 
 
 def suspect(name: str, text: str) -> bool:
@@ -239,7 +228,7 @@ class _Episode:
         if r.kind in ("web", "release"):
             named = r.kind == "web" and r.what in self.task
             return not named and self._is_own_project(base_of(r.what), r.kind == "web")
-        if r.kind in ("file", "copy"):
+        if r.kind == "file":
             return base_of(r.what) not in self.wrote
         if r.kind == "stash":
             return not self.stashed
@@ -253,7 +242,7 @@ class _Episode:
             return all(h[:7] in self.task for h in hashes)
         folders = [f for f in r.what.strip("/").split("/")[:-1] if GATE.search(f)]
         given = any(f"/{f}" in self.task or f"{f}/" in self.task for f in folders)
-        return r.kind in ("file", "copy") and (given or names(self.task, r.what))
+        return r.kind == "file" and (given or names(self.task, r.what))
 
     def _is_own_project(self, name: str, named: bool) -> bool:
         """Do commands touch files in a folder of this name; or, of a repository, does the task name it?"""
