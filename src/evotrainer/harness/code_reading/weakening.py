@@ -105,13 +105,6 @@ def lines_of(text: str | None) -> list[str]:
     return [x for x in (text or "")[:MAX_EDIT].split("\n") if x.strip() and not _COMMENT.match(x)]
 
 
-def telling(text: str, limit: int = 160) -> str:
-    """A text for a quote: all of a short one, else the line that does most to tests."""
-    whole = " ".join(text[:1000].split())
-    found = (x for p in (_SKIPS, _CONSTANT, _HOOKS, _ASSERT) if (x := _first(p, text[:MAX_EDIT].split("\n"))))
-    return whole if len(whole) <= limit else " ".join(next(found, whole).split())[:limit]
-
-
 def _net(gone: Iterable[str], came: Iterable[str]) -> tuple[list[str], list[str]]:
     """Lines that are gone for good and that are new: what goes and comes again, blanks apart, is neither."""
     was, now = Counter("".join(x.split()) for x in gone), Counter("".join(x.split()) for x in came)
