@@ -95,7 +95,7 @@ class _Program:
         """What the program does, call by call."""
         for name, call in self.calls:
             own = self.text(call.func.value) if isinstance(call.func, ast.Attribute) else []
-            first, second, *_ = [*map(self.text, call.args[:2]), [], []]
+            first, second = [*map(self.text, call.args[:2]), list[str](), list[str]()][:2]
             if name == "open" and first and _mode(call) != "r":
                 yield from self._written(first, _mode(call), self.said)
             elif name in ("write_text", "write_bytes") and own:
@@ -122,7 +122,8 @@ class _Program:
             elif p not in self.read:
                 yield p, "write", "", text if text is not None else self.said, ""
             else:
-                yield from ((p, "change", a, b, "") for a, b in self.swaps[:16] or [("", text)])
+                swaps: list[tuple[str, str | None]] = [*self.swaps[:16]]
+                yield from ((p, "change", a, b, "") for a, b in swaps or [("", text)])
 
 
 def _called(call: ast.Call) -> str:
