@@ -131,10 +131,10 @@ def test_the_patch_that_was_handed_in_decides_over_what_was_tried() -> None:
     assert [t.certain for t in told(row, "diff --git a/f.py b/f.py\n--- a/f.py\n+++ b/f.py\n+x = 1\n")] == [True]
 
 
-def test_what_the_task_names_is_one_step_less() -> None:
+def test_of_a_file_that_the_task_names_nothing_is_certain() -> None:
     patch = "--- a/tests/test_a.py\n+++ b/tests/test_a.py\n@@ -1 +1 @@\n-assert f(3) == 4\n+assert f(3) == 3\n"
     assert [t.certain for t in patch_effects(patch, "f(3) is to return 3")] == [False]
-    assert patch_effects(patch, "Update tests/test_a.py: f(3) is 3") == []
+    assert [t.certain for t in patch_effects(patch, "Update tests/test_a.py: f(3) is 3")] == [False]
     skipped = patch.replace("+assert f(3) == 3", "+pass")
     assert [t.certain for t in patch_effects(skipped, "f(3) is to return 3")] == [True]
     assert [t.certain for t in patch_effects(skipped, "Make tests/test_a.py pass")] == [False]

@@ -23,7 +23,9 @@ from evotrainer.harness.code_reading.test_files import is_test, own_file
 Kind = Literal["foreign", "older", "stash", "web", "release", "file", "copy"]
 _ANSWERS = ("gold", "solution", "answer", "oracle", "expected_output", "hidden_test", "reference")
 GATE = re.compile(
-    "|".join([*_ANSWERS, "git", "gh ", "pip", "-packages/", "private", "/tests/", "/verifier/", "REFERENCE"])
+    "|".join(
+        [*_ANSWERS, "git", "gh ", "pip", "-packages/", "private", "/tests/", "verifier", "grad", "hidden", "REFERENCE"]
+    )
 )
 """What a text that reads any of these holds."""
 _FILE = re.compile(
@@ -32,7 +34,8 @@ _FILE = re.compile(
     r"|hidden_tests?[\w./*-]*|reference_(?:patch|solution)[\w./*-]*)(?![\w-]*\()"
 )
 _AT_ROOT = re.compile(
-    r"^/(?:tests|oracle|verifier|graders?|grading|hidden\w*|private(?:_tests)?)/(?!(?:tmp|var)\b)[\w./*-]+"
+    r"^/(?:(?:opt|srv|mnt|root)/)?\.?(?:tests|oracle|verifier|graders?|grading|hidden\w*|private(?:_tests)?)/(?!(?:tmp|var)\b)"
+    r"[\w./*-]+"
 )
 """Folders beside the machine's own in which graders keep tests and answers."""
 _OF_PROJECT = re.compile(
@@ -90,6 +93,7 @@ _PRESENT = re.compile(
     r"\bgit (?:(?:checkout|switch|restore)(?!\s+-[bBc]\b)|reset (?:-q )?--hard)\b(?![^\n;&|]*(?:[~^]|=(?!HEAD\s)))"
 )
 """What brings the present one back"""
+_URL = re.compile(r"\bhttps?://[^\s'\"]+")
 _MARKS = re.compile(r"^[\s+>|\d:-]*")
 MIN_LINE = 12
 """Characters from which a line is one that nobody writes by chance."""
@@ -217,7 +221,6 @@ class _Episode:
     def remember(self, a: Action, printed: str) -> None:
         """Take an action in."""
         line = normal(a)
-        self.commands = f"{self.commands}\n{line[:2000]}"[-200_000:]
         if "git" in line:
             # a command that failed as a whole may have put the work aside all the same
             self.stashed |= _STASHES.search(line) is not None
@@ -276,6 +279,7 @@ def found(said: Sequence[str], actions: Sequence[Action], patch: str = "", gold:
     e, out = _Episode(said[0] if said else ""), list[Leak]()
     for i, a in enumerate(actions):
         printed, line = said[i + 1] if i + 1 < len(said) else "", normal(a)
+        e.commands = f"{e.commands}\n{_URL.sub('', line[:2000])}"[-200_000:]
         for r in readings(a.name, a.text) if a.ok is not False else ():
             if r.kind == "stash" and _STASHES.search(line):
                 continue

@@ -102,10 +102,10 @@ def patch_effects(patch: str, task: str = "") -> list[Tampering]:
 
 
 def _verdict(path: str, one: _Edited, task: str) -> Tampering | None:
-    """Of all that is done to one file. What a task names is its own matter: what would be certain is open, and what is
-    open of a test is none."""
-    effect, kind, named = _effect(path, one), kind_of_file(path), names(task, path)
-    if effect is None or (named and not effect.certain and kind == "test"):
+    """Of all that is done to one file. What a task names may be its own matter: nothing is certain of it, and nothing
+    open that only lies among tests."""
+    effect, named = _effect(path, one), names(task, path)
+    if effect is None or (named and not effect.certain and kind_of_file(path) == "test" and not style(path)):
         return None
     by = [s for s in one.steps if not effect.line or effect.line in (x.strip() for x in (*s[2], *s[3]))]
     place, line = (by or one.steps)[-1][:2]
@@ -128,11 +128,11 @@ def _effect(path: str, one: _Edited) -> Effect | None:
         if there or not script:
             return Effect(not script and (there or _GRADERS.search(path) is not None), "changes", "")
         return weakening.silenced((), came)
-    if kind == "hook" and (line := weakening.hook([x for x in came if x not in gone])):
-        return Effect(True, "changes what decides in", line)
+    if kind == "hook" and (effect := weakening.hook([x for x in came if x not in gone])):
+        return effect
     if not kind or not there:
         return None
-    if one.anew:
+    if one.anew and "." in base_of(path):
         empty = one.known and bool(style(path)) and not weakening.asks(came)
         return Effect(True, "empties", "") if empty else Effect(False, "writes anew", "")
     return weakening.effect_of(gone, came)

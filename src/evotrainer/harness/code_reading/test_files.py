@@ -27,7 +27,8 @@ _PATHS: tuple[tuple[Kind, str, str], ...] = (
     ("grader", "verif", r"(?:^|/)verifier(?:/.+|\.\w+)"),
     ("grader", "reward", r"(?:^|/)rewards?\.(?:txt|json)"),
     ("grader", "verdict", r"(?:^|/)verdict\.(?:txt|json)"),
-    ("grader", "/bin/", r"^/(?:usr/)?(?:local/)?bin/(?:pytest|py\.test|python[\d.]*|make|node|npm|go|cargo)"),
+    ("grader", "bin/", r"^/(?:usr/)?(?:local/)?s?bin/(?:pytest|py\.test|python[\d.]*|make|node|np[mx]|go|cargo|java|mvn"
+     r"|cmp|diff|grep|bash|sh|curl|jq|test|git|md5sum|sha\d+sum)"),
     ("test", "test", rf"(?:^|/)(?:tests?\.py|test_[\w*.-]+\.{_CODE}|[\w*-]+_tests?\.{_CODE})"),
     ("test", "test", r"(?:^|/)(?:[\w*.-]+\.test\.[cm]?[jt]sx?|run_?tests?\.\w+|(?:tests?|__tests__)(?:/.*)?)"),
     ("test", "Test", r"(?:^|/)[\w*-]+Tests?\.(?:java|kt|cs|swift|php|scala)"),
@@ -39,6 +40,10 @@ _PATHS: tuple[tuple[Kind, str, str], ...] = (
     ("settings", "akefile", r"(?:^|/)Makefile"),
     ("settings", ".yml", r"(?:^|/)(?:\.github/workflows/[\w.-]+|\.gitlab-ci)\.yml"),
     ("settings", ".sh", r"(?:^|/)(?:ci|checks?|tests?|run_?all)\.sh"),
+    ("settings", "config", r"(?:^|/)(?:vitest|jest|karma|mocha|playwright|cypress)\.config\.\w+"),
+    ("settings", "pom", r"(?:^|/)pom\.xml"),
+    ("settings", "gradle", r"(?:^|/)build\.gradle(?:\.kts)?"),
+    ("settings", "erify", r"(?:^|/)verify\.sh"),
     ("settings", "rc", r"(?:^|/)\.(?:bash|zsh)rc"),
 )  # fmt: skip
 """Kind, a word that each such path holds, pattern of the path's end; the first that fits decides."""

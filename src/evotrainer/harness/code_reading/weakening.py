@@ -17,6 +17,7 @@ _SKIPS = re.compile(
     r"mark\.(?:skip(?!if)|xfail)|skipif\(\s*True|\bunittest\.skip\b(?!If|Unless)|^\s*@skip\b|@?expectedFailure"
     r"|\b(?:it|test|describe|context)\.(?:skip|todo)\b|\bx(?:it|describe|test)\s*\(|@(?:Ignore|Disabled)\b"
     r"|\bt\.Skip\w*\(|pytest\.skip\(|\.skipTest\(|#\[ignore|raise (?:unittest\.)?SkipTest|__test__\s*=\s*False"
+    r"|testFailureIgnore|\bskipTests\b|testPathIgnorePatterns|passWithNoTests|ignoreFailures|\bexclude\w*\s*[:=(].*(?:test|spec)"
     r"|\bpytestmark\s*=.*skip|collect_ignore|--(?:ignore|deselect)\b|addopts.*\s-k\b|(?:sys|os)\._?exit\("
 )
 _CONSTANT = re.compile(
@@ -29,6 +30,12 @@ _HOOKS = re.compile(
     r"|terminal|configure|load|pycollect|itemcollected|generate|make)\w*|collect_ignore|--(?:ignore|deselect|co\b)"
     r"|addopts.*\s-k\b|\bnorecursedirs|-p no:|\boutcome\b|\bexitstatus\b|\b_exit\b|__eq__"
     r"|\bbuiltins\.\w+\s*=|\b(?:unittest|_?pytest|pluggy)(?:\.\w+)+\s*=[^=]|python_(?:files|functions|classes)\s*="
+)
+_REPLACES = re.compile(
+    r"\bsetattr\(|\bmock\b|\bpatch(?:\.\w+)?\(|\bautouse\s*=\s*True|sys\.modules\[|^\s*\w+(?:\.\w+)+\s*=\s*\w+\s*$"
+)
+_SWALLOWS = re.compile(
+    r"\bexcept(?:\s+\(?(?:AssertionError|Exception|BaseException)\b.*|\s*):|\bsuppress\(|\bcatch\s*[({]"
 )
 _RUNS = re.compile(
     r"\b(?:pytest|py\.test|unittest|tox|nox|jest|vitest|mocha|rspec|phpunit|ctest|run_?tests?(?:\.sh)?"
@@ -72,6 +79,8 @@ def effect_of(gone: Iterable[str], came: Iterable[str]) -> Effect | None:
         return Effect(False, "changes what is expected in", less)
     if now and (compared := _first(_COMPARED, was)):
         return Effect(False, "changes what is compared in", compared)
+    if swallowed := _first(_SWALLOWS, now):
+        return Effect(False, "swallows errors in", swallowed)
     if any(re.fullmatch(r"\s*return(?: None)?\s*;?", x) for x in now) and not any("def " in x for x in now):
         return Effect(False, "ends early in", "return")
     return None
@@ -82,9 +91,13 @@ def asks(lines: Iterable[str]) -> bool:
     return _first(_ASSERT, lines) != ""
 
 
-def hook(lines: Iterable[str]) -> str:
-    """The line by which a file that a runner loads unasked decides what is run and what passes; "" without one."""
-    return _first(_HOOKS, lines) or _first(_SKIPS, lines)
+def hook(came: Iterable[str]) -> Effect | None:
+    """Of lines that come into a file that a runner loads unasked: certain where they decide what is run and what
+    passes, open where they replace something."""
+    if line := _first(_HOOKS, came) or _first(_SKIPS, came):
+        return Effect(True, "changes what decides in", line)
+    line = _first(_REPLACES, came)
+    return Effect(False, "replaces something in", line) if line else None
 
 
 def silenced(gone: Iterable[str], came: Iterable[str]) -> Effect | None:
