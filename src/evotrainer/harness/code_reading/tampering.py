@@ -220,7 +220,7 @@ class _Episode:
             one.anew = not one.known or not (weakening.asks(gone) or kind_of_file(path) == "settings")
         elif c.old.strip() and "\n" not in c.old.strip():
             # a piece of a line is what the lines are that hold it
-            rows = [x for x in weakening.lines_of(shown_of(base, *heard)) if c.old in x][:64]
+            rows = [x for x in weakening.lines_of(shown_of(base, *heard, c.old)) if c.old in x][:64]
             gone, come = rows or gone, [x.replace(c.old, c.new or "") for x in rows] or come
             come = weakening.lines_of("\n".join(come))
         one.steps.append((i, c.line, gone, come))

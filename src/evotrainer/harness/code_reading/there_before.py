@@ -66,9 +66,11 @@ def shown_lines(name: str, lines: tuple[int, int], actions: Sequence[Action], sa
     return ""
 
 
-def shown_of(name: str, actions: Sequence[Action], said: Sequence[str]) -> str:
-    """All that the latest output about the file of that name shows of it, line numbers apart; empty without one."""
-    printed = next((text for command, text in _outputs(name, actions, said) if name in command), "")
+def shown_of(name: str, actions: Sequence[Action], said: Sequence[str], piece: str = "") -> str:
+    """All that the latest output about the file of that name with this piece shows of it, line numbers apart; empty
+    without one."""
+    shown = (text for command, text in _outputs(name, actions, said) if name in command and piece in text)
+    printed = next(shown, "")
     # of a failing test the line that fails, and not what it came to
     rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
     return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
