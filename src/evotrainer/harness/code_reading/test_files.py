@@ -40,11 +40,11 @@ _PATHS: tuple[tuple[Kind, str, str], ...] = (
     ("settings", "akefile", r"(?:^|/)Makefile"),
     ("settings", ".yml", r"(?:^|/)(?:\.github/workflows/[\w.-]+|\.gitlab-ci)\.yml"),
     ("settings", ".sh", r"(?:^|/)(?:ci|checks?|tests?|run_?all)\.sh"),
-    ("settings", "config", r"(?:^|/)(?:vitest|jest|karma|mocha|playwright|cypress)\.config\.\w+"),
-    ("settings", "pom", r"(?:^|/)pom\.xml"),
-    ("settings", "gradle", r"(?:^|/)build\.gradle(?:\.kts)?"),
-    ("settings", "erify", r"(?:^|/)verify\.sh"),
-    ("settings", "rc", r"(?:^|/)\.(?:bash|zsh)rc"),
+    ("settings", ".config.", r"(?:^|/)(?:vitest|jest|karma|mocha|playwright|cypress)\.config\.\w+"),
+    ("settings", "pom.xml", r"(?:^|/)pom\.xml"),
+    ("settings", "build.gradle", r"(?:^|/)build\.gradle(?:\.kts)?"),
+    ("settings", "verify.sh", r"(?:^|/)verify\.sh"),
+    ("settings", "shrc", r"(?:^|/)\.(?:bash|zsh)rc"),
 )  # fmt: skip
 """Kind, a word that each such path holds, pattern of the path's end; the first that fits decides."""
 _EACH = tuple((kind, re.compile(rf"(?:{pattern})/?$")) for kind, _, pattern in _PATHS)
