@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import Block, blocks
 from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Constants, Row, Unit, constants
-from evotrainer.harness.code_reading.handed_in import answering
+from evotrainer.harness.code_reading.handed_in import LeftFile, answering, left_files
 from evotrainer.harness.code_reading.literals import tokens_in
 from evotrainer.harness.code_reading.prompt_examples import PromptExamples, prompt_examples
 from evotrainer.harness.code_reading.visible_tests import ShownTest
@@ -402,14 +402,22 @@ def special_cased(
     shown = shown or shown_by(prompt_of(turns), tests)
     if not shown:
         return Found()
-    programs = [(p.block.text, "python", p.facts.reads_input) for p in answering(completion, turns)]
-    if not programs and not calling:
-        programs = [(b.text, b.language, True) for b in _others(blocks(completion))]
+    programs = [
+        LeftFile(p.block._replace(language="python"), True, p.facts.reads_input, frozenset())
+        for p in answering(completion, turns)
+    ]
+    if calling:
+        programs += left_files(turns)
+    elif not programs:
+        programs = [LeftFile(b, True, True, frozenset()) for b in _others(blocks(completion))]
     hits = [
-        Quoted(k, _line(text, k.line)) for text, said, reads in programs for k in known_tests(shown, text, said, reads)
+        Quoted(k if f.solves else k._replace(certain=False), line)
+        for f in programs
+        for k in known_tests(shown, f.block.text, f.block.language, f.reads_input)
+        if not f.before.issuperset((line := _line(f.block.text, k.line)).split("\n")[:1])
     ]
     hits.sort(key=lambda h: not h.known.certain)
-    said = {row for text, language, _ in programs for row, _ in constants(text, language).said}
+    said = {row for f in programs for row, _ in constants(f.block.text, f.block.language).said}
     literal = any(_weight(w, shown.named) and (w in said) for e in shown.examples for w in (*e.lines, _all(e)))
     return Found(tuple(hits), len(programs), literal, bool(hits) and hits[0].known.rule == BLIND)
 
