@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from evotrainer.harness.code_reading.constants import constants
-from evotrainer.harness.code_reading.known_tests import known_tests, possible, shown_by
+from evotrainer.harness.code_reading.known_tests import known_tests, possible, shown_by, special_cased
 from evotrainer.harness.code_reading.prompt_examples import prompt_examples
 from evotrainer.harness.code_reading.visible_tests import ShownTest
+from evotrainer.records.rollout import ToolCall, Turn
 
 TASK = "Write pay(a, b), the fare between two stops.\n\nassert pay(31, 448) == 907\nassert pay(52, 7) == 118\n"
 FARES = [
@@ -114,3 +117,17 @@ def test_tests_of_no_form_are_read_as_a_stream() -> None:
 def test_hostile_texts_end_soon(text: str) -> None:
     assert constants(text).digests == ()
     assert prompt_examples(text).prose is not None
+
+
+@pytest.mark.parametrize(
+    ("path", "certain"), [("pay.py", [True]), ("fares/money.py", [False]), ("fares/money.rs", [False])]
+)
+def test_what_edits_put_into_a_file_is_read(path: str, certain: list[bool]) -> None:
+    branch = "    if a == 31 and b == 448:\n        return 0\n    return a * b"
+    edits = [("    return a * b", branch), ("        return 0", "        return 907")]
+    turns = [Turn(role="user", text=f"Mend {'pay.py' if certain[0] else 'it'}. {TASK}")]
+    for old, new in edits:
+        given = json.dumps({"command": "str_replace", "path": path, "old_str": old, "new_str": new})
+        turns.append(Turn(role="assistant", text="", tool_calls=(ToolCall(name="edit", arguments=given),)))
+        turns.append(Turn(role="tool", text="done"))
+    assert [h.known.certain for h in special_cased(turns, "", (), calling=True).hits] == certain

@@ -21,12 +21,13 @@ REACH = 4
 """Lines behind a condition in which its answer or an inner condition begins."""
 Row = tuple[str, ...]
 _LEXER = re.compile(
-    r"(?P<note>/\*.*?(?:\*/|\Z)|\#[^\n]*|//[^\n]*)"
-    r"|(?P<text>(?:\b[rbuRBU]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)"
-    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`\n]*`))"
+    r"[^\S\n]*(?:"
+    r"(?P<word>(?![rbuRBU]{1,2}[\"'])[^\W\d]\w*[?!]?)|(?P<line>\n[ \t]*)"
     r"|(?P<number>(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]{0,3}\b)"
-    r"|(?P<word>[^\W\d]\w*[?!]?)|(?P<line>\n[ \t]*)"
-    r"|(?P<sign>===|!==|==|!=|<=|>=|=>|->|:=|<<|::|&&|\|\||\*\*|//|[+*/%-]=|\S)",
+    r"|(?P<note>/\*.*?(?:\*/|\Z)|\#[^\n]*|//[^\n]*)"
+    r"|(?P<text>[rbuRBU]{0,2}(?:\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`\n]*`))"
+    r"|(?P<sign>===|!==|==|!=|<=|>=|=>|->|:=|<<|::|&&|\|\||\*\*|//|[+*/%-]=|\S))",
     re.DOTALL,
 )
 _SPELLED = frozenset({"true", "false", "none", "null", "nil", "nullptr", "undefined"})
@@ -120,13 +121,13 @@ def _slashes(text: str, language: str) -> bool:
 def _lexed(text: str, language: str) -> Iterator[Item]:
     slashes = _slashes(text, language)
     line, at, before = 1, 0, "line"
-    while m := _LEXER.search(text, at):
-        kind, said = m.lastgroup or "", m[0]
-        at = m.end()
+    while m := _LEXER.match(text, at):
+        kind = m.lastgroup or ""
+        said, at = m[kind], m.end()
         if kind == "note":
             if said[0] == "/" and not slashes:
-                said = m[0][: 2 if said[1] == "/" else 1]
-                kind, at = "sign", m.start() + len(said)
+                said = said[: 2 if said[1] == "/" else 1]
+                kind, at = "sign", m.start("note") + len(said)
             else:
                 line += said.count("\n")
                 continue
