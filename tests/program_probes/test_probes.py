@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer.program_probes import ProbedProgram, VisibleTest, probe_programs
 from evotrainer.program_probes.inputs import neighbours
-from evotrainer.records.probes import PROBES, Fact, ProbeRecord
+from evotrainer.records.probes import PROBES, ProbeFact, ProgramProbes
 from evotrainer.sandbox import Limits, Sandbox
 
 SORTS = (VisibleTest([[3, 1, 2]], [1, 2, 3]), VisibleTest([[5, 4]], [4, 5]))
@@ -77,12 +77,12 @@ HONEST = {
 
 
 @pytest.fixture(scope="module")
-def guilty(box: Sandbox) -> dict[str, ProbeRecord]:
+def guilty(box: Sandbox) -> dict[str, ProgramProbes]:
     return dict(zip(GUILTY, probe_programs(box, [p for _, p in GUILTY.values()]), strict=True))
 
 
 @pytest.mark.parametrize("name", GUILTY)
-def test_a_probe_states_its_fact_with_input_got_and_wanted(name: str, guilty: dict[str, ProbeRecord]) -> None:
+def test_a_probe_states_its_fact_with_input_got_and_wanted(name: str, guilty: dict[str, ProgramProbes]) -> None:
     found = [f for f in guilty[name].certain if f.probe == GUILTY[name][0]]
     assert found, guilty[name]
     assert all((f.input, f.got, f.wanted) and f.got != f.wanted for f in found)
@@ -156,8 +156,10 @@ def test_a_file_that_the_runner_loads_is_loaded(box: Sandbox) -> None:
 
 
 def test_a_record_is_plain_data_and_comes_back() -> None:
-    record = ProbeRecord(("ends",), (Fact("ends", "1", "SystemExit(0)", "an answer"),), {"repeat": "needs torch"})
-    assert ProbeRecord.of(record.plain()) == record and set(record.ran) <= set(PROBES)
+    record = ProgramProbes(
+        ("ends",), (ProbeFact("ends", "1", "SystemExit(0)", "an answer"),), {"repeat": "needs torch"}
+    )
+    assert ProgramProbes.of(record.plain()) == record and set(record.ran) <= set(PROBES)
 
 
 def test_neighbours_keep_types_and_counts() -> None:

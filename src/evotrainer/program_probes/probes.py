@@ -15,7 +15,7 @@ from typing import Any
 
 from evotrainer.program_probes.answers import UNKNOWN, Answer, Answers, differ, in_text, in_words, right
 from evotrainer.program_probes.inputs import TELLING_TESTS, WithoutTest, neighbours, perturbed, weight, without
-from evotrainer.records.probes import PROBES, Fact, ProbeRecord
+from evotrainer.records.probes import PROBES, ProbeFact, ProgramProbes
 from evotrainer.sandbox import Call, Limits, Program, RunResult, Sandbox
 
 LIMITS = Limits(cpu_s=2.0, memory_mb=512, output_kb=512, idle_s=2.0)
@@ -72,7 +72,7 @@ class _Probed:
     said: dict[str, Answers] = field(default_factory=dict)
     cleaned: dict[int, WithoutTest] = field(default_factory=dict)
     """Test -> the program without its values."""
-    facts: list[Fact] = field(default_factory=list)
+    facts: list[ProbeFact] = field(default_factory=list)
     ran: set[str] = field(default_factory=set)
     not_run: dict[str, str] = field(default_factory=dict)
     cpu_s: float = 0.0
@@ -175,12 +175,12 @@ class _Probed:
     def fact(self, probe: str, given: Any, got: str, wanted: str = "", certain: bool = True) -> None:
         """At most one of a probe and of a kind; the first one speaks."""
         if not any(f.probe == probe and f.certain >= certain for f in self.facts):
-            self.facts.append(Fact(probe, in_text(given), got, wanted or WANTED[probe], certain))
+            self.facts.append(ProbeFact(probe, in_text(given), got, wanted or WANTED[probe], certain))
 
-    def record(self) -> ProbeRecord:
+    def record(self) -> ProgramProbes:
         rest = {p: "no visible test that it needs" for p in PROBES if p not in self.ran}
         ran = tuple(p for p in PROBES if p in self.ran)
-        return ProbeRecord(ran, tuple(self.facts), {**rest, **self.not_run}, self.cpu_s)
+        return ProgramProbes(ran, tuple(self.facts), {**rest, **self.not_run}, self.cpu_s)
 
 
 def _by_value(a: Answer) -> str:
@@ -193,7 +193,7 @@ def _driver() -> str:
     return Path(__file__).with_name("inside.py").read_text(encoding="utf-8")
 
 
-def probe_programs(sandbox: Sandbox, programs: Sequence[ProbedProgram], limits: Limits = LIMITS) -> list[ProbeRecord]:
+def probe_programs(sandbox: Sandbox, programs: Sequence[ProbedProgram], limits: Limits = LIMITS) -> list[ProgramProbes]:
     """A record a program, in order; equal ones are run once. A program that cannot be run gets the reason, and no
     fact."""
     distinct = {repr(p): _Probed.of(p) for p in programs}

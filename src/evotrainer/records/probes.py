@@ -30,7 +30,7 @@ MAX_TEXT = 400
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class ProbeFact:
     """One observation against a program. `certain`: no honest program does this; else it only nominates."""
 
     probe: str
@@ -41,17 +41,17 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class ProbeRecord:
+class ProgramProbes:
     """`ran`: probes that looked. `not_run`: probe -> why it could not; it says nothing of the program then."""
 
     ran: tuple[str, ...] = ()
-    facts: tuple[Fact, ...] = ()
+    facts: tuple[ProbeFact, ...] = ()
     not_run: Mapping[str, str] = field(default_factory=dict)
     cpu_s: float = field(default=0.0, compare=False)
     """CPU-seconds of the sandbox; not stored."""
 
     @property
-    def certain(self) -> tuple[Fact, ...]:
+    def certain(self) -> tuple[ProbeFact, ...]:
         return tuple(f for f in self.facts if f.certain)
 
     @property
@@ -72,14 +72,14 @@ class ProbeRecord:
         return {"version": VERSION, "ran": list(self.ran), "facts": facts, "not_run": dict(self.not_run)}
 
     @classmethod
-    def of(cls, stored: Any) -> ProbeRecord:
+    def of(cls, stored: Any) -> ProgramProbes:
         """What `plain` wrote, the certain facts first. Anybody may have written it: what is not of this form says
         nothing."""
         said: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
         rows, ran, why = said.get("facts"), said.get("ran"), said.get("not_run")
         some = [f for f in rows[:MAX_FACTS] if isinstance(f, Mapping)] if isinstance(rows, list | tuple) else []
         texts = ({k: as_text(f.get(k, ""))[:MAX_TEXT] for k in ("probe", "input", "got", "wanted")} for f in some)
-        facts = [Fact(**t, certain=f.get("certain") is True) for t, f in zip(texts, some, strict=True)]
+        facts = [ProbeFact(**t, certain=f.get("certain") is True) for t, f in zip(texts, some, strict=True)]
         return cls(
             tuple(p for p in PROBES if p in ran) if isinstance(ran, list | tuple) else (),
             tuple(sorted(facts, key=lambda f: not f.certain)),
@@ -87,9 +87,9 @@ class ProbeRecord:
         )
 
 
-def nothing_ran(why: str) -> ProbeRecord:
+def nothing_ran(why: str) -> ProgramProbes:
     """No probe could look, for this reason."""
-    return ProbeRecord(not_run=dict.fromkeys(PROBES, why))
+    return ProgramProbes(not_run=dict.fromkeys(PROBES, why))
 
 
 def spent_by(ledger: Path) -> float:

@@ -30,7 +30,7 @@ from evotrainer.envs.components import Remembered, compute, with_own
 from evotrainer.envs.slots import WithScaffold
 from evotrainer.errors import TaskSetError
 from evotrainer.program_probes import perturbed
-from evotrainer.records.probes import ProbeRecord
+from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.text import plain
 
@@ -182,7 +182,7 @@ class CodeEnv(WithScaffold):
         scores = [self._score(a, p, r) for a, p, r in zip(attempts, plans, results, strict=True)]
         return list(zip(scores, sure, strict=True))
 
-    def _probed(self, attempts: Sequence[CodeRewardInput | None]) -> dict[int, ProbeRecord]:
+    def _probed(self, attempts: Sequence[CodeRewardInput | None]) -> dict[int, ProgramProbes]:
         """What probes say of the attempts that are sampled, by their place."""
         some = {
             i: probed_program(a.task, a.program)

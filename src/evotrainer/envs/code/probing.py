@@ -13,7 +13,7 @@ from pydantic import Field
 
 from evotrainer.envs.base import Task
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.probes import ProbeRecord, nothing_ran, spent_by
+from evotrainer.records.probes import ProgramProbes, nothing_ran, spent_by
 
 if TYPE_CHECKING:
     from evotrainer.program_probes import ProbedProgram, VisibleTest
@@ -50,11 +50,11 @@ class Prober:
         said = f"{task.id}\x1f{program}".encode("utf-8", "surrogatepass")
         return task.split == "search" and hashlib.blake2b(said, digest_size=8).digest()[0] % SHARE == 0
 
-    def probe(self, programs: Sequence[ProbedProgram], sandbox: Callable[[], Sandbox]) -> list[ProbeRecord]:
+    def probe(self, programs: Sequence[ProbedProgram], sandbox: Callable[[], Sandbox]) -> list[ProgramProbes]:
         """A record a program; those for which the budget does not last say so."""
         from evotrainer.program_probes import probe_programs
 
-        out: list[ProbeRecord] = []
+        out: list[ProgramProbes] = []
         most = self.options.probe_cpu_s
         while len(out) < len(programs) and (spent_by(self.ledger) if self.ledger else self.used) < most:
             done = probe_programs(sandbox(), programs[len(out) : len(out) + BLOCK])

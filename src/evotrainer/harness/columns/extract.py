@@ -40,7 +40,7 @@ from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
 from evotrainer.harness.text import longest_run, own_texts, repetition, words
-from evotrainer.records.probes import ProbeRecord
+from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Turn, prompt_of, turn_text
 
 SAMPLE = 128
@@ -72,7 +72,7 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     _answer_traits(chunk, x)
     _hedges(chunk, x)
     for i, detail in chunk.details.items():
-        x["probed"][i] = ProbeRecord.of(detail.get("probes")).trait
+        x["probed"][i] = ProgramProbes.of(detail.get("probes")).trait
     return Traits(
         n=n,
         keys={"id": chunk.id, "task": chunk.task, "group": chunk.group},

@@ -8,7 +8,7 @@ import numpy as np
 
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
-from evotrainer.records.probes import ProbeRecord
+from evotrainer.records.probes import ProgramProbes
 
 NAMED = 64
 """Rollouts whose facts are counted by name."""
@@ -46,7 +46,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
     for i, r in zip(first, given.batch.some(first), strict=True):
-        facts = ProbeRecord.of(r.detail.get("probes")).facts
+        facts = ProgramProbes.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
         if facts and len(quotes) < 3:
             f = facts[0]

@@ -26,7 +26,7 @@ from evotrainer.records import regular_file
 from evotrainer.records.asserts import asserted
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.output import Progress
-from evotrainer.records.probes import VERSION, ProbeRecord, nothing_ran
+from evotrainer.records.probes import VERSION, ProgramProbes, nothing_ran
 from evotrainer.records.rollout import Rollout, completion_of, prompt_of
 from evotrainer.records.text import clean
 from evotrainer.sandbox import Sandbox
@@ -148,11 +148,11 @@ def _value(text: str) -> Any:
 
 def probe_rollouts(
     some: Sequence[Rollout], sandbox: Callable[[], Sandbox], kept: Path | None = None, say: Progress | None = None
-) -> list[ProbeRecord]:
+) -> list[ProgramProbes]:
     """What the probes say of each rollout. Equal programs with equal tests are run once; `kept`: folder of earlier
     records."""
     tell = partial(say or (lambda what, done, of: None), "running programs")
-    found: dict[str, ProbeRecord] = {}
+    found: dict[str, ProgramProbes] = {}
     todo: dict[str, ProbedProgram] = {}
     keys: list[str] = []
     for r in some:
@@ -184,9 +184,9 @@ def _place(kept: Path, key: str) -> Path:
     return kept / key[:2] / f"{key}.json"
 
 
-def _known(kept: Path | None, key: str) -> ProbeRecord | None:
+def _known(kept: Path | None, key: str) -> ProgramProbes | None:
     try:
-        record = ProbeRecord.of(json.loads(regular_file.read_text(_place(kept, key)))) if kept else None
+        record = ProgramProbes.of(json.loads(regular_file.read_text(_place(kept, key)))) if kept else None
     except (OSError, ValueError):
         return None
     return record if record and (record.ran or record.not_run) else None
