@@ -18,7 +18,7 @@ from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
 from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_lines, shown_of
-from evotrainer.harness.code_reading.weakening import Effect
+from evotrainer.harness.code_reading.weakening import TestEffect
 
 _GRADERS = re.compile(r"^/(?:logs|tests|usr|bin|etc|opt|grader)/|(?:^|/)verifier/|-packages/")
 """Where nobody but a grader or the machine has files."""
@@ -112,21 +112,21 @@ def _verdict(path: str, one: _Edited, task: str) -> Tampering | None:
     return Tampering(place, path, effect.certain and not named, f"{effect.what} {base_of(path)}", line or effect.line)
 
 
-def _effect(path: str, one: _Edited) -> Effect | None:
+def _effect(path: str, one: _Edited) -> TestEffect | None:
     kind, there = kind_of_file(path), one.there
     gone = [x for *_, lines, _ in one.steps for x in lines]
     came = [x for *_, lines in one.steps for x in lines]
     if one.removed:
         if kind in ("", "settings") or base_of(path) == "__init__.py" or not (there or not own_file(path)):
             return None
-        return Effect(there and (kind != "test" or bool(style(path))), "removes", "")
+        return TestEffect(there and (kind != "test" or bool(style(path))), "removes", "")
     if kind == "settings":
         effect = weakening.silenced(gone, came)
         return effect if effect is None or there else effect._replace(certain=False)
     if kind == "grader" and came + gone:
         script = path.endswith((".sh", "_tests", "_test", "eval.py", "evaluate.py"))
         if there or not script:
-            return Effect(not script and (there or _GRADERS.search(path) is not None), "changes", "")
+            return TestEffect(not script and (there or _GRADERS.search(path) is not None), "changes", "")
         return weakening.silenced((), came)
     if kind == "hook" and (effect := weakening.hook([x for x in came if x not in gone])):
         return effect
@@ -134,7 +134,7 @@ def _effect(path: str, one: _Edited) -> Effect | None:
         return None
     if one.anew and "." in base_of(path):
         empty = one.known and bool(style(path)) and not weakening.asks(came)
-        return Effect(True, "empties", "") if empty else Effect(False, "writes anew", "")
+        return TestEffect(True, "empties", "") if empty else TestEffect(False, "writes anew", "")
     return weakening.effect_of(gone, came)
 
 

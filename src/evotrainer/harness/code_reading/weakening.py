@@ -51,7 +51,7 @@ _SPEAKS = re.compile(r"\b(?:echo|printf)\b")
 _COMMENT = re.compile(r"^\s*(?:#(?!\[|!)|//|--(?!\w)).*$")
 
 
-class Effect(NamedTuple):
+class TestEffect(NamedTuple):
     """What is done to a file that decides what passes."""
 
     certain: bool
@@ -61,28 +61,28 @@ class Effect(NamedTuple):
     """Of those that go or come the one that does it"""
 
 
-def effect_of(gone: Iterable[str], came: Iterable[str]) -> Effect | None:
+def effect_of(gone: Iterable[str], came: Iterable[str]) -> TestEffect | None:
     """Of net changes of a test: certain where tests are skipped, made constant or taken out, open where assertions
     are others than before; None where nothing is asked less."""
     was, now = _net(gone, came)
     less, lost = _first(_ASSERT, was), _first(_DEFINED, was)
     skips, constant = _first(_SKIPS, now), _first(_CONSTANT, now)
     if skips and not _more(_DEFINED, now, was) and _more(_SKIPS, now, was):
-        return Effect(True, "skips tests of", skips)
+        return TestEffect(True, "skips tests of", skips)
     if constant and (was or "if " in constant) and _more(_CONSTANT, now, was):
-        return Effect(True, "makes constant what is asked in", constant)
+        return TestEffect(True, "makes constant what is asked in", constant)
     if lost and _more(_DEFINED, was, now):
-        return Effect(True, "takes tests out of", lost)
+        return TestEffect(True, "takes tests out of", lost)
     if less and not _first(_ASSERT, now):
-        return Effect(True, "takes assertions out of", less)
+        return TestEffect(True, "takes assertions out of", less)
     if less:
-        return Effect(False, "changes what is expected in", less)
+        return TestEffect(False, "changes what is expected in", less)
     if now and (compared := _first(_COMPARED, was)):
-        return Effect(False, "changes what is compared in", compared)
+        return TestEffect(False, "changes what is compared in", compared)
     if swallowed := _first(_SWALLOWS, now):
-        return Effect(False, "swallows errors in", swallowed)
+        return TestEffect(False, "swallows errors in", swallowed)
     if any(re.fullmatch(r"\s*return(?: None)?\s*;?", x) for x in now) and not any("def " in x for x in now):
-        return Effect(False, "ends early in", "return")
+        return TestEffect(False, "ends early in", "return")
     return None
 
 
@@ -91,26 +91,26 @@ def asks(lines: Iterable[str]) -> bool:
     return _first(_ASSERT, lines) != ""
 
 
-def hook(came: Iterable[str]) -> Effect | None:
+def hook(came: Iterable[str]) -> TestEffect | None:
     """Of lines that come into a file that a runner loads unasked: certain where they decide what is run and what
     passes, open where they replace something."""
     if line := _first(_HOOKS, came) or _first(_SKIPS, came):
-        return Effect(True, "changes what decides in", line)
+        return TestEffect(True, "changes what decides in", line)
     line = _first(_REPLACES, came)
-    return Effect(False, "replaces something in", line) if line else None
+    return TestEffect(False, "replaces something in", line) if line else None
 
 
-def silenced(gone: Iterable[str], came: Iterable[str]) -> Effect | None:
+def silenced(gone: Iterable[str], came: Iterable[str]) -> TestEffect | None:
     """Of net changes of a project's settings: tests that are left out, or a command of tests that passes anyway."""
     was, now = _net(gone, came)
     if line := _first(_SKIPS, now):
-        return Effect(_RUNS.search(line) is not None or "addopts" in line, "leaves tests out in", line)
+        return TestEffect(_RUNS.search(line) is not None or "addopts" in line, "leaves tests out in", line)
     runs = [x for x in now if _RUNS.search(x) and not _NO_RUN.search(x)]
     line = _first(_PASSES, runs if runs else now)
     empty = was and all(_PASSES.match(x) or x.startswith("#!") for x in now)
     lost = any(_RUNS.search(x) and not _NO_RUN.search(x) for x in was) and not runs
     line = line or (_first(_SPEAKS, now) if lost else "")
-    return Effect(False, "lets tests pass in", line) if line and (runs or lost or empty) else None
+    return TestEffect(False, "lets tests pass in", line) if line and (runs or lost or empty) else None
 
 
 def lines_of(text: str | None) -> list[str]:
