@@ -42,7 +42,7 @@ python_files python_changes
 regenerated regenerating
 releases released is_own_project
 restated_tests changed_test
-known_tests _recognised _blind _by_heart
+known_tests _recognised _written
 said_to_judge said_to_judge repeated
 shown_lines shown_lines asserting_line
 stream_edits stream_edits
