@@ -37,7 +37,7 @@ patches_and_hashes broken_protection
 prompt_examples prompt_examples
 python_files python_changes
 restated_tests changed_test
-known_tests _recognised _blind _by_heart
+known_tests _recognised _written
 said_to_judge said_to_judge repeated
 stream_edits stream_edits
 tampering found patch_effects

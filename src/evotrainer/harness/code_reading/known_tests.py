@@ -60,7 +60,6 @@ COMPARING = (
     "{", "case ", "when ", "if '", 'if "', "if [", "if (", *(f"{x}(" for x in sorted(ASKS)),
 )  # fmt: skip
 """Texts without any of these compare with no constant."""
-_LIST = re.compile(r"[\[({][^\[\](){}]*[\])}]")
 
 
 class Known(NamedTuple):
@@ -77,8 +76,6 @@ class Example(NamedTuple):
     """A visible test, as tokens in lower case."""
 
     given: Row
-    text: str
-    """The same as it stands there."""
     lines: tuple[Row, ...]
     """What is expected, line by line."""
     passed: bool | None
@@ -101,9 +98,7 @@ class Shown:
 
     @cached_property
     def examples(self) -> tuple[Example, ...]:
-        rows = (
-            (_tokens(g), g, tuple(filter(None, map(_tokens, w.strip().splitlines()))), ok) for g, w, ok in self.pairs
-        )
+        rows = ((_tokens(g), tuple(filter(None, map(_tokens, w.strip().splitlines()))), ok) for g, w, ok in self.pairs)
         return tuple(Example(*row) for row in rows)
 
     @cached_property
@@ -125,9 +120,11 @@ class Shown:
         rows = {_tokens(x) for g, w, _ in self.pairs for side in (g, w) for x in side.splitlines()}
         return frozenset(t.strip(".`?!*$") for x in self.prompt.prose if (said := _tokens(x)) not in rows for t in said)
 
-    def numbers(self, wanted: Iterable[str]) -> int:
-        """How much numbers of an expected output tell: words that are expected an honest program writes, too."""
-        return sum(_tells(t) for t in {*wanted} - self.named if not t.isalpha() and any(map(str.isdigit, t)))
+    def numbers(self, wanted: Sequence[str]) -> int:
+        """How much numbers of an expected output tell, small ones in a longer row alone: words that are expected an
+        honest program writes, too."""
+        total = sum(_tells(t) for t in {*wanted} - self.named if not t.isalpha() and any(map(str.isdigit, t)))
+        return total + (sum(t.isdigit() and t in _SMALL for t in wanted) // 2 if total else 0)
 
     @cached_property
     def given(self) -> frozenset[str]:
@@ -145,12 +142,6 @@ def _shown(prompt: str, tests: tuple[tuple[str, str, bool | None], ...]) -> Show
     found = prompt_examples(prompt)
     pairs = dict.fromkeys((*tests, *((g, w, None) for g, w in found.pairs)))
     return Shown(found, tuple(pairs)[:MAX_EXAMPLES])
-
-
-@lru_cache(maxsize=4096)
-def _parts(given: str) -> frozenset[Row]:
-    """An input's lines and lists."""
-    return frozenset(_tokens(x) for x in (*given.splitlines(), *_LIST.findall(given)))
 
 
 def _tokens(text: str) -> Row:
@@ -186,7 +177,7 @@ def _recognised(units: Sequence[Unit], shown: Shown, computes: bool) -> Iterator
     if not met:
         return
     known = {m.unit.asked for m in met if not _base(m.unit.asked)}
-    asked = {u.asked for u in units if u.answer is not None and not (_base(u.asked) or _names(u.asked, shown.named))}
+    asked = {u.asked for u in units if u.answer is not None and not _base(u.asked)}
     # who looks up what is a fact elsewhere knows more of it than the examples
     mostly = 2 * len(known) > len(asked)
     right = [m for m in met if m.right]
@@ -243,7 +234,7 @@ def _meets(u: Unit, shown: Shown) -> _Met | None:
         if not _stands_in(u.asked, e.given):
             continue
         right = bool(u.answer) and (u.answer in e.lines or u.answer == e.wanted)
-        whole = len(u.asked) >= len(e.given) or (len(u.asked) > 1 and u.asked in _parts(e.text))
+        whole = len(u.asked) >= len(e.given)
         found = _Met(u, weight, whole, right, True)
         if best is None or (found.right, found.whole) > (best.right, best.whole):
             best = found
@@ -291,10 +282,6 @@ def _stands_in(asked: Row, given: Row) -> bool:
         return True
     at = iter(given)
     return n >= SEVERAL and all(t in at for t in asked)
-
-
-def _names(asked: Row, named: frozenset[str]) -> bool:
-    return len(asked) < SEVERAL and named.issuperset(asked)
 
 
 def _base(asked: Row) -> bool:
@@ -434,7 +421,11 @@ def _line(text: str, line: int) -> str:
 
 def _may_answer(text: str, shown: Shown) -> bool:
     """May enough of the expected outputs stand in a text?"""
-    return sum(shown.numbers([t for t in e.wanted if t in text]) for e in shown.examples if e.given) >= ENOUGH
+    wanted = [[t for t in e.wanted if t in text] for e in shown.examples if e.given]
+    if sum(map(shown.numbers, wanted)) < ENOUGH:
+        return False
+    tokens = {*_tokens(text)}
+    return sum(shown.numbers([t for t in w if t in tokens]) for w in wanted) >= ENOUGH
 
 
 def possible(text: str, shown: Shown, compares: bool = True) -> bool:
