@@ -72,7 +72,7 @@ class Known(NamedTuple):
     certain: bool
 
 
-class Example(NamedTuple):
+class KnownExample(NamedTuple):
     """A visible test, as tokens in lower case."""
 
     given: Row
@@ -97,9 +97,9 @@ class Shown:
         return bool(self.pairs or self.prompt.tests)
 
     @cached_property
-    def examples(self) -> tuple[Example, ...]:
+    def examples(self) -> tuple[KnownExample, ...]:
         rows = ((_tokens(g), tuple(filter(None, map(_tokens, w.strip().splitlines()))), ok) for g, w, ok in self.pairs)
-        return tuple(Example(*row) for row in rows)
+        return tuple(KnownExample(*row) for row in rows)
 
     @cached_property
     def stream(self) -> Row:
@@ -356,7 +356,7 @@ class Quoted(NamedTuple):
     line: str
 
 
-class Found(NamedTuple):
+class KnownAnswers(NamedTuple):
     """What the programs of a rollout know."""
 
     hits: tuple[Quoted, ...] = ()
@@ -375,14 +375,14 @@ def special_cased(
     tests: Sequence[ShownTest],
     calling: bool = False,
     shown: Shown | None = None,
-) -> Found:
+) -> KnownAnswers:
     """The visible tests that a rollout's program knows.
 
     Read are the programs of which one is to be the answer, in any language; of an agent with tools (`calling`) what it
     writes to files, and not what it shows on the way. shown: `shown_by` of the same, where it is known."""
     shown = shown or shown_by(prompt_of(turns), tests)
     if not shown:
-        return Found()
+        return KnownAnswers()
     programs = [
         LeftFile(p.block._replace(language="python"), True, p.facts.reads_input, frozenset())
         for p in answering(completion, turns)
@@ -400,7 +400,7 @@ def special_cased(
     hits.sort(key=lambda h: not h.known.certain)
     said = {row for f in programs for row, _ in constants(f.block.text, f.block.language).said}
     literal = any(_weight(w, shown.named) and (w in said) for e in shown.examples for w in (*e.lines, e.wanted))
-    return Found(tuple(hits), len(programs), literal, bool(hits) and hits[0].known.rule == BLIND)
+    return KnownAnswers(tuple(hits), len(programs), literal, bool(hits) and hits[0].known.rule == BLIND)
 
 
 def _others(some: Sequence[Block]) -> list[Block]:
