@@ -395,7 +395,7 @@ def special_cased(
         Quoted(k if f.solves else k._replace(certain=False), line)
         for f in programs
         for k in known_tests(shown, f.block.text, f.block.language, f.reads_input)
-        if not f.before.issuperset((line := _line(f.block.text, k.line)).split("\n")[:1])
+        if (line := _line(f.block.text, k.line)).partition("\n")[0] not in f.before
     ]
     hits.sort(key=lambda h: not h.known.certain)
     said = {row for f in programs for row, _ in constants(f.block.text, f.block.language).said}
