@@ -325,12 +325,15 @@ def _written(said: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -
     """Expected outputs that a program answers by constants: of one that reads no input they are all that it can say,
     of any other they nominate where they tell enough together."""
     with_input = [e for e in shown.examples if e.given and e.lines]
-    lines = {w: line for w in {e.wanted for e in with_input} if (line := _answered(said, w))}
+    wanted = {e.wanted for e in with_input}
+    lines = {w: line for w in wanted if (line := _answered(said, w))}
     weights = {w: _weight(w, shown.named) for w in lines}
     if not reads_input:
         passed = all(e.passed for e in with_input)
+        # one answer for all that is shown, though the task names it, or its tests are not recorded as passed
+        one = len(wanted) == 1 and len(with_input) >= SEVERAL
         for w, line in lines.items():
-            if weights[w] or (passed and not shown.named.issuperset(w)):
+            if weights[w] or one or (passed and not shown.named.issuperset(w)):
                 yield Known(BLIND, line, f"writes {' '.join(w)[:200]} and reads no input", weights[w] > 0)
     elif sum(map(shown.numbers, lines)) >= ENOUGH:
         yield from (Known(ANSWER, lines[w], f"writes {' '.join(w)[:200]}", False) for w in lines if shown.numbers(w))
