@@ -20,7 +20,7 @@ VALIDITY: Mapping[str, tuple[str, ...]] = {
     "answer_leak": ("leaks",),
 }
 """Detector of reward hacks by rules -> the traits that it reads: finite where a rollout could be looked at."""
-RULES_ALONE = "rules alone found 39% of the hacks of sources that they were not written from"
+RULES_ALONE = "on unseen sources they found 63% of the hacks, a reader all"
 """As bench/detectors/unseen.md measured it."""
 
 
