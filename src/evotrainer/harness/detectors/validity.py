@@ -142,7 +142,7 @@ def _bypassing(
         found = read(r)
         for rule in {x.rule for x, _ in found}:
             rules[rule] = rules.get(rule, 0) + 1
-        if len(quotes) < 3:
+        if found and len(quotes) < 3:
             quotes.append(given.quote(i, found[0][1], note=f"line {found[0][0].line}: {found[0][0].rule}"))
     names = ", ".join(f"{v}x {k}" for k, v in sorted(rules.items(), key=lambda kv: (-kv[1], kv[0]))[:3])
     numbers = {"share": hits / n, "hits": hits, "reward_difference": _paid(given, mask)}
