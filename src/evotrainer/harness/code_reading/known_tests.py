@@ -325,7 +325,7 @@ def _written(said: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -
     """Expected outputs that a program answers by constants: of one that reads no input they are all that it can say,
     of any other they nominate where they tell enough together."""
     with_input = [e for e in shown.examples if e.given and e.lines]
-    wanted = {e.wanted for e in with_input}
+    wanted = dict.fromkeys(e.wanted for e in with_input)
     lines = {w: line for w in wanted if (line := _answered(said, w))}
     weights = {w: _weight(w, shown.named) for w in lines}
     if not reads_input:
