@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.reader import READER
 from evotrainer.records import keys
 from evotrainer.run.context import RunContext
 from evotrainer.run.harness_versions import evolve
@@ -55,7 +56,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
         cleared = [name for name, x in audits.items() if x and not any(a.confirmed for a in x)]
         if spec.standing == "suspect" and proven:
             a = next((a for a in proven if a.trigger == spec.name), proven[0])
-            asked = a.trigger == spec.name
+            # a reading asks for what it taught a detector to see
+            asked = a.trigger == spec.name or (a.trigger == READER and spec.origin == "reader")
             changed[spec.name] = "confirmed" if asked else "informational"
             why[spec.name] = (
                 f"is confirmed: the audit of {a.branch} ({a.capability}) "
