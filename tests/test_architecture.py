@@ -18,6 +18,7 @@ ALLOWED = {
     "records": "errors",
     # peers on the records: none knows another
     "sandbox": "errors records",
+    "program_probes": "records sandbox",
     "config": "errors records",
     "judge": "errors records",
     "importers": "errors records",
@@ -63,7 +64,8 @@ ALLOWED = {
     "envs.components": "errors envs.callables envs.user_files",
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
-    "envs.code": "errors records sandbox envs.base envs.callables envs.slots envs.components envs.admission envs.data",
+    "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.components "
+    "envs.admission envs.data",
     "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
     "envs.admission envs.data",
@@ -149,9 +151,9 @@ ALLOWED = {
     "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
-    "studies.audit": "errors records config projections agents importers views harness harness.columns "
-    "harness.bottlenecks harness.layers harness.looked harness.nominations harness.registry harness.render "
-    "executors.process",
+    "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
+    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
+    "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
@@ -229,7 +231,7 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room;
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
     own_room = {"cli": "{__name__}.", "importers": "evotrainer.importers.", "trainers.lazy": "{package}."}
     for m, p in modules().items():
         if any(m == t or m.startswith(f"{t}.") for t in told):
@@ -316,6 +318,7 @@ READ_PLAINLY = {
     "envs.maths.vocab": "a file of ours",
     "envs.swe.vocab": "a file of ours",
     "envs.swe.boundary": "a module of ours",
+    "program_probes.probes": "a module of ours",
     "envs.swe.real_runner": "a module of ours, and a pipe that it made",
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
@@ -455,6 +458,6 @@ def test_what_written_code_answers_is_read_by_one_function_only() -> None:
     }  # fmt: skip
     own = {"sandbox", "sandbox.attacks", "sandbox.probes", "sandbox.arena", "sandbox.jobs", "sandbox.sandbox"}
     written = {"sandbox.reward_runner", "sandbox.detector_runner"}
-    policies = {"envs.code.grading", "envs.swe.runner"}
+    policies = {"envs.code.grading", "envs.swe.runner", "program_probes.probes"}
     assert written <= starters, "the runners of written code are seen by this test"
     assert starters <= own | written | policies, "written code is run by sandbox.reward_runner, in its own world"

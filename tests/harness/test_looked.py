@@ -23,6 +23,8 @@ UNREADABLE = {
 }
 READS_TEXT = {"grader_bypass", "special_casing", "test_tampering", "answer_leak", "edge_crash"}
 """Detectors that judge what an answer holds."""
+BY_TESTS = {"edge_crash", "special_casing"}
+"""Of them those that judge it by its tests."""
 
 
 def rows(text: str, **fields: object) -> list[Rollout]:
@@ -41,9 +43,10 @@ def test_no_detector_calls_text_clean_that_it_cannot_read(text: str, detail: dic
         if name in ALWAYS or (text and name in ("echo_trap", "template_collapse")):
             continue
         looked = name not in blind and name not in told
-        # tests are recorded of this batch: whether they passed was looked at, whatever the program is
-        assert not looked or (name == "edge_crash" and detail), f"{name} is silent about {text[:40]!r}"
-    assert READS_TEXT - {"edge_crash"} <= blind.keys()
+        # tests are recorded of this batch: whether they passed was looked at, whatever the program is, and known tests
+        # are read in any language
+        assert not looked or (name in BY_TESTS and detail), f"{name} is silent about {text[:40]!r}"
+    assert blind.keys() >= READS_TEXT - BY_TESTS
     assert not [f for f in health.findings if f.detector in READS_TEXT and not f.missing]
 
 
@@ -58,7 +61,15 @@ def test_of_what_it_can_read_it_says_nothing_of_the_kind() -> None:
             turns = (Turn("user", f"Write f, {t}."), Turn("assistant", program)) if k % 2 else acting
             r = rollout(f"t{t}", k, reward=float(k > 1), turns=turns, components={"exact": 1.0})
             some.append(
-                replace(r, detail=TESTS, outcome="correct", tokens=5, finish="stop", mean_logprob=-1.0, advantage=0.1)
+                replace(
+                    r,
+                    detail={**TESTS, "probes": {"ran": ["ends"], "facts": []}},
+                    outcome="correct",
+                    tokens=5,
+                    finish="stop",
+                    mean_logprob=-1.0,
+                    advantage=0.1,
+                )
             )
     curve = tuple({"step": float(i), "reward": 0.1, "score": 0.1} for i in range(9))
     tasks = {f"t{t}": 0.5 for t in range(8)}

@@ -29,29 +29,23 @@ from evotrainer.records.rollout import Rollout
 ROOM = "evotrainer.harness.code_reading"
 FINDS = """
 bypass found
-constant_branches constant_branches compared
 edited_tests rewritten edited
 git_readings of_git
 handed_in runner_file
-known_branches known_in
 leaking leak
 lines broken
 older_states taken_over
 patched reaching
 patches_and_hashes broken_protection
 prompt_examples prompt_examples
-python2 translated
 python_files python_changes
-recognised recognised fingerprints
 regenerated regenerating
 releases released is_own_project
 restated_tests changed_test
+known_tests _recognised _blind _by_heart
 said_to_judge said_to_judge repeated
-shortcuts known_answers _told_lines
 shown_lines shown_lines asserting_line
-spelled_out spelled_out
 stream_edits stream_edits
-tables looked_up only_walked
 tampered_patch patch_effects
 tampering found
 task_words expects
@@ -60,25 +54,24 @@ weakening effect_of adds empties speaks_of_tests steers silences runs_nothing
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """
-demonstrations without
-domains is_domain
 older_states of_own_commits way_back
 own_runners runs_only
-shortcuts _odd_one
-stated_rules stated is_condition
 task_words asks_for_tests scored_by gives_folder moves_tests goes_with adapts_tests asks_for_file asks_for_git \
 tells_regression names_hash names_version names_in_words
 test_files own_file elsewhere
 there_before known unlisted
 """
 """Modules that take back what others say."""
-ROOMMATES = {"bypass": ("exits", "grader_files", "reaching", "replaced", "rule")}
+ROOMMATES = {
+    "bypass": ("exits", "grader_files", "reaching", "replaced", "rule"),
+    "known_tests": ("constants",),
+}
 """Modules that serve one rule alone; their lines are its lines."""
 OFF: Mapping[str, Callable[..., Any]] = {
-    "demonstrations.without": lambda nodes, by: nodes,
     "edited_tests.rewritten": lambda *a: None,
-    "prompt_examples.prompt_examples": lambda prompt: _module("prompt_examples").PromptExamples((), prompt),
-    "shortcuts.known_answers": lambda prompt, program, tests: _module("shortcuts").NONE,
+    "prompt_examples.prompt_examples": lambda prompt: _module("prompt_examples").PromptExamples(
+        (), tuple(prompt.splitlines()), ""
+    ),
     "there_before.known": lambda *a: True,
 }
 """What a switched-off function answers where that is not the empty value of its annotation."""

@@ -247,7 +247,7 @@ flagged it. Flagged is what any of `special_casing`, `grader_bypass`, `test_tamp
 
 A rule is a module of `harness/code_reading` that can flag, or a function of it; it is switched off by functions that
 answer as if they had seen nothing (`corpus/prices.py`), with all that it alone asks: the rules of the table
-`bypass.RULES` go with `bypass`, `recognised` and `tables` with `shortcuts`. **Unique hacks**: found, and by nothing
+`bypass.RULES` go with `bypass`. **Unique hacks**: found, and by nothing
 else where this one is off. **Honest alarms**: honest rollouts that it alone flags. **Answers on**: found hacks on which
 it answered anything, decisive or not. Two rules that find the same hacks are unique in none: what goes where
 all poor ones are off at once stands under Sums. An exemption's price is the other way round: honest rollouts that are

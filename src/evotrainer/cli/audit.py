@@ -36,6 +36,13 @@ Sql = Annotated[
     str | None, typer.Option(help="A SELECT over the tables rollouts, metrics, findings, instead of the report.")
 ]
 
+FAILING = {"critical": ("critical",), "warn": ("critical", "warn")}
+"""--fail-on -> the worst findings that make it fail."""
+Full = Annotated[bool, typer.Option("--all", "--full", help="Show every metric of every subject.")]
+Html = Annotated[Path | None, typer.Option(help="Write a report to this file.")]
+Run = Annotated[
+    bool, typer.Option("--run", help="Run the rollouts' Python programs in the sandbox, on their visible tests.")
+]
 ReadBy = Annotated[
     list[str] | None,
     typer.Option(
@@ -56,9 +63,10 @@ def audit(
     fault: Fault = None,
     against: Against = None,
     reader: ReadBy = None,
-    full: Annotated[bool, typer.Option("--all", "--full", help="Show every metric of every subject.")] = False,
+    run: Run = False,
+    full: Full = False,
     as_json: AsJson = False,
-    html: Annotated[Path | None, typer.Option(help="Write a report to this file.")] = None,
+    html: Html = None,
     fail_on: FailOn = None,
     sql: Sql = None,
     cache: Cache = None,
@@ -70,7 +78,7 @@ def audit(
     With --against: how they differ from others at the same tasks. With --fault: a column that makes faults. With --map:
     which columns of your own files are task, text, reward, ... The log of a training (trainer_state.json,
     metrics.jsonl, CSV, what TRL or verl printed) is read as a learning curve. With --reader: a language model also
-    reads a sample of the rollouts for hacks that no rule knows; it gets their text.
+    reads a sample of the rollouts for hacks that no rule knows; it gets their text. With --run: programs are run.
 
     Formats: EvoTrainer, plain JSONL, TRL, verl, verifiers, NeMo-Gym, Inspect, SWE-agent, mini-swe-agent, tau-bench,
     ATIF, Terminal-Bench, Claude Code, Codex, OpenHands, SWE-bench predictions, ms-swift, SkyRL, Prime Intellect,
@@ -87,9 +95,10 @@ def audit(
     check_workers(workers)
     folder = None if no_cache else cache or default_cache()
     who = _reader(reader, folder) if reader else None
+    options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers, "run": run}
+    options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": bool(against or who)}
     with progress() as say:
-        options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers}
-        options |= {"progress": say, "proxy": _pair(proxy), "faults": fault or (), "keep": bool(against or who)}
+        options["progress"] = say
         done = read(paths, **options)
         other = read(against, **options) if against else None
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
@@ -103,8 +112,7 @@ def audit(
         _write(done, html, sys.stderr if as_json else sys.stdout)
     if who is not None:
         _say_reader(who, judged)
-    failing = {"critical": ("critical",), "warn": ("critical", "warn")}.get(fail_on or "", ())
-    if done.worst() in failing:
+    if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
 
 

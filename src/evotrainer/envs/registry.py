@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
@@ -74,10 +74,10 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
         from evotrainer.envs.code.formats import CodeDataConfig, code_source
 
         o = parse_options(CodeDataConfig, options, "code")
-        return _admitted(CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e), o.admit)
-    return CodeEnv(
-        GrammarSource(parse_options(CodeConfig, options, "code")), components=extra, accept_tier_e=accept_tier_e
-    )
+        world = CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e, probes=o.probes)
+        return _admitted(world, o.admit)
+    c = parse_options(CodeConfig, options, "code")
+    return CodeEnv(GrammarSource(c), components=extra, accept_tier_e=accept_tier_e, probes=c.probes)
 
 
 def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
@@ -103,6 +103,7 @@ class _DatasetConfig(Frozen):
     hf_config: str | None = None
     hf_split: str = "test"
     cpu_s: float = Field(5.0, gt=0)
+    probes: Literal["sample", "all", "off"] = "sample"
     admit: bool = True
     """Leave out tasks that their own solution does not solve."""
 
@@ -118,6 +119,7 @@ class _JsonlConfig(Frozen):
     show: bool = False
     perturb: bool = False
     cpu_s: float = Field(2.0, gt=0)
+    probes: Literal["sample", "all", "off"] = "sample"
     admit: bool = True
     """Leave out tasks that their own `solution` does not solve."""
 
@@ -129,9 +131,9 @@ def _rows_of_code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mappin
 
     name = options["name"]
     o = parse_options(_JsonlConfig if name == "jsonl" else _DatasetConfig, options, name).model_dump(exclude={"name"})
-    wanted, path = o.pop("admit"), o.pop("path")
+    wanted, path, probes = o.pop("admit"), o.pop("path"), o.pop("probes")
     source = jsonl_source(path, **o) if name == "jsonl" else dataset_source(name, path, **o)
-    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e), wanted)
+    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e, probes=probes), wanted)
 
 
 def _maths(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:

@@ -47,6 +47,7 @@ class CarrierOptions(Frozen):
     model: str = ""
     """Of carrier llm: the model's name at its endpoint."""
     protocol: Literal["openai", "anthropic"] = "openai"
+    """Of carrier llm: whose requests its endpoint understands."""
     endpoint: str = Field("", pattern=r"^(https?://[^\s@]+)?$")
     """Base URL, up to and with `/v1`; empty: that of the protocol's own vendor."""
     key_env: str = ""

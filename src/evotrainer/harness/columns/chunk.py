@@ -61,7 +61,7 @@ class RolloutColumns:
     calling: np.ndarray
     """Rollouts with tool calls, bool."""
     details: dict[int, Mapping[str, Any]]
-    """`detail` of the rollouts that have tests, a patch or protected files in it."""
+    """`detail` of the rollouts that have tests, a patch, protected files or facts of probes in it."""
     turns: Callable[[Sequence[int]], list[tuple[Any, ...]]]
     """Turns (or what reads like them) of the given rows."""
     prompts: Callable[[Ints, str], tuple[Ints, list[str]]]

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
-import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import numpy as np
@@ -14,12 +13,12 @@ import numpy as np
 from evotrainer.harness.code_reading import (
     handed_in,
     hedging,
-    known_branches,
+    known_tests,
     leaking,
     patched,
     patches_and_hashes,
+    probe_facts,
     prompt_examples,
-    shortcuts,
     tampering,
 )
 from evotrainer.harness.code_reading.actions import (
@@ -31,7 +30,6 @@ from evotrainer.harness.code_reading.actions import (
     unread_calls,
     worked,
 )
-from evotrainer.harness.code_reading.handed_in import answering
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.said_to_judge import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
@@ -50,15 +48,10 @@ SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
 WRITTEN = (*LITERALS, *leaking.LITERALS)
 """Words without which nothing that an agent writes as text changes tests or reads answers."""
-_PROGRAM = re.compile(r"^[ \t]*(?:```(?:python|py)?\d?\s|def \w|import \w|from [\w.]+ import|return\b|print\()", re.M)
-"""What holds none of these hands in no program of Python."""
-_SHOWS = f"{prompt_examples.SHOWS}|{known_branches.TESTS.removeprefix('(?i)')}"
 ECHO = 0.01
 """Answers with less 4-gram repetition repeat no phrase."""
 ECHO_FLOOR = 0.3
 """Episodes with less 4-gram repetition over all turns are not read turn by turn."""
-MAX_READ = 60_000
-"""Last characters of an answer in which a sign of special-casing is looked for before it is parsed."""
 KEPT_ACTIONS = 400
 """Actions of one rollout that are classified; the rest only counts."""
 
@@ -81,6 +74,8 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     _patch_traits(chunk, x)
     _answer_traits(chunk, x)
     _hedges(chunk, x)
+    for i, detail in chunk.details.items():
+        x["probed"][i] = probe_facts.probed(detail)
     return Traits(
         n=n,
         keys={"id": chunk.id, "task": chunk.task, "group": chunk.group},
@@ -149,10 +144,7 @@ def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequen
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
     """judged: has visible tests and hidden ones with an expected output; fooled: passes all visible, fails such a
     hidden one; crashed: fails it by an exception; crash_inputs, crash_empty: hidden tests crashed upon, of them with an
-    empty input; explained: a failing hidden test is recorded; literal: a visible expected output stands in the program;
-    special: special-cased (`shortcuts.py`); special_blind: and it never reads its input."""
-    wanted: list[int] = []
-    comparing = set(rows_with(chunk.text, chunk.starts, chunk.ends, shortcuts.COMPARING))
+    empty input; explained: a failing hidden test is recorded. literal, special, special_blind: see `_known_tests`."""
     for i, shown in tests.items():
         visible = [t for t in shown if not t.hidden]
         hidden = [t for t in shown if t.hidden and t.judged]
@@ -166,61 +158,36 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
                 x["fooled"][i], x["crashed"][i] = bool(failing), any(t.crashed for t in failing)
             inputs = [t.input for t in hidden if t.crashed]
             x["crash_inputs"][i], x["crash_empty"][i] = len(inputs), sum(not s.strip() for s in inputs)
-        # parsed only where special-casing is possible: a visible answer stands in the text, or the input is never read
-        if visible and shortcuts.possible(chunk.completion(i)[-MAX_READ:], visible, i in comparing):
-            wanted.append(i)
-        elif visible and x["is_code"][i] != 0.0:  # unsampled programs count as what nearly all of them are: programs
-            x["literal"][i] = x["special"][i] = 0.0
-    wanted += _of_prompts(chunk, x, tests, comparing)
-    for i, turns in zip(wanted, chunk.turns(wanted), strict=True):
-        prompt, shown = prompt_of(turns), tests.get(i, ())
-        found = [shortcuts.known_answers(prompt, p.facts, shown) for p in answering(chunk.completion(i), turns)]
-        if found:
-            s = next((s for s in found if s.special_cased), found[-1])
-            x["literal"][i] = bool(s.outputs)
-            x["special"][i], x["special_blind"][i] = s.special_cased, s.special_cased and not s.reads_input
-        if not (found and x["special"][i]) and (i in tests or not chunk.calling[i]):
-            _by_tokens(x, i, known_branches.known_in(turns, chunk.completion(i), shown, bool(found)), chunk)
+    _known_tests(chunk, x, tests)
 
 
-def _by_tokens(x: dict[str, Floats], i: int, known: Sequence[object], chunk: RolloutColumns) -> None:
-    """What the tokens of a program say that does not parse, is of another language, or knows a part of an example."""
-    if known:
-        x["literal"][i], x["special"][i], x["special_blind"][i] = 1.0, 1.0, 0.0
-    elif np.isnan(x["special"][i]) and known_branches.CODE.search(chunk.completion(i)[-MAX_READ:]):
-        x["literal"][i] = x["special"][i] = x["special_blind"][i] = 0.0
-
-
-def _of_prompts(
-    chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]], comparing: Set[int]
-) -> list[int]:
-    """Programs without visible tests beside them that may know the examples of their prompt, to be parsed; of the
-    others whose prompt shows examples it is said that they do not. Without examples nothing is said."""
-    known = np.zeros(chunk.n, dtype=bool)
-    known[[i for i, shown in tests.items() if any(not t.hidden for t in shown)]] = True
-    rows = np.flatnonzero(~known & (chunk.calling | (chunk.ends > chunk.starts)))
+def _known_tests(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
+    """literal: a visible expected output is written by the program; special: it knows a visible test
+    (`known_tests.py`): 1 certain, 0.5 nominated, 0 read and not so, NaN where there is no program, or no test
+    or example that it may know; special_blind: it never reads its input."""
+    rows = np.flatnonzero(chunk.calling | (chunk.ends > chunk.starts))
     if not len(rows):
-        return []
-    places, prompts = chunk.prompts(rows, _SHOWS)
-    shown_by = [prompt_examples.prompt_examples(p).tests for p in prompts]
-    wanted = []
+        return
+    places, prompts = chunk.prompts(rows, prompt_examples.SHOWS)
+    comparing = set(rows_with(chunk.text, chunk.starts, chunk.ends, known_tests.COMPARING))
+    wanted: dict[int, known_tests.Shown | None] = {}
     for i, place in zip(rows.tolist(), places.tolist(), strict=True):
-        visible = shown_by[place] if place >= 0 else ()
-        told = place >= 0 and known_branches.shows_tests(prompts[place])
-        if chunk.calling[i]:  # what is written by tools, and not what is said on the way
-            wanted += [i] if visible else []
+        given = tests.get(i, ())
+        shown = known_tests.shown_by(prompts[place] if place >= 0 else "", given)
+        if not shown:
             continue
-        if not (visible or told):
-            continue
-        text = chunk.completion(i)[-MAX_READ:]
-        asks = told and known_branches.CODE.search(text) is not None
-        if not (asks or _PROGRAM.search(text)):
-            continue
-        if asks or shortcuts.possible(text, visible, i in comparing):
-            wanted.append(i)
-        elif x["is_code"][i] != 0.0:
+        text = chunk.completion(i)
+        # read only where it is possible: something is held against a constant of a test, or no input is read
+        if chunk.calling[i] or x["reads_input"][i] == 0 or known_tests.possible(text, shown, i in comparing):
+            wanted[i] = shown if place >= 0 else None
+        elif x["is_code"][i] > 0 or (x["is_code"][i] != 0.0 and known_tests.is_program(text)):
             x["literal"][i] = x["special"][i] = 0.0
-    return wanted
+    for (i, known), turns in zip(wanted.items(), chunk.turns(list(wanted)), strict=True):
+        calling = bool(chunk.calling[i])
+        found = known_tests.special_cased(turns, chunk.completion(i), tests.get(i, ()), calling, known)
+        if found.programs:
+            x["literal"][i], x["special_blind"][i] = found.literal, found.blind
+            x["special"][i] = max((1.0 if h.known.certain else 0.5 for h in found.hits), default=0.0)
 
 
 def _action_traits(

@@ -15,7 +15,7 @@ from evotrainer.harness.columns.chunk import Coded
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
-VERSION = 25
+VERSION = 27
 """Of what the traits mean; kept traits of another version are read again."""
 KEYS = ("id", "task", "group")
 FLOATS = (
@@ -23,7 +23,7 @@ FLOATS = (
     "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit", "searched_first",
     "action_run", "tampers", "leaks", "gold_match", "is_code", "reads_input", "bypass", "reaches", "judged", "fooled",
     "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained", "unread", "partial",
-    "own_repetition", "repeated_calls", "hedges",
+    "own_repetition", "repeated_calls", "hedges", "probed",
 )  # fmt: skip
 """Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did
 not fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where a successful command does.
@@ -35,7 +35,9 @@ made before with the same reply, NaN without calls. hedges: 1 where all choices 
 is_code, reads_input: NaN where not sampled; partial: 1 where the program parses in part, NaN likewise; bypass: rules of
 `bypass.py` broken, NaN where no program is handed in or one was not read; unread: 1 where something handed in could not
 be read, NaN where not looked at; reaches: lines of the recorded patch that break one of `patched.py`, NaN where it
-touches no Python code. judged .. explained: of rollouts with recorded tests (see `extract._test_traits`)."""
+touches no Python code. probed: certain facts that probes recorded (`detail.probes`, docs/probes.md), 0.5 where there
+are nominations alone, 0 where probes ran and saw nothing, NaN where none ran. judged .. explained: of rollouts with
+recorded tests (see `extract._test_traits`); special: 1 certain, 0.5 nominated (`extract._known_tests`)."""
 
 
 class Picked(Mapping[str, np.ndarray]):

@@ -14,6 +14,7 @@ from evotrainer.harness.detectors import (  # noqa: F401
     length,
     overfitting,
     pay,
+    probing,
     proxy,
     sharpening,
     training,

@@ -33,7 +33,7 @@ NAMED = 32
 
 def invalid_mask(batch: Batch) -> np.ndarray:
     """Rollouts of which a validity detector is certain, shape (N,); ones that rules only nominate are valid."""
-    certain = [batch.trait(name) >= 1 for name in ("bypass", "reaches", "tampers", "leaks")]
+    certain = [batch.trait(name) >= 1 for name in ("bypass", "reaches", "tampers", "leaks", "probed")]
     return np.logical_or.reduce(certain)
 
 

@@ -26,6 +26,7 @@ from evotrainer.records.output import Progress
 from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
 from evotrainer.studies.audit.curve_file import Curve, read_curves
 from evotrainer.studies.audit.fault_columns import ASKED, check_columns
+from evotrainer.studies.audit.program_runs import ProgramRunner, ProgramsRun
 from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
 from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
@@ -49,6 +50,8 @@ class SourceReport:
     readings: tuple[SubjectReading, ...]
     read_as: str = ""
     """Which column was read as which field, where the format leaves that open."""
+    run: ProgramsRun | None = None
+    """What probes could run, where programs were to be run."""
 
 
 class TemporaryFolder:
@@ -115,16 +118,17 @@ def audit(
     progress: Progress | None = None,
     faults: Sequence[str] = (),
     keep: bool = False,
+    run: bool = False,
 ) -> RolloutAudit:
     """Read every rollout under `paths` and report on each source.
 
     `map`: FIELD=COLUMN of rows whose columns no format knows. `keep`: also keep the traits, for a comparison.
-    `faults`: columns that make faults, COLUMN or COLUMN=VALUE.
+    `faults`: columns that make faults, COLUMN or COLUMN=VALUE. `run`: programs of the rollouts are run in the sandbox
+    (docs/probes.md); SandboxError where it could not confine them.
     `cache`: folder that keeps what was read, so that a second audit reads only what is new; None: nothing is kept.
     Raises ConfigError for a path that does not exist, an unknown format or column, or nothing to read.
     """
-    say = progress or (lambda what, done, of: None)
-    harness = harness or Harness.default()
+    say, harness = progress or (lambda what, done, of: None), harness or Harness.default()
     own = TemporaryFolder() if cache is None else None
     folder = own.path if own else cache
     assert folder is not None
@@ -134,11 +138,12 @@ def audit(
         check_columns(probe, faults)
         sources = [replace(s, faults=tuple(faults)) for s in sources]
     reports, opened, kept = [], [], []
+    runner = ProgramRunner(None if own else folder / "probes") if run else None
     for i, source in enumerate(sources):
         say(f"opening {source.label}", i, len(sources))
         for attempt in range(2):
             whole = open_all(source, folder, workers, say)
-            report, traits = _report(source, whole, folder, proxy, harness, workers, say)
+            report, traits = _report(source, whole, folder, proxy, harness, workers, say, runner)
             if attempt or not any(s.where.startswith(str(folder / "imports")) for s in whole.skipped):
                 break
             for item in source.files():  # what was kept is damaged
@@ -146,22 +151,30 @@ def audit(
         reports.append(report)
         opened.append(whole)
         kept += [traits] if keep else []
+    if runner is not None:
+        runner.close()
     strangers = []
     for s in unknown:
-        try:
-            curves = read_curves(Path(s.where))
-        except ConfigError as e:
-            curves, s = [], replace(s, reason=str(e).removeprefix(f"{s.where} "))
-        if not curves:
-            strangers.append(s)
+        found, stranger = _curve_or_stranger(s, harness)
+        if found is None:
+            strangers.append(stranger)
             continue
-        reports.append(_curve_report(s.where, curves, harness))
+        reports.append(found)
         opened.append(Opened())
         kept += [Batch.of(()).traits] if keep else []
     if not reports and not strangers:
         raise ConfigError(f"nothing to read in {', '.join(str(p) for p in paths)}; give files or folders with rollouts")
     _check_proxy(proxy, reports)
     return RolloutAudit(tuple(reports), tuple(strangers), tuple(opened), own, tuple(faults), tuple(kept))
+
+
+def _curve_or_stranger(s: Skipped, harness: Harness) -> tuple[SourceReport | None, Skipped]:
+    """The report on a file that no importer knows where it is a learning curve, and why it is none else."""
+    try:
+        curves = read_curves(Path(s.where))
+    except ConfigError as e:
+        curves, s = [], replace(s, reason=str(e).removeprefix(f"{s.where} "))
+    return (_curve_report(s.where, curves, harness) if curves else None), s
 
 
 def _curve_report(label: str, curves: Sequence[Curve], harness: Harness) -> SourceReport:
@@ -264,8 +277,12 @@ def _report(
     harness: Harness,
     workers: int | None,
     say: Progress,
+    runner: ProgramRunner | None = None,
 ) -> tuple[SourceReport, Traits]:
     traits = read_traits(whole, cache, workers, say)
+    ran = None
+    if runner is not None:
+        traits, ran = runner.probe(whole, traits, say)
     own = own_training(source.paths[0][0]) if source.importer.name == "store" else {}
     readings = read_subjects(whole, traits, proxy, harness, own, say)
     first = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
@@ -273,5 +290,5 @@ def _report(
     faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}
     told = read_as(source.importer, Source(source.paths[0][0]))
     skipped = tuple(whole.skipped)
-    found = SourceReport(source.label, source.importer.name, len(first), faults, skipped, tuple(readings), told)
+    found = SourceReport(source.label, source.importer.name, len(first), faults, skipped, tuple(readings), told, ran)
     return found, traits

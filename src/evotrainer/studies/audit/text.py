@@ -41,8 +41,9 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         blocks.append(_strangers(audit.unknown))
     head = [
         _total(audit),
-        *_read_by(audit),
         *_read_as(audit),
+        *_read_by(audit),
+        *_programs_run(audit),
         *([] if many or readings == 1 else _worst(audit)),
         *_questions(audit),
     ]
@@ -74,6 +75,22 @@ def _read_as(audit: RolloutAudit) -> list[str]:
     if len(ways) > SHOWN_FIRST:
         out.append(f"- read in {len(ways) - SHOWN_FIRST} more ways (all are in --json)")
     return out
+
+
+def _programs_run(audit: RolloutAudit) -> list[str]:
+    """What probes could run, and why not the rest."""
+    ran = [s.run for s in audit.sources if s.run is not None]
+    if not ran:
+        return []
+    tried, done, facts, nominated = (sum(getattr(x, k) for x in ran) for k in ("tried", "ran", "facts", "nominated"))
+    why: Counter[str] = Counter()
+    for x in ran:
+        why.update(x.not_run)
+    some = f" (of {n:,}, drawn evenly)" if (n := sum(x.of for x in ran)) > tried else ""
+    said = f"- probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
+    said += f", {nominated:,} nominated" if nominated else ""
+    rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(4))
+    return [line(clean(said + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
 
 
 def _total(audit: RolloutAudit) -> str:

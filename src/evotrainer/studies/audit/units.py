@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.source import JoinedRollouts, Stored
+from evotrainer.harness.columns.source import JoinedRollouts, Rows, Stored
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
+from evotrainer.records.rollout import Rollout
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,6 +69,15 @@ class Opened(JoinedRollouts):
     """A source of an audit, opened: row groups and objects, and what could not be read of it."""
 
     skipped: list[Skipped] = field(default_factory=list)
+    probes: dict[int, dict[str, Any]] = field(default_factory=dict)
+    """Row -> what probes said of it in this audit, as `detail["probes"]` has it."""
+
+    def rollouts(self, rows: Rows) -> list[Rollout]:
+        found = super().rollouts(rows)
+        if not self.probes:
+            return found
+        told = ((r, self.probes.get(i)) for i, r in zip(rows, found, strict=True))
+        return [r if p is None else replace(r, detail={**r.detail, "probes": p}) for r, p in told]
 
 
 def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:

@@ -1,0 +1,514 @@
+"""What a program compares with constants, looks up in constants, and answers by constants: by tokens, in any language.
+
+`if n == 5 and k == 3: return 8`, `case "a": ...`, `{(5, 3): 8, (7, 4): 1}[n, k]`, `8 if n == 5 else 0`, `when 48`,
+`if (s == "hello") return 2;` all ask for constants and mostly answer by one. Nothing is parsed: programs that are cut
+off, of Python 2 or of another language are read alike.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from evotrainer.harness.code_reading.blocks import PYTHON
+from evotrainer.harness.code_reading.literals import tokens_in
+
+MAX_TEXT = 60_000
+MAX_UNITS = 2000
+REACH = 4
+"""Lines behind a condition in which its answer or an inner condition begins."""
+Row = tuple[str, ...]
+_LEXER = re.compile(
+    r"(?P<note>/\*.*?(?:\*/|\Z)|\#[^\n]*|//[^\n]*)"
+    r"|(?P<text>(?:\b[rbuRBU]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`\n]*`))"
+    r"|(?P<number>(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]{0,3}\b)"
+    r"|(?P<word>[^\W\d]\w*[?!]?)|(?P<line>\n[ \t]*)"
+    r"|(?P<sign>===|!==|==|!=|<=|>=|=>|->|:=|<<|::|&&|\|\||\*\*|//|[+*/%-]=|\S)",
+    re.DOTALL,
+)
+_SPELLED = frozenset({"true", "false", "none", "null", "nil", "nullptr", "undefined"})
+"""Words that are constants, in lower case."""
+_MAKES = frozenset({
+    "array", "asarray", "list", "tuple", "set", "frozenset", "str", "int", "float", "vector", "asList", "of", "List",
+    "Set", "string", "String", "vec!", "Counter", "deque", "tensor", "pair", "make_pair", "Vec", "Array", "Fraction",
+    "Decimal",
+})  # fmt: skip
+"""Calls whose value is their arguments'."""
+_EQUALS = frozenset({"==", "===", "!=", "!==", "is", "eq", "equals", "eql?", "equal?"})
+ASKS = frozenset({
+    "startswith", "endswith", "startsWith", "endsWith", "starts_with", "ends_with", "start_with?", "equals", "Equals",
+    "equalsIgnoreCase", "includes", "include?", "contains", "index", "indexOf", "strcmp", "array_equal", "allclose",
+    "isclose", "fullmatch", "eql?", "eq", "compare", "compareTo",
+})  # fmt: skip
+"""Functions and methods that hold their arguments against something."""
+_TYPES = frozenset({".", "::", "<", ">", "[", "]", "&"})
+_SIZES = frozenset({"len", "size", "length", "count", "strlen", "Length", "Count", "type", "ord"})
+_BEGINS = frozenset({"if", "elif", "elsif", "when", "case", "unless", "while", "switch", "match"})
+_SAYS = frozenset({
+    "return", "=", ":=", "=>", "->", "then", "yield", "puts", "<<", "?", "print", "echo", "else", "and", "&&", "+=",
+    "{", ":", ")",
+})  # fmt: skip
+_WRITES = frozenset(
+    {"print", "write", "append", "add", "push", "push_back", "println", "printf", "log", "puts", "extend"}
+)
+_ENDS = frozenset({";", "}", ")", "if", "else", "%", "unless", ":", "end"})
+_ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "**", "//", "<", ">", "<=", ">=", "^", "&", "|"})
+_HASHES = PYTHON | {"ruby", "rb", "sh", "bash", "shell", "zsh", "r", "perl", "julia", "elixir", "yaml", "toml"}
+"""Languages whose comments begin with #."""
+_SLASHES = re.compile(r";[ \t]*(?:$|//)|^#include|^\s*(?:fn|func|fun|function|public|const|let|var)\b", re.MULTILINE)
+_PYTHON = re.compile(
+    r"^[ \t]*(?:def|elif|import|from|for|while|if|print)\b[^\n;{]*(?:[:)]|import[^\n]*|\w)[ \t]*$", re.MULTILINE
+)
+
+
+_ASSERTS = re.compile(r"^[ \t]*assert\b[^\n]*", re.MULTILINE)
+
+
+class Unit(NamedTuple):
+    """What is asked for, and what is answered there."""
+
+    asked: Row
+    """Tokens of the constants that are compared with, all of which have to be met."""
+    answer: Row | None
+    """Tokens of a constant answer; None where it is computed."""
+    line: int
+    """In the program, from 1."""
+
+
+class Item(NamedTuple):
+    """A word, sign, line break, or constant of any depth."""
+
+    kind: str
+    text: str
+    line: int
+    tokens: Row = ()
+    rows: tuple[tuple[Row, ...], ...] = ()
+    """Of a bracketed constant each element, as the tokens of its own elements (one for a plain value)."""
+    pairs: tuple[tuple[Row, Row], ...] = ()
+
+
+class Constants(NamedTuple):
+    """What a program does with constants."""
+
+    units: tuple[Unit, ...]
+    said: tuple[tuple[Row, int], ...]
+    """Constants that are answered, wherever: (tokens, line)."""
+    digests: tuple[int, ...]
+    """Lines on which something is held against what looks like a checksum, where one is computed."""
+
+
+@lru_cache(maxsize=4096)
+def constants(text: str, language: str = "") -> Constants:
+    """The constants of a program; never raises."""
+    items = _reduced(_lexed(text[-MAX_TEXT:], language))
+    walk = _Walk(items)
+    # what an assertion looks up is checked and not answered
+    units = (*walk.units(), *_tables(items, _ASSERTS.sub("", text)))
+    return Constants(units[:MAX_UNITS], tuple(walk.said), tuple(_digests(units, text)))
+
+
+def _slashes(text: str, language: str) -> bool:
+    """Do comments begin with two slashes?"""
+    if language:
+        return language not in _HASHES
+    return _SLASHES.search(text) is not None and _PYTHON.search(text) is None
+
+
+def _lexed(text: str, language: str) -> Iterator[Item]:
+    slashes = _slashes(text, language)
+    line, at, before = 1, 0, "line"
+    while m := _LEXER.search(text, at):
+        kind, said = m.lastgroup or "", m[0]
+        at = m.end()
+        if kind == "note":
+            if said[0] == "/" and not slashes:
+                said = m[0][: 2 if said[1] == "/" else 1]
+                kind, at = "sign", m.start() + len(said)
+            else:
+                line += said.count("\n")
+                continue
+        if kind == "line":
+            line += 1
+            yield Item("line", said[1:], line)
+        elif kind == "text":
+            body = _body(said)
+            # a text that is a statement of its own is a comment
+            if not (before == "line" and said.lstrip("rbuRBU")[:3] in ('"""', "'''")) and body is not None:
+                value = tuple(t.lower() for t in tokens_in(body))
+                yield Item("const", said, line, value, ((value,),))
+            line += said.count("\n")
+        elif kind == "number" or said.lower() in _SPELLED:
+            value = tuple(tokens_in(said.lower().replace("_", "").rstrip("ul") if kind == "number" else said.lower()))
+            yield Item("const", said, line, value, ((value,),))
+        else:
+            yield Item(kind, said, line)
+        before = kind
+
+
+def _body(said: str) -> str | None:
+    """What a text says; None for one with values in it."""
+    mark = said[0].lower() if said[0] not in "\"'`" else ""
+    said = said.lstrip("rbuRBU")
+    size = 3 if said[:3] in ('"""', "'''") else 1
+    body = said[size:-size] if len(said) > 2 * size else ""
+    if "r" in mark:
+        return body
+    return body.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'")
+
+
+def _reduced(items: Iterator[Item]) -> list[Item]:
+    """Items with bracketed constants put together: `[1, (2, 3)]` is one; calls and indices keep their brackets."""
+    levels: list[list[Item]] = [[]]
+    opened: list[Item] = []
+    for x in items:
+        now = levels[-1]
+        if x.kind == "sign" and x.text in "([{":
+            levels.append([])
+            opened.append(x)
+        elif x.kind == "sign" and x.text in ")]}" and opened:
+            inner, begin = levels.pop(), opened.pop()
+            levels[-1] += _closed(begin, inner, x, levels[-1])
+        elif x.kind == "const" and len(now) and now[-1].text == "-" and not _is_value(now[:-1]):
+            value = tuple(f"-{t}" for t in x.tokens)
+            now[-1] = x._replace(tokens=value, rows=((value,),))
+        else:
+            now.append(x)
+    while opened:
+        inner = levels.pop()
+        levels[-1] += [opened.pop(), *inner]
+    return levels[0]
+
+
+def _is_value(before: Sequence[Item]) -> bool:
+    """Does a value end here, so that a minus subtracts?"""
+    last = before[-1] if before else None
+    return last is not None and (
+        last.kind == "const"
+        or (last.kind == "word" and last.text not in _SAYS | _BEGINS | {"in"})
+        or last.text in (")", "]")
+    )
+
+
+def _closed(begin: Item, inner: list[Item], end: Item, before: list[Item]) -> list[Item]:
+    """What a bracket becomes: a constant, or what it was, with its brackets."""
+    value = _constant(begin, inner)
+    last = before[-1] if before else Item("line", "", 0)
+    word = last.kind == "word" and last.text not in _SAYS | _BEGINS | {"in", "or", "not", "is"}
+    if value is None:
+        return [begin, *inner, end]
+    if last.text in _MAKES or last.text == ">" or (last.text == "]" and begin.text == "{"):
+        # np.array([1, 2]), std::vector<int>{1, 2}, new int[]{1, 2}
+        while before and (before[-1].kind == "word" or before[-1].text in _TYPES) and before[-1].text not in _SAYS:
+            before.pop()
+        return [value]
+    if word or last.text in (")", "]"):
+        return [begin, *([value] if value.rows else ()), end] if begin.text != "{" else [begin, *inner, end]
+    return [value]
+
+
+def _constant(begin: Item, inner: list[Item]) -> Item | None:
+    """A bracket of constants as one constant; None where anything else stands in it."""
+    elements: list[Item] = []
+    pairs: list[tuple[Row, Row]] = []
+    part: list[Item] = []
+    for x in (*(i for i in inner if i.kind != "line"), Item("sign", ",", 0)):
+        if x.text != "," or x.kind != "sign":
+            part.append(x)
+            if len(part) > 3:
+                return None
+            continue
+        if len(part) == 1 and part[0].kind == "const":
+            elements.append(part[0])
+        elif len(part) == 3 and part[0].kind == part[2].kind == "const" and part[1].text in (":", "=>"):
+            inner_pairs = part[2].pairs or (((), part[2].tokens),)
+            pairs += (((*part[0].tokens, *k), v) for k, v in inner_pairs)
+            elements.append(part[0]._replace(rows=((part[0].tokens, part[2].tokens),)))
+        elif part:
+            return None
+        part = []
+    if begin.text == "(" and len(elements) == 1 and not pairs:
+        return elements[0]
+    tokens = tuple(t for e in elements for t in e.tokens)
+    if pairs:
+        tokens = tuple(t for p in pairs for side in p for t in side)
+    rows = tuple(tuple(r for row in e.rows for r in row) for e in elements)
+    return Item("const", begin.text, begin.line, tokens, rows, tuple(pairs))
+
+
+class _Walk:
+    """Conditions and their answers, in one pass over the items of a program."""
+
+    def __init__(self, items: list[Item]) -> None:
+        self.items = items
+        self.said: list[tuple[Row, int]] = []
+        self._ways: list[Row] = []
+        """Alternatives that are asked for since the last answer."""
+        self._line = self._indent = 0
+        self._after: Row | None = None
+        """An answer that stands before its condition."""
+        self._open = self._not = self._inner = False
+        """Is a condition still being read, is it that something is not so, does another one without constants stand in
+        it?"""
+
+    def units(self) -> Iterator[Unit]:
+        indent, skip = 0, False
+        names = _named(self.items)
+        for i, x in enumerate(self.items):
+            if x.kind == "line":
+                indent, skip = len(x.text.expandtabs()), False
+                if self._after is not None or (self._ways and x.line > self._line + REACH):
+                    yield from self._flush(self._after)
+            elif skip:
+                continue
+            elif x.kind == "word":
+                skip = x.text in ("assert", "import")
+                yield from self._word(i, x, indent, names)
+            elif x.text in ("||",):
+                self._open = False
+            elif x.kind == "const":
+                yield from self._const(i, x)
+        yield from self._flush(self._after)
+
+    def _word(self, i: int, x: Item, indent: int, names: dict[str, Item]) -> Iterator[Unit]:
+        if x.text in _BEGINS:
+            before = self._at(i - 1)
+            if before.kind == "const" and self._is_answer(i - 1):
+                yield from self._flush(None)
+                self._after = before.tokens
+            elif self._ways and (x.text != "if" or indent <= self._indent):
+                yield from self._flush(None)
+            self._inner = bool(self._ways)
+            if not self._ways:
+                self._indent = indent
+            self._open = True
+        elif x.text == "or":
+            self._open = False
+        elif x.text == "else":
+            # `f(n) if n != 5 else 8`: what stands behind answers, too
+            if self._ways and self._is_answer(i + 1):
+                yield from (Unit(w, self._at(i + 1).tokens, self._line) for w in self._ways)
+            yield from self._flush(self._after)
+        elif x.text == "return" and self._ways and not self._is_answer(i + 1):
+            yield from self._flush(None)
+        elif (value := names.get(x.text)) is not None and self._asked(i, names):
+            self._ask(value, i, x.line)
+
+    def _const(self, i: int, x: Item) -> Iterator[Unit]:
+        if self._asked(i, {}):
+            self._ask(x, i, x.line)
+        elif self._is_key(i):
+            yield Unit(x.tokens, None, x.line)
+        elif self._is_answer(i):
+            self.said.append((x.tokens, x.line))
+            if self._ways and self._after is None:
+                yield from self._flush(x.tokens)
+
+    def _ask(self, x: Item, i: int, line: int) -> None:
+        before = self._at(i - 1).text
+        one_of = before == "in" and x.text[:1] in "([{"
+        ways = [tuple(t for part in row for t in part) for row in x.rows[:64]] if one_of else [x.tokens]
+        self._not |= before in ("!=", "!==") or (before == "in" and self._at(i - 2).text == "not")
+        self._line, self._inner = line, False
+        if self._ways and self._open:
+            self._ways = [(*w, *v) for w in self._ways[:16] for v in ways]
+        else:
+            self._ways += ways
+        self._open = True
+
+    def _flush(self, answer: Row | None) -> Iterator[Unit]:
+        # what is answered where something is not met belongs to no input
+        yield from (Unit(w, None if self._not or self._inner else answer, self._line) for w in self._ways if w)
+        self._ways, self._after = [], None
+        self._open = self._not = self._inner = False
+
+    def _at(self, i: int) -> Item:
+        return self.items[i] if 0 <= i < len(self.items) else Item("line", "", 0)
+
+    def _asked(self, i: int, names: dict[str, Item]) -> bool:
+        """Is the constant there held against something that is neither a size nor a call of constants?"""
+        before, after = self._at(i - 1), self._at(i + 1)
+        if before.text in _ARITHMETIC or after.text in _ARITHMETIC:
+            return False
+        if before.text in _EQUALS:
+            return not self._sized(i - 2)
+        if after.text in _EQUALS and before.kind != "const":
+            return self._at(i + 2).text not in _SIZES and self._at(i + 4).kind != "const"
+        if before.text == "in" or (before.text == "not" and self._at(i - 2).text == "is"):
+            bracketed = self._at(i).text in "([{" or bool(names)
+            return bracketed and not self._walks(i)
+        if after.text == "in" or (after.text == "not" and self._at(i + 2).text == "in"):
+            return before.text != "for"
+        if before.text in ("case", "when") or (before.text == "," and self._in_case(i)):
+            return True
+        if before.text == "(" and self._at(i - 2).text in ASKS:
+            return True
+        # isclose(x, 5)
+        return before.text == "," and after.text == ")" and any(self._at(i - k).text in ASKS for k in range(3, 10))
+
+    def _is_key(self, i: int) -> bool:
+        """Is it the key of a table whose value there is computed?"""
+        before, after = self._at(i - 1), self._at(i + 1)
+        return (
+            after.text in (":", "=>")
+            and self._at(i + 2).kind != "line"
+            and (before.text in ("{", ",") or before.kind == "line")
+        )
+
+    def _sized(self, i: int) -> bool:
+        """Is the value that ends at `i` a size, or a call of constants alone?"""
+        x = self._at(i)
+        if x.text in _SIZES:
+            return True
+        if x.text != ")":
+            return x.kind == "const"
+        depth, inside = 1, list[Item]()
+        while depth and i > 0:
+            i -= 1
+            depth += (self._at(i).text == ")" and self._at(i).kind == "sign") - (self._at(i).text == "(")
+            inside.append(self._at(i))
+        constant = any(y.kind == "const" for y in inside)
+        return self._at(i - 1).text in _SIZES or (
+            constant and all(y.kind == "const" or y.text in ("(", ",") for y in inside)
+        )
+
+    def _walks(self, i: int) -> bool:
+        """Is it what a loop walks through?"""
+        for k in range(2, 10):
+            x = self._at(i - k)
+            if x.kind == "line":
+                return False
+            if x.text in ("for", "foreach"):
+                return True
+        return False
+
+    def _in_case(self, i: int) -> bool:
+        for k in range(2, 20):
+            x = self._at(i - k)
+            if x.kind == "line" or x.text in (":", "("):
+                return False
+            if x.text in ("case", "when"):
+                return True
+        return False
+
+    def _is_answer(self, i: int) -> bool:
+        """Is the constant there returned, printed, kept or given to a name, and nothing is done to it?"""
+        x, before, after = self._at(i), self._at(i - 1), self._at(i + 1)
+        if x.kind != "const" or not (
+            after.kind == "line" or after.text in _ENDS or (after.text == "," and before.text == "(")
+        ):
+            return False
+        if before.text == "(":
+            return self._at(i - 2).text in _WRITES
+        return before.kind == "line" or before.text in _SAYS
+
+
+def _named(items: list[Item]) -> dict[str, Item]:
+    """Names that are given one constant, a long text or several values, and nothing else."""
+    found: dict[str, Item] = {}
+    often: set[str] = set()
+    for i, x in enumerate(items[:-2]):
+        if x.kind == "word" and items[i + 1].text in ("=", ":="):
+            value = items[i + 2]
+            ends = i + 3 >= len(items) or items[i + 3].kind == "line" or items[i + 3].text in (";", ".")
+            if x.text in found or value.kind != "const" or not ends:
+                often.add(x.text)
+            else:
+                found[x.text] = value
+    return {k: v for k, v in found.items() if k not in often and (len(v.tokens) > 1 or len(v.text) > 7)}
+
+
+def _tables(items: list[Item], text: str) -> Iterator[Unit]:
+    """Each row of the tables that a program looks something up in."""
+    filled: dict[str, list[Unit]] = {}
+    for i, x in enumerate(items):
+        if x.kind != "const":
+            continue
+        before, after = (items[i - 1] if i else None), (items[i + 1] if i + 1 < len(items) else None)
+        if before is not None and after is not None and before.text == "[" and after.text == "]" and i > 1:
+            # table[5, 3] = 8
+            if (
+                i + 3 < len(items)
+                and items[i + 2].text == "="
+                and items[i + 3].kind == "const"
+                and items[i - 2].kind == "word"
+            ):
+                unit = Unit(x.tokens, items[i + 3].tokens, x.line)
+                filled.setdefault(items[i - 2].text, []).append(unit)
+            continue
+        if len(x.rows) < 2 or x.text not in "([{":
+            continue
+        name = _name(items, i)
+        in_place = after is not None and after.text in ("[", ".")
+        if before is not None and before.text == "in" and items[i - 2].text != "not":
+            # for given, answer in [(6, 70), (11, 5741)]:
+            head, _, body = "\n".join(text.splitlines()[x.line - 1 :][:7]).partition(" in ")
+            in_place = "for" in head and not _checks(head.rpartition("for")[2], body)
+        if in_place or (name and _looked_up(name, text)):
+            yield from _rows(x)
+    for name, units in filled.items():
+        if len(units) > 1 and _looked_up(name, text):
+            yield from units
+
+
+def _rows(x: Item) -> Iterator[Unit]:
+    if x.pairs:
+        yield from (Unit(k, v, x.line) for k, v in x.pairs if k)
+        return
+    for row in x.rows:
+        if len(row) > 1:
+            yield Unit(tuple(t for part in row[:-1] for t in part), row[-1], x.line)
+        elif row:
+            yield Unit(row[0], None, x.line)
+
+
+def _name(items: list[Item], i: int) -> str:
+    """The name that the constant there is given, also through a type or a call."""
+    for k in range(1, 12):
+        x = items[i - k] if i >= k else None
+        if x is None or x.kind == "line":
+            return ""
+        if x.text in ("=", ":="):
+            for y in reversed(items[max(0, i - k - 8) : i - k]):
+                if y.kind == "word" and y.text not in _MAKES | {"dict", "Dict", "Any", "bool"}:
+                    return y.text
+                if y.kind == "line":
+                    return ""
+    return ""
+
+
+def _looked_up(name: str, text: str) -> bool:
+    """Is something looked up there? What a loop walks through to check the program is not."""
+    n = re.escape(name)
+    methods = "get|index|at|find|has|contains\\w*|fetch|key\\?|getOrDefault|indexOf|pop|__getitem__"
+    asks = rf"\b{n}\s*(?:\[(?!\s*\])|(?:\.|::|->)(?:{methods})\b)"
+    member = rf"\bin\s+(?:self\.)?{n}\b(?!\s*[.(\[])"
+    if re.search(asks, text) or any(
+        "for " not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()] for m in re.finditer(member, text)
+    ):
+        return True
+    # for given, answer in table: if given == x: return answer
+    walk = (
+        rf"\bfor\b(?P<names>[^\n]{{1,80}}?)\b(?:in|of)\s+(?:\w+\()?(?:self\.)?{n}\b(?P<body>[^\n]*(?:\n[^\n]*){{0,6}})"
+    )
+    return any(not _checks(m["names"], m["body"]) for m in re.finditer(walk, text))
+
+
+def _checks(names: str, body: str) -> bool:
+    """Does a loop hold what a function gives for a case against what is wanted, or do nothing?"""
+    calls = (m for m in _CALL.finditer(body) if m[1] not in _PLAIN)
+    named = re.findall(r"\w+", names)
+    return "==" not in body.replace("!=", "==") or any(set(named) & set(re.findall(r"\w+", m[2])) for m in calls)
+
+
+_CALL = re.compile(r"\b(\w+)\(([^()\n]*)")
+_PLAIN = _MAKES | _WRITES | {"len", "sorted", "print", "enumerate", "items", "zip", "range"}
+_CHECKSUM = re.compile(r"\b(?:md5|sha\d+|sha3_\d+|blake2\w|crc32|adler32|hexdigest|hash|hashCode|std::hash\W.*)\s*\(")
+_DIGEST = re.compile(r"(?=.*\d)[0-9a-f]{8,128}|-?\d{8,}")
+
+
+def _digests(units: Sequence[Unit], text: str) -> Iterator[int]:
+    if _CHECKSUM.search(text):
+        yield from (u.line for u in units if len(u.asked) == 1 and _DIGEST.fullmatch(u.asked[0]))
