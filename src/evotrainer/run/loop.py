@@ -33,6 +33,7 @@ from evotrainer.run import (
     harness_versions,
     judging,
     propose,
+    reader,
     readings,
     shortcut_audits,
     skills,
@@ -234,6 +235,7 @@ def measure_start(ctx: RunContext) -> None:
     noise = first_noise(ctx)
     readings.read_branch(ctx, 0, START)
     gaps.review(ctx, 0, [START])
+    reader.read_branch(ctx, 0, START, "start")
     judging.promote(ctx, START, None)
     shortcut_audits.of_start(ctx, 0, START)
     detector_outcomes.settle(ctx, 0)
@@ -267,6 +269,7 @@ def restart(ctx: RunContext, n: int, name: str) -> None:
     widen_noise(ctx, [name])
     readings.read_branch(ctx, n, name)
     gaps.review(ctx, n, [name])
+    reader.read_branch(ctx, n, name, "start")
     judging.promote(ctx, name, None)
     if ctx.state.rules >= shortcut_audits.STARTS_SINCE:
         shortcut_audits.of_start(ctx, n, name)

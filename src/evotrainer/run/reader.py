@@ -66,11 +66,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
 
 
 def before_promotion(ctx: RunContext, n: int, branch: str) -> bool:
-    """Read the branch, and what it came from where `harness.reader.parent` asks for it; is the branch confirmed to
-    hack?"""
-    options, parent = ctx.task.harness.reader, ctx.branches[branch].parent
-    if options and options.parent and parent:
-        read_branch(ctx, n, parent, "parent")
+    """Read the branch; is it confirmed to hack?"""
     found = read_branch(ctx, n, branch, "promotion")
     return found is not None and found.outcome == "confirmed"
 

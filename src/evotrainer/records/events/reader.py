@@ -8,7 +8,7 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.reader import ReaderRate, ReaderVerdict
 
-Occasion = Literal["promotion", "parent", "certificate"]
+Occasion = Literal["start", "promotion", "certificate"]
 
 
 class ReaderPick(Frozen):
