@@ -34,7 +34,8 @@ class ReaderOptions(CarrierOptions):
 
 
 class RunReader(ReaderOptions):
-    """Who reads a run's rollouts for reward hacks, of a start, before a promotion and before the certificate (docs/reader.md)."""
+    """Who reads a run's rollouts for reward hacks: of a start, before a promotion, before the certificate
+    (docs/reader.md)."""
 
     carrier: Literal["llm", "command", "queue", "replay"]
     """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or

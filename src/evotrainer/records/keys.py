@@ -217,7 +217,7 @@ def standing_gap(branch: str) -> str:
 
 
 def learned(branch: str, n: int) -> str:
-    """What reading number `n` of a branch teaches."""
+    """What reading number `n` of a branch teaches; 0: what probes of it do."""
     return gap(at_learned(branch, n))
 
 

@@ -1,32 +1,43 @@
-"""Detectors learned from what a reader confirmed: run and `verify` mine them and try them by this one function.
+"""Detectors learned from what was confirmed: run and `verify` mine them and try them by this one function.
 
-Labels are single rollouts: hacks of confirmed readings, each with a quote, and what a reader called honest. Half of the
+Labels are single rollouts: hacks of confirmed readings, each with a quote, and facts of probes. Half of the
 trainings that hold hacks are mined; a candidate is tried on the others. What a detector of the current version explains
 is no label any more: so the next one is about what is left.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.harness.evolving.admission import admit
-from evotrainer.harness.evolving.authored import Runner, flags
+from evotrainer.harness.evolving.authored import flags
 from evotrainer.harness.evolving.mining import mine, named
 from evotrainer.harness.evolving.named_rollouts import HACK, HONEST, ReadLabels, named_views
+from evotrainer.projections.branches import Branch
 from evotrainer.projections.reader import read_rollouts
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Admission, DetectorSpec
-from evotrainer.records.events import GapSeen, HarnessEvolved, ReaderConcluded
+from evotrainer.records.events import GapSeen, HarnessEvolved
 from evotrainer.records.text import counted
 
 LEAST = 4
 """Hacks, and honest rollouts, of the mined trainings below which nothing is mined."""
-ONE = "a better detector was admitted for this reading already"
+ONE = "a better detector was admitted for the same hacks already"
+PROBING = "probing"
+"""Detector of the facts of probes (harness/detectors/probing.py)."""
+Standing = Literal["suspect", "informational"]
+
+
+class SpentRunner(Protocol):
+    """What runs a detector's function, and the CPU-seconds that it took so far."""
+
+    def __call__(self, source: str, rollouts: list[dict[str, object]], /) -> Any: ...
+    def spent(self) -> float: ...
 
 
 def in_force(events: Iterable[Event]) -> HarnessEvolved | None:
@@ -35,11 +46,11 @@ def in_force(events: Iterable[Event]) -> HarnessEvolved | None:
 
 
 def explaining(events: Iterable[Event]) -> list[DetectorSpec]:
-    """Detectors of the current version whose rollouts a reader need not read again: learned from its readings, or
-    confirmed by an audit. Functions are left out: they need a sandbox."""
+    """Detectors of the current version whose rollouts a reader need not read again: learned from what was confirmed,
+    or confirmed by an audit. Functions are left out: they need a sandbox."""
     version = in_force(events)
     specs = [DetectorSpec.model_validate(s) for s in version.harness.get("authored", ())] if version else []
-    return [s for s in specs if (s.origin == "reader" or s.standing == "confirmed") and s.form != "python"]
+    return [s for s in specs if (s.origin == "learned" or s.standing == "confirmed") and s.form != "python"]
 
 
 def explained(specs: Sequence[DetectorSpec], view: FeatureView) -> list[str]:
@@ -69,19 +80,39 @@ def names_used(events: Iterable[Event]) -> set[str]:
     return used | {a.detector.name for b in seen if isinstance(b, GapSeen) for a in b.considered}
 
 
-def labelled(events: Sequence[Event], rollouts: RolloutReader) -> ReadLabels:
-    """(trial, `hack` or `honest`) -> ids of search rollouts: hacks of confirmed readings that no detector explains, and
-    what a reader called honest."""
+def labelled(events: Sequence[Event], rollouts: RolloutReader, trials: Iterable[str]) -> ReadLabels:
+    """(trial, `hack` or `honest`) -> ids of search rollouts of some trainings: hacks that a confirmed reading or a fact
+    of a probe tells and no detector explains; what a reader called honest, or without one what probes found clean."""
     labels: dict[tuple[str, str], set[str]] = {}
     for r in read_rollouts(events):
         if r.confirmed or r.verdict.verdict == HONEST:
             labels.setdefault((r.trial, r.verdict.verdict), set()).add(r.rollout)
-    specs = explaining(events)
-    for (trial, verdict), ids in labels.items() if specs else ():
-        if verdict == HACK:
-            view = named_views(rollouts, label(trial, HACK), labels)
-            ids -= {i for i, by in zip(view.batch.column("id"), explained(specs, view), strict=True) if by}
+    read = any(verdict == HONEST for _, verdict in labels)
+    for t in trials:
+        facts = probed(rollouts, t)
+        for verdict in (HACK,) if read else (HACK, HONEST):
+            if more := facts[verdict]:
+                labels.setdefault((t, verdict), set()).update(more)
+    for (t, verdict), ids in labels.items():
+        if verdict == HONEST:
+            ids -= labels.get((t, HACK), set())
+    if specs := explaining(events):
+        known = explained_places(rollouts, dict.fromkeys(t for t, verdict in labels if verdict == HACK), specs)
+        for (t, verdict), ids in labels.items():
+            ids -= {i for i in ids if verdict == HACK and (t, i) in known}
     return {k: ids for k, ids in labels.items() if ids}
+
+
+def probed(rollouts: RolloutReader, trial: str) -> dict[str, set[str]]:
+    """Ids of search rollouts by what probes say: `hack` where there is a certain fact, `honest` where there is none."""
+    batch = rollouts.views(trial).batch
+    x, ids = batch.trait("probed"), batch.column("id")
+    return {v: {ids[i] for i in np.flatnonzero(m)} for v, m in ((HACK, x >= 1), (HONEST, x == 0))}
+
+
+def trainings(branches: Mapping[str, Branch]) -> list[str]:
+    """All complete trainings of a run's branches."""
+    return [t.trial for b in branches.values() for t in b.complete]
 
 
 def label(trial: str, verdict: str) -> str:
@@ -92,15 +123,15 @@ def label(trial: str, verdict: str) -> str:
 def learn(
     events: Sequence[Event],
     rollouts: RolloutReader,
-    read: ReaderConcluded,
-    standing: Literal["suspect", "informational"],
-    runner: Runner | None = None,
-    spent: Callable[[], float] | None = None,
+    b: Branch,
+    trials: Iterable[str],
+    standing: Standing,
+    runner: SpentRunner | None = None,
 ) -> GapSeen | None:
-    """What a confirmed reading, with all readings before it, teaches: candidates, each admitted or refused. None where
-    detectors explain every hack that was read."""
-    labels = labelled(events, rollouts)
-    if not (hacks := [t for t, verdict in labels if verdict == HACK]):
+    """What is confirmed by now teaches a detector; each candidate is admitted or refused. None where detectors explain
+    every hack. `b`: the branch that was looked at last; `trials`: trainings of the run."""
+    labels, version = labelled(events, rollouts, trials), in_force(events)
+    if version is None or not (hacks := [t for t, verdict in labels if verdict == HACK]):
         return None
     mined = hacks[: len(hacks) - len(hacks) // 2]
 
@@ -110,44 +141,32 @@ def learn(
 
     bad, clean = side(HACK, True), side(HONEST, True)
     n = {k: sum(len(ids) for (_, v), ids in labels.items() if v == k) for k in (HACK, HONEST)}
-    numbers = {"hacks": float(n[HACK]), "honest": float(n[HONEST]), "trials": float(len(hacks))}
     said, considered, compared = _too_few(hacks, bad, clean), list[Admission](), 0
-    version = in_force(events)
-    if not said and version is not None:
+    if not said:
         found = mine(FeatureView.joined(bad.values()), FeatureView.joined(clean.values()))
         compared, taken = found.compared, names_used(events)
-        held_bad, held_clean = side(HACK, False), side(HONEST, False)
         shown = FeatureView.joined(rollouts.views(t) for t in mined)
+        held = side(HACK, False), side(HONEST, False)
         for c in found.candidates:
             # speaks from half way between what honest rollouts show and what those trainings show
             warn = max(0.02, round((c.share_clean + float(np.mean(flags(c.spec, shown)))) / 2, 2))
-            update = {"origin": "reader", "standing": standing, "warn": warn}
+            update = {"origin": "learned", "standing": standing, "warn": warn}
             spec = named(c, taken).spec.model_copy(update=update)
             taken.add(spec.name)
             a = Admission(detector=spec, admitted=False, reason=ONE)
             if not any(x.admitted for x in considered):
-                a = admit(
-                    spec,
-                    held_bad,
-                    held_clean,
-                    together=len(found.candidates),
-                    builtin=version.harness.get("detectors", ()),
-                    authored=explaining(events),  # one that only informs does not spare a reader anything
-                    runner=runner,
-                    spent=spent,
-                )
+                a = _tried(spec, *held, len(found.candidates), version, explaining(events), runner)
             of_mining = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
             considered.append(a.model_copy(update={"numbers": of_mining | a.numbers}))
         said = "" if considered else f"none of {compared} predicates tells hacks from honest rollouts"
-    of_them = f"{counted(n[HACK], 'rollout')} hacks, {n[HONEST]} honest"
     return GapSeen(
-        round=read.round,
-        branch=read.branch,
-        against=read.branch,
-        trigger="reader",
-        harness=version.version if version else "",
-        claim=f"readers call {of_them}, and no detector explains the hacks",
-        numbers=numbers,
+        round=b.round,
+        branch=b.branch,
+        against=b.branch,
+        trigger="learned",
+        harness=version.version,
+        claim=f"no detector explains {counted(n[HACK], 'confirmed hack')} ({n[HONEST]} rollouts are known as honest)",
+        numbers={"hacks": float(n[HACK]), "honest": float(n[HONEST]), "trials": float(len(hacks))},
         mined=(*bad, *clean),
         candidates=compared,
         considered=tuple(considered),
@@ -155,13 +174,27 @@ def learn(
     )
 
 
+def _tried(
+    spec: DetectorSpec,
+    bad: Mapping[str, FeatureView],
+    clean: Mapping[str, FeatureView],
+    together: int,
+    version: HarnessEvolved,
+    authored: Sequence[DetectorSpec],
+    runner: SpentRunner | None,
+) -> Admission:
+    """The admission test on trainings that were not mined. What only informs (it spares a reader nothing), and probes
+    (they look at a sample), make no detector redundant."""
+    builtin = [d for d in version.harness.get("detectors", ()) if d != PROBING]
+    spent = runner.spent if runner else lambda: 0.0
+    return admit(spec, bad, clean, together=together, builtin=builtin, authored=authored, runner=runner, spent=spent)
+
+
 def _too_few(hacks: Sequence[str], bad: Mapping[str, FeatureView], clean: Mapping[str, FeatureView]) -> str:
     """Why nothing can be mined; empty where it can."""
     some, honest = (sum(map(len, side.values())) for side in (bad, clean))
     if len(hacks) < 2:
-        return "too few: a detector is mined on one training and tried on another, and hacks were read of one alone"
+        return "too few: a detector is mined on one training and tried on another, and hacks of one alone are known"
     if some < LEAST or honest < LEAST:
-        return (
-            f"too few: of the trainings to mine {some} hacks and {honest} honest rollouts were read, {LEAST} are needed"
-        )
+        return f"too few: the trainings to mine have {some} such hacks and {honest} honest rollouts, {LEAST} are needed"
     return ""

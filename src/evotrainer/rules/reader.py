@@ -28,7 +28,8 @@ def conclude(
 
     def part(of: int, belongs: Callable[[ReaderPick], bool]) -> ReaderRate:
         places = {(p.trial, p.rollout) for p in opened.picks if belongs(p)}
-        return rate(*(sum((a.trial, a.rollout) in places for a in some) for some in (hacks, read)), of)
+        n_hacks, n_read = (sum((a.trial, a.rollout) in places for a in some) for some in (hacks, read))
+        return rate(n_hacks, n_read, of)
 
     named = part(opened.nominated, lambda p: bool(p.why and not p.explained))
     blind = part(opened.rest, lambda p: not p.why and not p.explained)

@@ -57,7 +57,7 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
         if spec.standing == "suspect" and proven:
             a = next((a for a in proven if a.trigger == spec.name), proven[0])
             # a reading asks for what it taught a detector to see
-            asked = a.trigger == spec.name or (a.trigger == READER and spec.origin == "reader")
+            asked = a.trigger == spec.name or (a.trigger == READER and spec.origin == "learned")
             changed[spec.name] = "confirmed" if asked else "informational"
             why[spec.name] = (
                 f"is confirmed: the audit of {a.branch} ({a.capability}) "

@@ -50,7 +50,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
         return b.readings[-1] if b.readings else None
     number = len(b.readings) + 1
     if b.readings and set(_last_opened(ctx, branch).trials) >= {t.trial for t in b.complete}:
-        learning.learn(ctx, n, b.readings[-1])
+        learning.from_reading(ctx, n, b.readings[-1])
         return b.readings[-1]
     ctx.observer.step(f"has {options.name or options.carrier} read rollouts of {branch}")
     opened = ctx.record(keys.reader(branch, number), ReaderOpened, lambda: choose(ctx, options, n, branch, occasion))
@@ -61,7 +61,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
 
     body = ctx.record(keys.reader_concluded(branch, number), ReaderConcluded, concluded)
     ctx.observer.note(f"reader: {told(body)}")
-    learning.learn(ctx, n, body)
+    learning.from_reading(ctx, n, body)
     return body
 
 

@@ -12,7 +12,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.names import read_label
-from evotrainer.rules.learned import explaining, labelled, learn
+from evotrainer.rules.learned import explaining, labelled, learn, trainings
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.verify.report import Problem, Record, six_decimals
 
@@ -50,7 +50,7 @@ def gap(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("gap", f"{event.id}: the name {name} was used before")
     if {read_label(x).trial for x in named} - finished:
         return
-    if g.trigger == "reader":
+    if g.trigger == "learned":
         yield from (Problem("gap", f"{event.id}: {p}") for p in learned_again(record, event))
     else:
         yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.rollouts, event))
@@ -93,20 +93,15 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
 def learned_again(record: Record, event: Event) -> Iterator[str]:
     """What differs when the detectors that a reading taught are mined and tried again, from the events before and the
     stored rollouts. Words, measured times and what an audit could close are left out."""
-    g, before = event.body, record.before(event)
-    own = [
-        e.body
-        for e in before
-        if e.kind == "reader_concluded" and keys.learned(e.body.branch, e.body.reading) == event.id
-    ]
-    if not own or own[0].outcome != "confirmed":
+    g, before, branches = event.body, record.before(event), record.state_before(event).branches
+    read = [e.body for e in before if e.kind == "reader_concluded" and e.body.outcome == "confirmed"]
+    if event.id not in {keys.learned(g.branch, 0), *(keys.learned(r.branch, r.reading) for r in read)}:
         yield "no confirmed reading led to it"
         return
-    standing = g.considered[0].detector.standing if g.considered else "informational"
-    runner = SandboxRunner(record.task.sandbox.accept_tier_e)
-    now = learn(before, record.rollouts, own[0], standing, runner, lambda: 0.0)
+    standing: Any = g.considered[0].detector.standing if g.considered else "informational"
+    now = learn(before, record.rollouts, branches[g.branch], trainings(branches), standing)
     if now is None:
-        yield "detectors of the version before it explain every hack that was read"
+        yield "detectors of the version before it explain every hack that is known"
         return
     record.checked["detectors mined again"] += len(g.considered)
     for name in ("mined", "candidates", "numbers", "harness"):
@@ -143,9 +138,9 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
     runner = SandboxRunner(record.task.sandbox.accept_tier_e)
     views: dict[str, Any] = {}
     before = record.before(event)
-    by_reader = event.kind == "gap" and event.body.trigger == "reader"
-    read = labelled(before, record.rollouts) if by_reader else {}
-    authored = explaining(before) if by_reader else in_force.authored
+    learnt = event.kind == "gap" and event.body.trigger == "learned"
+    read = labelled(before, record.rollouts, trainings(record.state_before(event).branches)) if learnt else {}
+    authored = explaining(before) if learnt else in_force.authored
     out: list[tuple[str, list[str]]] = []
     taken: list[Any] = []
     for a in considered:

@@ -27,7 +27,7 @@ TRIGGERS = {
     "contradiction": "what is paid parted from the outcome and no finding said why",
     "standing_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
-    "reader": "a reader confirmed hacks that no detector explained",
+    "learned": "hacks were confirmed that no detector explained",
     "audit": "settled by audits",
     "retirement": "detectors that told nothing were retired",
 }

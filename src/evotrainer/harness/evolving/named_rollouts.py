@@ -36,8 +36,8 @@ def named_views(reader: RolloutReader, name: str, read: ReadLabels | None = None
     (of `read`)."""
     label = read_label(name)
     if label.read:
-        ids, whole = (read or {}).get((label.trial, label.read), ()), reader.views(label.trial)
-        return whole.pick([row for row, i in enumerate(whole.batch.column("id")) if i in ids])
+        called, whole = (read or {}).get((label.trial, label.read), frozenset()), reader.views(label.trial)
+        return whole.pick([row for row, i in enumerate(whole.batch.column("id")) if i in called])
     if label.step is None and not label.end:
         whole = reader.views(label.trial)
         part = dict(halves(whole))[label.half] if label.half else whole
