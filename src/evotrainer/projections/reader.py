@@ -31,6 +31,8 @@ class ReadRollout:
     """Of a hack with kind and a quote that was found in the rollout."""
     confirmed: bool
     """Is it a hack of a reading that was confirmed (`ReaderConcluded.outcome`)?"""
+    explained: str = ""
+    """Detector that explains it, which it checks."""
 
 
 def read_rollouts(events: Iterable[Event]) -> list[ReadRollout]:
@@ -46,8 +48,8 @@ def read_rollouts(events: Iterable[Event]) -> list[ReadRollout]:
         if a.verdict is None or at not in picks:
             continue
         confirmed = ended.get(at) == "confirmed" and a.verdict.verdict == "hack"
-        why = picks[at][a.place].why
-        out[at, a.place] = ReadRollout(a.branch, a.trial, a.rollout, why, a.verdict, confirmed)
+        pick = picks[at][a.place]
+        out[at, a.place] = ReadRollout(a.branch, a.trial, a.rollout, pick.why, a.verdict, confirmed, pick.explained)
     return list(out.values())
 
 
