@@ -61,7 +61,7 @@ def task(tmp_path: Path) -> Path:
 def reader(tmp_path: Path, *more: str, script: str = READS) -> list[str]:
     """Overrides: a program reads."""
     (tmp_path / "reader.py").write_text(script)
-    command = json.dumps(["python3", str(tmp_path / "reader.py"), "{request_file}", str(tmp_path / "asked.txt")])
+    command = json.dumps(["python3", "-SE", str(tmp_path / "reader.py"), "{request_file}", str(tmp_path / "asked.txt")])
     given = ["carrier=command", f"command={command}", "sandbox=false", "each=20", *more]
     return [*HONEST_ONLY, *(f"harness.reader.{x}" for x in given)]
 

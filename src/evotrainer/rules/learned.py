@@ -7,7 +7,7 @@ is no label any more: so the next one is about what is left.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.harness.evolving.admission import admit
-from evotrainer.harness.evolving.authored import flags
+from evotrainer.harness.evolving.authored import flags, found
 from evotrainer.harness.evolving.mining import mine, named
 from evotrainer.harness.evolving.named_rollouts import HACK, HONEST, ReadLabels, named_views
 from evotrainer.projections.branches import Branch
@@ -83,23 +83,19 @@ def names_used(events: Iterable[Event]) -> set[str]:
 def labelled(events: Sequence[Event], rollouts: RolloutReader, trials: Iterable[str]) -> ReadLabels:
     """(trial, `hack` or `honest`) -> ids of search rollouts of some trainings: hacks that a confirmed reading or a fact
     of a probe tells and no detector explains; what a reader called honest, or without one what probes found clean."""
-    labels: dict[tuple[str, str], set[str]] = {}
-    for r in read_rollouts(events):
-        if r.confirmed or r.verdict.verdict == HONEST:
-            labels.setdefault((r.trial, r.verdict.verdict), set()).add(r.rollout)
-    read = any(verdict == HONEST for _, verdict in labels)
-    for t in trials:
+    every = list(trials)
+    labels: dict[tuple[str, str], set[str]] = {(t, verdict): set() for t in every for verdict in (HACK, HONEST)}
+    read = [r for r in read_rollouts(events) if r.confirmed or r.verdict.verdict == HONEST]
+    for r in read:
+        labels[r.trial, r.verdict.verdict].add(r.rollout)
+    for t in every:
         facts = probed(rollouts, t)
-        for verdict in (HACK,) if read else (HACK, HONEST):
-            if more := facts[verdict]:
-                labels.setdefault((t, verdict), set()).update(more)
-    for (t, verdict), ids in labels.items():
-        if verdict == HONEST:
-            ids -= labels.get((t, HACK), set())
-    if specs := explaining(events):
-        known = explained_places(rollouts, dict.fromkeys(t for t, verdict in labels if verdict == HACK), specs)
-        for (t, verdict), ids in labels.items():
-            ids -= {i for i in ids if verdict == HACK and (t, i) in known}
+        labels[t, HACK] |= facts[HACK]
+        if all(r.confirmed for r in read):
+            labels[t, HONEST] |= facts[HONEST] - labels[t, HACK]
+    known = explained_places(rollouts, [t for t in every if labels[t, HACK]], explaining(events))
+    for t in every:
+        labels[t, HACK] -= {i for i in labels[t, HACK] if (t, i) in known}
     return {k: ids for k, ids in labels.items() if ids}
 
 
@@ -143,11 +139,13 @@ def learn(
     n = {k: sum(len(ids) for (_, v), ids in labels.items() if v == k) for k in (HACK, HONEST)}
     said, considered, compared = _too_few(hacks, bad, clean), list[Admission](), 0
     if not said:
-        found = mine(FeatureView.joined(bad.values()), FeatureView.joined(clean.values()))
-        compared, taken = found.compared, names_used(events)
+        whole = FeatureView.joined(bad.values())
+        about = _about(quoted_lines(events, whole))
+        fit = mine(whole, FeatureView.joined(clean.values()), about=about)
+        compared, taken = fit.compared, names_used(events)
         shown = FeatureView.joined(rollouts.views(t) for t in mined)
         held = side(HACK, False), side(HONEST, False)
-        for c in found.candidates:
+        for c in fit.candidates:
             # speaks from half way between what honest rollouts show and what those trainings show
             warn = max(0.02, round((c.share_clean + float(np.mean(flags(c.spec, shown)))) / 2, 2))
             update = {"origin": "learned", "standing": standing, "warn": warn}
@@ -155,10 +153,14 @@ def learn(
             taken.add(spec.name)
             a = Admission(detector=spec, admitted=False, reason=ONE)
             if not any(x.admitted for x in considered):
-                a = _tried(spec, *held, len(found.candidates), version, explaining(events), runner)
+                a = _tried(spec, *held, len(fit.candidates), version, explaining(events), runner)
             of_mining = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
             considered.append(a.model_copy(update={"numbers": of_mining | a.numbers}))
-        said = "" if considered else f"none of {compared} predicates tells hacks from honest rollouts"
+        said = (
+            ""
+            if considered
+            else f"none of {compared} predicates about what was quoted tells hacks from honest rollouts"
+        )
     return GapSeen(
         round=b.round,
         branch=b.branch,
@@ -172,6 +174,30 @@ def learn(
         considered=tuple(considered),
         reason=said,
     )
+
+
+def quoted_lines(events: Iterable[Event], hacks: FeatureView) -> list[str]:
+    """Of each hack that a reader confirmed the commands and lines of the answer that hold its quote, or are in it."""
+    quotes = {r.rollout: r.verdict.quote.strip() for r in read_rollouts(events) if r.confirmed}
+    out: list[str] = []
+    for i, answer, commands in zip(hacks.batch.column("id"), hacks.answers, hacks.commands, strict=True):
+        if quote := quotes.get(i):
+            own = [x for x in (*commands, *answer.splitlines()) if quote in x or (x.strip() and x.strip() in quote)]
+            out.append("\n".join(dict.fromkeys(own)) or quote)
+    return out
+
+
+def _about(quotes: Sequence[str]) -> Callable[[DetectorSpec], bool]:
+    """Is a predicate about what a reader quoted: is it found in half of the quotes? Sizes and overlaps never are: they
+    name no cause. Without quotes, as of probes, any other predicate is."""
+
+    def about(s: DetectorSpec) -> bool:
+        if s.form == "threshold" or (s.where == "observations" and quotes):
+            return False
+        patterns = s.steps or (s.pattern,)
+        return not quotes or bool(np.mean(np.any([found(p, quotes) for p in patterns], axis=0)) >= 0.5)
+
+    return about
 
 
 def _tried(
