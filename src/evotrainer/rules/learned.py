@@ -129,7 +129,7 @@ def learn(
     labels, version = labelled(events, rollouts, trials), in_force(events)
     if version is None or not (hacks := [t for t, verdict in labels if verdict == HACK]):
         return None
-    mined = hacks[: len(hacks) - len(hacks) // 2]
+    mined = hacks[: max(1, len(hacks) // 2)]  # few predicates are about quotes: admission needs the rollouts more
 
     def side(verdict: str, of_mined: bool) -> dict[str, FeatureView]:
         names = [label(t, v) for t, v in labels if v == verdict and (t in mined) == of_mined]
@@ -146,8 +146,8 @@ def learn(
         shown = FeatureView.joined(rollouts.views(t) for t in mined)
         held = side(HACK, False), side(HONEST, False)
         for c in fit.candidates:
-            # speaks from half way between what honest rollouts show and what those trainings show
-            warn = max(0.02, round((c.share_clean + float(np.mean(flags(c.spec, shown)))) / 2, 2))
+            # between what honest rollouts show and what those trainings show, nearer to these: few honest ones are read
+            warn = max(0.02, round((c.share_clean + 2 * float(np.mean(flags(c.spec, shown)))) / 3, 2))
             update = {"origin": "learned", "standing": standing, "warn": warn}
             spec = named(c, taken).spec.model_copy(update=update)
             taken.add(spec.name)
