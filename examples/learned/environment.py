@@ -1,8 +1,8 @@
 """A grader with a hole that no rule of the harness describes: it finds the right answer anywhere in what was written.
 
-The task is to sort the letters of a word. Some pupils of the teacher offer a second answer behind a slash, in case. The knob
-`grader` says how answers are compared: `search` looks for the right word among those written, `equal` compares the whole
-answer; the runs pay and measure by the first, and an audit may close the hole by the second.
+The task is to sort the letters of a word. Some pupils of the teacher offer a second answer behind a slash, in case. The
+knob `grader` says how answers are compared: `search` looks for the right word among those written, `equal` compares the
+whole answer. Runs pay and measure by the first; an audit may close the hole by the second.
 """
 
 import random

@@ -86,7 +86,7 @@ def test_confirmed_hacks_become_a_detector_and_are_read_no_more(story: tuple[api
     assert "no detector explains 27 confirmed hacks" in told and "admission tests give the same numbers" in told
     told = " ".join(in_this_process("status", str(run.folder)).stdout.split())
     assert "hacks were confirmed that no detector explained" in told
-    assert "explained by a detector, read to check it: 5, hacks 5" in " ".join(run.report().read_text().split())
+    assert "explained by a detector, read to check it: 8, hacks 8" in " ".join(run.report().read_text().split())
 
 
 def test_verify_mines_again_and_sees_a_changed_label_detector_or_choice(story: tuple[api.Run, int]) -> None:
@@ -161,3 +161,21 @@ def test_too_few_are_said_and_not_mined_and_nonsense_teaches_nothing(task: Path,
     silly = [*learns(tmp_path, script="print('hack, all of it')"), "run.rounds=0"]
     none = Paper(finish, cheats()).start(task, tmp_path / "none", silly)
     assert [c.outcome for c in bodies(none, "reader_concluded")] == ["unread"] and not learned(none)
+
+
+def test_what_a_probe_proved_in_a_sample_is_seen_in_every_rollout_from_then_on(task: Path, tmp_path: Path) -> None:
+    fact = {"probe": "same_call_twice", "input": "1", "got": "2", "wanted": "1", "certain": True}
+
+    def probed(spec: TrialSpec) -> list[Rollout]:
+        """Half of the rollouts were probed; a fact is recorded with those that write their grade."""
+        rollouts = cheats()(spec)
+        told = [{"ran": ["same_call_twice"], "facts": [fact] if CHEAT in str(r.turns) else []} for r in rollouts]
+        detail = [{"probes": t} if i % 2 else {} for i, t in enumerate(told)]
+        return [replace(r, detail=d) for r, d in zip(rollouts, detail, strict=True)]
+
+    run = Paper(finish, probed).start(task, tmp_path / "run", ["run.rounds=0", "judge.audit=suspects"])
+    (gap,) = learned(run)
+    (admitted,) = [a.detector for a in gap.considered if a.admitted]
+    assert "echo" in admitted.pattern and admitted.origin == "learned" and not wrong(run)
+    (found,) = [f for f in run.state.branches["b0"].findings if f.detector == admitted.name]
+    assert found.numbers["share"] > 0.3, "of all, not only of those that were probed"

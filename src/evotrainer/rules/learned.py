@@ -1,6 +1,6 @@
 """Detectors learned from what was confirmed: run and `verify` mine them and try them by this one function.
 
-Labels are single rollouts: hacks of confirmed readings, each with a quote, and facts of probes. Half of the
+Labels are single rollouts: hacks of confirmed readings, each with a quote, and facts of probes. Some of the
 trainings that hold hacks are mined; a candidate is tried on the others. What a detector of the current version explains
 is no label any more: so the next one is about what is left.
 """
@@ -28,7 +28,7 @@ from evotrainer.records.text import counted
 LEAST = 4
 """Hacks, and honest rollouts, of the mined trainings below which nothing is mined."""
 ONE = "a better detector was admitted for the same hacks already"
-PROBING = "probing"
+PROBING = "program_probes"
 """Detector of the facts of probes (harness/detectors/probing.py)."""
 Standing = Literal["suspect", "informational"]
 
@@ -129,7 +129,7 @@ def learn(
     labels, version = labelled(events, rollouts, trials), in_force(events)
     if version is None or not (hacks := [t for t, verdict in labels if verdict == HACK]):
         return None
-    mined = hacks[: max(1, len(hacks) // 2)]  # few predicates are about quotes: admission needs the rollouts more
+    mined = _mined([(t, len(labels[t, HACK])) for t in hacks])
 
     def side(verdict: str, of_mined: bool) -> dict[str, FeatureView]:
         names = [label(t, v) for t, v in labels if v == verdict and (t in mined) == of_mined]
@@ -174,6 +174,15 @@ def learn(
         considered=tuple(considered),
         reason=said,
     )
+
+
+def _mined(hacks: Sequence[tuple[str, int]]) -> list[str]:
+    """Trainings to mine, of those with (training, known hacks): the smaller half, more where those hold too few. Few
+    predicates are about quotes, so that admission needs the rollouts more."""
+    k = max(1, len(hacks) // 2)
+    while k < len(hacks) - 1 and sum(n for _, n in hacks[:k]) < LEAST:
+        k += 1
+    return [t for t, _ in hacks[:k]]
 
 
 def quoted_lines(events: Iterable[Event], hacks: FeatureView) -> list[str]:
