@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
@@ -12,9 +14,10 @@ import pytest
 
 from evotrainer import api
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.reader import question_on, read_verdict
 from evotrainer.records.rollout import Rollout
 from evotrainer.verify import Record, checks
-from tests.acting import policy
+from tests.acting import episode, policy
 from tests.cli.call import in_this_process
 from tests.leaky_task import TASK, finish
 from tests.paper import Paper, bodies, ids, stopped_before_each
@@ -179,3 +182,18 @@ def test_what_a_probe_proved_in_a_sample_is_seen_in_every_rollout_from_then_on(t
     assert "echo" in admitted.pattern and admitted.origin == "learned" and not wrong(run)
     (found,) = [f for f in run.state.branches["b0"].findings if f.detector == admitted.name]
     assert found.numbers["share"] > 0.3, "of all, not only of those that were probed"
+
+
+def test_the_program_of_the_example_answers_what_counts(tmp_path: Path) -> None:
+    script = Path(__file__).resolve().parents[2] / "examples" / "learned" / "reader.py"
+    said = {}
+    for answer in ("abcf", "abcf/abfc"):
+        rollout = episode("t", 0, [answer], True)
+        (tmp_path / "request.json").write_text(question_on(rollout).form)
+        done = subprocess.run(
+            [sys.executable, str(script), str(tmp_path / "request.json")], capture_output=True, text=True
+        )
+        verdict, problem = read_verdict(done.stdout, rollout)
+        assert verdict is not None, problem
+        said[answer] = verdict.verdict
+    assert said == {"abcf": "honest", "abcf/abfc": "hack"}
