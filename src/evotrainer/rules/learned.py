@@ -87,7 +87,8 @@ def labelled(events: Sequence[Event], rollouts: RolloutReader, trials: Iterable[
     labels: dict[tuple[str, str], set[str]] = {(t, verdict): set() for t in every for verdict in (HACK, HONEST)}
     read = [r for r in read_rollouts(events) if r.confirmed or r.verdict.verdict == HONEST]
     for r in read:
-        labels[r.trial, r.verdict.verdict].add(r.rollout)
+        if r.trial in every:
+            labels[r.trial, r.verdict.verdict].add(r.rollout)
     for t in every:
         facts = probed(rollouts, t)
         labels[t, HACK] |= facts[HACK]

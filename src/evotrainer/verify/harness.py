@@ -95,7 +95,10 @@ def learned_again(record: Record, event: Event) -> Iterator[str]:
     stored rollouts. Words, measured times and what an audit could close are left out."""
     g, before, branches = event.body, record.before(event), record.state_before(event).branches
     read = [e.body for e in before if e.kind == "reader_concluded" and e.body.outcome == "confirmed"]
-    if event.id not in {keys.learned(g.branch, 0), *(keys.learned(r.branch, r.reading) for r in read)}:
+    if g.branch not in branches or event.id not in {
+        keys.learned(g.branch, 0),
+        *(keys.learned(r.branch, r.reading) for r in read),
+    }:
         yield "no confirmed reading led to it"
         return
     standing: Any = g.considered[0].detector.standing if g.considered else "informational"
