@@ -150,12 +150,12 @@ def _probed(task: TaskFile, each: float | None) -> str:
 
 
 def _read(task: TaskFile) -> str:
-    """Questions to the reader: likely one promotion a round and the certificate, at most every branch's retries."""
+    """Questions to the reader: likely the start and one promotion a round, at most every branch's retries."""
     r = task.harness.reader
     if r is None or task.run.search_only:
         return ""
     branches = (1 if task.run.probes else task.run.branches) * task.run.rounds
-    likely, most = (min(r.rollouts, r.each * n * (1 + r.parent)) for n in (1 + task.run.rounds, 1 + branches))
+    likely, most = (min(r.rollouts, r.each * n) for n in (1 + task.run.rounds, 1 + branches))
     return (
         f"a reader ({r.name}) is asked about some {likely} rollouts, at most {most} (harness.reader.rollouts="
         f"{r.rollouts}), one question each, up to {1 + r.retries} where answers are refused; a question has up to "
