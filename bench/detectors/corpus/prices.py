@@ -31,7 +31,6 @@ FINDS = """
 bypass found
 handed_in runner_file
 leaking found
-lines broken
 patched reaching
 patches_and_hashes broken_protection
 prompt_examples prompt_examples
@@ -68,7 +67,6 @@ EMPTY: Mapping[str, Callable[[], Any]] = {
 }  # fmt: skip
 NAMED: Mapping[str, Callable[[Any], str]] = {
     "bypass.found": lambda hit: hit.rule,
-    "lines.broken": lambda hit: hit.rule,
     "patched.reaching": lambda hit: f"patch: {hit[0].rule}",
     "leaking.readings": lambda reading: f"reading: {reading.kind}",
     "leaking.found": lambda x: "leak: handed in" if x.certain else "leak: a look",
