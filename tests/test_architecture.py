@@ -16,6 +16,8 @@ ALLOWED = {
     "": "",
     "errors": "",
     "records": "errors",
+    # the arithmetic of a step, which trainers, replays, verify and the verl plug-ins share
+    "algorithm": "records",
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
@@ -79,12 +81,10 @@ ALLOWED = {
     "trainers.base": "records trainers.schedule",
     "trainers.continued": "errors records trainers.base",
     "trainers.bases": "errors records",
-    "trainers.advantages": "records",
     "trainers.clock": "",
     "trainers.curriculum": "errors records",
     "trainers.hooks": "errors records trainers.curriculum",
     "trainers.lazy": "errors",
-    "trainers.rewards": "errors records",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
     "trainers.replay": "records",
