@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from evotrainer import api
+from evotrainer.algorithm.advantages import advantages, flat, nested
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
 from evotrainer.extras.export import write_sources
