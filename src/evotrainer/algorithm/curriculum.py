@@ -18,13 +18,13 @@ EASIEST = 0.2
 
 def band_distance(rate: _Numbers, rule: Curriculum) -> _Numbers:
     """How far a pass rate lies outside the band [low, high]; 0 inside."""
-    return np.maximum(np.maximum(rule.low - rate, rate - rule.high), 0.0)  # type: ignore[return-value]
+    return np.maximum(np.maximum(rule.low - rate, rate - rule.high), 0.0)
 
 
 def frontier_weight(rate: _Numbers, rule: Curriculum) -> _Numbers:
     """How often a tag's value of this pass rate is drawn, relative to others: max(floor, 4 p (1 - p)), the variance of
     the outcome over its largest (learnability scores, arXiv 2502.12272)."""
-    return np.maximum(rule.floor, 4 * rate * (1 - rate))  # type: ignore[return-value]
+    return np.maximum(rule.floor, 4 * rate * (1 - rate))
 
 
 def easiest_up_to(levels: Sequence[float] | Floats, progress: float) -> float:
