@@ -26,7 +26,7 @@ ALLOWED = {
     "importers": "errors records",
     "projections": "errors records",
     # peers on the projections
-    "agents": "errors records projections",
+    "agents": "errors records algorithm projections",
     "skills": "errors records projections",
     "views": "errors records projections",
     #

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer.algorithm.rewards import length_term, repeated_share, rewards_of, unpaid
+from evotrainer.algorithm.rewards import full_marks, length_term, repeated_share, rewards_of, unpaid
 from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import LengthRule, Recipe
 from evotrainer.records.rollout import Turn
@@ -69,3 +69,9 @@ def test_a_reward_that_is_none_is_named_and_what_is_sealed_is_not_quoted(value: 
         with pytest.raises(TaskSetError, match=f"'r' gave .* on task t1 of {split}; ") as e:
             refuse_nonsense(a, split)
         assert "'ah'" not in str(e.value)
+
+
+def test_nothing_earns_full_marks_where_nothing_is_paid() -> None:
+    paid = {"a": np.array([1.0, 0.0, np.nan])}
+    assert full_marks({"a": 0.5}, paid, 3).tolist() == [True, False, False]
+    assert not full_marks({"a": -1.0}, paid, 3).any() and not full_marks({}, {}, 3).any()
