@@ -16,6 +16,8 @@ ALLOWED = {
     "": "",
     "errors": "",
     "records": "errors",
+    # the arithmetic of a step, which trainers, replays, verify and the verl plug-ins share
+    "algorithm": "records",
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
@@ -24,7 +26,7 @@ ALLOWED = {
     "importers": "errors records",
     "projections": "errors records",
     # peers on the projections
-    "agents": "errors records projections",
+    "agents": "errors records algorithm projections",
     "skills": "errors records projections",
     "views": "errors records projections",
     #
@@ -34,16 +36,16 @@ ALLOWED = {
     "harness.context": "records",
     "harness.render": "records harness.bottlenecks",
     "harness.code_reading": "records harness.text",
-    "harness.columns": "errors records harness.text harness.code_reading",
+    "harness.columns": "errors records algorithm harness.text harness.code_reading",
     "harness.nominations": "records harness.columns",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
     "harness.looked": "harness.context harness.columns harness.registry",
-    "harness.layers": "records harness.context harness.text harness.columns harness.registry",
+    "harness.layers": "records algorithm harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
     "harness.registry harness.layers",
-    "harness.whatif": "errors records harness.context harness.text harness.columns harness.detectors",
+    "harness.whatif": "errors records algorithm harness.context harness.columns harness.detectors",
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
     "harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
@@ -79,27 +81,24 @@ ALLOWED = {
     "trainers.base": "records trainers.schedule",
     "trainers.continued": "errors records trainers.base",
     "trainers.bases": "errors records",
-    "trainers.advantages": "records",
     "trainers.clock": "",
-    "trainers.curriculum": "errors records",
+    "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
     "trainers.lazy": "errors",
-    "trainers.rewards": "errors records",
     "trainers.averaging": "records",
-    "trainers.rollouts": "errors records trainers.base trainers.curriculum trainers.rewards",
+    "trainers.rollouts": "errors records algorithm trainers.base trainers.curriculum",
     "trainers.replay": "records",
     "trainers.wordings": "errors trainers.base trainers.schedule",
-    "trainers.groups": "records trainers.advantages trainers.curriculum trainers.hooks trainers.rollouts "
-    "trainers.wordings",
-    "trainers.curve": "records trainers.advantages trainers.groups",
+    "trainers.groups": "records algorithm trainers.curriculum trainers.hooks trainers.rollouts trainers.wordings",
+    "trainers.curve": "records algorithm trainers.groups",
     "trainers.schedule": "records",
-    "trainers.phases": "errors records trainers.base trainers.curriculum trainers.rewards trainers.rollouts "
+    "trainers.phases": "errors records algorithm trainers.base trainers.curriculum trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
-    "trainers.embedded": "errors records trainers.base trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.embedded": "errors records algorithm trainers.base trainers.averaging trainers.clock "
+    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records trainers.base trainers.bases trainers.advantages trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rewards trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.trl": "errors records algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
+    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.merging": "errors records trainers.bases trainers.trl",
     "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
@@ -135,15 +134,15 @@ ALLOWED = {
     "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.base "
     "trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm executors.written "
     "rules",
-    "verify": "errors records sandbox config judge projections skills envs envs.base harness harness.columns "
-    "harness.evolving harness.whatif trainers.advantages rules",
+    "verify": "errors records algorithm sandbox config judge projections skills envs envs.base harness harness.columns "
+    "harness.evolving harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
     "extras.export": "errors records projections trainers.merging extras.scaffold",
     "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
-    "extras.verl": "errors records config importers envs envs.base trainers.advantages trainers.rewards",
+    "extras.verl": "errors records algorithm config importers envs envs.base",
     #
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from evotrainer import api
+from evotrainer.algorithm.advantages import advantages, flat, nested
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
 from evotrainer.extras.export import write_sources
@@ -24,7 +25,6 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.records.store import RolloutStore
 from evotrainer.records.written import content_name
 from evotrainer.sandbox.reward_runner import RewardRunner
-from evotrainer.trainers.advantages import advantages
 from evotrainer.trainers.hooks import StepHooks
 from evotrainer.verify import Record
 from evotrainer.verify.written import hooks
@@ -123,7 +123,8 @@ def trained(recipe: dict[str, Any], rollouts: list[Rollout]) -> list[Rollout]:
         groups = [rollouts[i : i + 4] for i in range(0, len(rollouts), 4)]
         weights = asked.weights(groups, 1)
         kept = [g for g, w in zip(groups, weights, strict=True) if any(w)]
-        own = advantages([[r.reward for r in g] for g in kept], whole.reward_scaling, whole.negative_weight)
+        rewards = flat([[r.reward for r in g] for g in kept])
+        own = nested(advantages(*rewards, whole.reward_scaling, whole.negative_weight), kept)
         rows = zip(kept, asked.advantages(kept, own, 1), strict=True)
         found = {r.id: a for g, row in rows for r, a in zip(g, row, strict=True)}
     return [

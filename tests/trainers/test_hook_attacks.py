@@ -75,7 +75,7 @@ ATTACKS = {
     "draws cert tasks": "sys.path[:0] = [{src!r}]\nfrom evotrainer.envs import open_environment\n"
     "env = open_environment(dict(name='code', train=4, search=4, gate=4, cert=4), accept_tier_e=True)\n"
     "got = bool(env.tasks('cert'))",
-    "patches the trainer": "sys.path[:0] = [{src!r}]\nimport evotrainer.trainers.advantages as a\n"
+    "patches the trainer": "sys.path[:0] = [{src!r}]\nimport evotrainer.algorithm.advantages as a\n"
     "a.STD_EPS = 1.0\ngot = a.STD_EPS == 1.0",
     "reads the memory of the training": "libc = ctypes.CDLL(None, use_errno=True)\n"
     "class V(ctypes.Structure):\n    _fields_ = [('base', ctypes.c_void_p), ('len', ctypes.c_size_t)]\n"

@@ -8,13 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import Floats, Ints, advantages, no_spread
 from evotrainer.projections.bottlenecks import SEVERITY, canonical
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.rollout import Rollout, group_key, groups_of
-
-ZERO_STD = 1e-8
-STD_EPS = 1e-4
-"""As trainers divide: A = (r - mean) / (std + 1e-4)."""
 
 
 def bottlenecks(briefing: Briefing) -> dict[str, float]:
@@ -130,9 +127,7 @@ class RewardEvidence:
         return self._normalised(self.x_GNK @ np.array([float(rewards.get(c, 0.0)) for c in self.components]))
 
     def _normalised(self, r_GN: Any) -> Any:
-        c_GN = _centred(r_GN, self.there_GN)
-        std_G = ((c_GN**2).sum(axis=1) / np.maximum(self._sizes() - 1, 1)) ** 0.5
-        return np.where(std_G[:, None] < ZERO_STD, 0.0, c_GN / (std_G[:, None] + STD_EPS))
+        return np.nan_to_num(advantages(*_flat(r_GN, self.there_GN), "group")).reshape(r_GN.shape)
 
     def _aligned(self, a_GN: Any) -> Any:
         return (a_GN * self._y0_GN).sum(axis=1) / self._sizes()
@@ -165,4 +160,10 @@ def _centred(r_GN: Any, there_GN: Any) -> Any:
 
 def _spreads(r_GN: Any, there_GN: Any) -> Any:
     """Groups whose values differ."""
-    return np.abs(_centred(r_GN, there_GN)).max(axis=1, initial=0.0) > 1e-9
+    scored_G, alike_G = no_spread(*_flat(r_GN, there_GN), len(r_GN))
+    return scored_G & ~alike_G
+
+
+def _flat(r_GN: Any, there_GN: Any) -> tuple[Floats, Ints]:
+    """(values, NaN where nothing is; group) of a padded array, row by row."""
+    return np.where(there_GN, r_GN, np.nan).ravel(), np.repeat(np.arange(len(r_GN)), r_GN.shape[1])

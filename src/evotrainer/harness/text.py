@@ -91,14 +91,6 @@ def _leaves(value: object) -> str:
     return str(value) if inner is None else " ".join(map(_leaves, inner))
 
 
-def repetition(tokens: Sequence[str], n: int = 4) -> float:
-    """Share of n-grams that occurred before in the same text: 1 - distinct/total; 0 for texts shorter than n."""
-    total = len(tokens) - n + 1
-    if total < 1:
-        return 0.0
-    return 1.0 - len({tuple(tokens[i : i + n]) for i in range(total)}) / total
-
-
 def longest_run(actions: Sequence[str]) -> int:
     """Length of the longest run of equal neighbours."""
     best = run = 0

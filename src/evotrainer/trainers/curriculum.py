@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evotrainer.algorithm.curriculum import band_distance, easiest_up_to, frontier_weight
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Curriculum
 from evotrainer.records.text import first_number
@@ -15,8 +16,6 @@ EMA = 0.5
 """Weight of the newest group in a task's running pass rate: one group of 8 is noisy, policies move fast."""
 TAG_EMA = 0.2
 """The same in the running pass rate of a tag's value, which begins at one half: a tag has groups in every step."""
-EASIEST = 0.2
-"""Share of the tasks, easiest ones, that a curriculum by difficulty begins with."""
 
 
 def task_stream(tasks: Sequence[Any], rule: Curriculum, seed: int, planned: int) -> TaskStream:
@@ -113,7 +112,7 @@ class TaskStream:
         return self.queue.pop()
 
     def _distance(self, rate: float) -> float:
-        return max(self.rule.low - rate, rate - self.rule.high, 0.0)
+        return float(band_distance(rate, self.rule))
 
     def _qualifies(self, i: int) -> bool:
         rate = self.rates.get(self.ids[i])
@@ -151,8 +150,7 @@ class TagFrontier(TaskStream):
         """Running pass rate by value."""
 
     def weight(self, value: str) -> float:
-        p = self.solved[value]
-        return max(self.rule.floor, 4 * p * (1 - p))
+        return float(frontier_weight(self.solved[value], self.rule))
 
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, 0): distinct among themselves and from `exclude` as long as there are enough."""
@@ -214,9 +212,7 @@ class EasyFirst(TaskStream):
     @property
     def hardest(self) -> float:
         """The difficulty up to which tasks are drawn now."""
-        progress = self.drawn / max(1.0, self.rule.until * self.planned)
-        share = min(1.0, EASIEST + (1 - EASIEST) * progress)
-        return self.order[math.ceil(share * len(self.order)) - 1]
+        return easiest_up_to(self.order, self.drawn / max(1.0, self.rule.until * self.planned))
 
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, 0): distinct among themselves and from `exclude` as long as there are enough."""

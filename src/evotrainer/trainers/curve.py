@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import negative_share
+from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.records.events.trials import TOKEN_SUMS
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.advantages import negative_share
 from evotrainer.trainers.groups import Group
 
 
@@ -33,7 +34,7 @@ def curve_entry(
     graded = [g for g in groups if g.rewards]
     dead = [_mean(g.rewards) for g in graded if g.std == 0.0]
     # halfway to the best reward splits "all fail" from "all pass" without looking at outcomes
-    half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
+    half = pass_mark(recipe.rewards)
     n = max(1, len(graded))
     lengths = [r.tokens for r in rollouts if r.tokens is not None]
     entry = {
@@ -59,7 +60,7 @@ def curve_entry(
         **update,
     }
     trained = [(r.advantage, float(r.tokens or 0)) for r in rollouts if r.advantage is not None]
-    share = negative_share([a for a, _ in trained], [n for _, n in trained])
+    share = negative_share(*np.array(trained, dtype=np.float64).reshape(-1, 2).T)
     if share is not None:
         entry["negative_share"] = share
     for name in sorted({c for r in rollouts for c in r.components}):

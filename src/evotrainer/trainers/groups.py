@@ -6,20 +6,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
+from evotrainer.algorithm.advantages import Floats, Ints, advantages, flat, group_std, nested, turn_advantages, weighed
+from evotrainer.algorithm.filters import FilterState, keep_groups
+from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.records.hooks import DETAIL
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.advantages import (
-    FilterState,
-    advantages,
-    group_std,
-    keep_groups,
-    turn_advantages,
-    weighed,
-)
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.hooks import StepHooks
-from evotrainer.trainers.rollouts import Attempt, Provenance, rollout
+from evotrainer.trainers.rollouts import Attempt, Provenance, rollouts
 from evotrainer.trainers.wordings import Worded
 
 Sample = Callable[[Sequence[tuple[Any, range]]], Sequence[Attempt]]
@@ -38,15 +35,13 @@ class Group:
     """What a hook multiplies each rollout's advantage by."""
     kept: bool = True
     outside_band: bool = False
+    std: float = 0.0
+    """Of its rewards; 0 without spread."""
 
     @property
     def rewards(self) -> list[float]:
         """Rewards of the rollouts that were graded."""
         return [r.reward for r in self.rollouts if r.reward is not None]
-
-    @property
-    def std(self) -> float:
-        return group_std(self.rewards)
 
 
 def collect(
@@ -87,22 +82,28 @@ def collect(
         fresh = []
         for j, n in enumerate(numbers):
             members = attempts[j * recipe.group_size : (j + 1) * recipe.group_size]
-            group = Group(members, [rollout(a, where, recipe, n) for a in members])
+            group = Group(members, rollouts(members, where, recipe, n))
             # `draw` puts those outside the band last
             group.outside_band = j >= len(chosen) - outside
             fresh.append(group)
         # before filtering: tasks that are always or never solved are dropped groups, and just what a curriculum must
         # learn of
         _learn_rates(fresh, stream, recipe)
-        for g, keep in zip(fresh, keep_groups([g.std for g in fresh], recipe.group_filter, state), strict=True):
+        stds = group_std(*_rewards(fresh), len(fresh))
+        kept = keep_groups(stds, recipe.group_filter, state)
+        for g, std, keep in zip(fresh, stds.tolist(), kept.tolist(), strict=True):
             # a group that lost all rollouts to infrastructure has no advantage to give
-            g.kept = keep and bool(g.rewards)
+            g.std, g.kept = std, keep and bool(g.rewards)
         if hooks and "weights" in hooks:
             _weigh(fresh, hooks, stream.step, again)
         groups += fresh
         clock("grade")
     _set_advantages(groups, recipe, hooks, stream.step)
     return groups
+
+
+def _rewards(groups: Sequence[Group]) -> tuple[Floats, Ints]:
+    return flat([[r.reward for r in g.rollouts] for g in groups])
 
 
 def _weigh(groups: Sequence[Group], hooks: StepHooks, step: int, again: int) -> None:
@@ -118,7 +119,7 @@ def _weigh(groups: Sequence[Group], hooks: StepHooks, step: int, again: int) -> 
 
 def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) -> None:
     """Pass rates by the recipe's own reward (half of what it can pay): training never sees the true outcome."""
-    half = 0.5 * sum(w for w in recipe.rewards.values() if w > 0)
+    half = pass_mark(recipe.rewards)
     for g in groups:
         if g.rewards:
             stream.update(g.rollouts[0].task, sum(r >= half for r in g.rewards) / len(g.rewards))
@@ -127,8 +128,8 @@ def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) ->
 def _set_advantages(groups: Sequence[Group], recipe: Recipe, hooks: StepHooks | None, step: int) -> None:
     """Advantages over the kept groups; batch scaling sees the kept ones only."""
     kept = [g for g in groups if g.kept]
-    rewards = [[r.reward for r in g.rollouts] for g in kept]
-    values = advantages(rewards, recipe.reward_scaling, recipe.negative_weight)
+    own = advantages(*_rewards(kept), recipe.reward_scaling, recipe.negative_weight)
+    values = nested(own, [g.rollouts for g in kept])
     if hooks and "advantages" in hooks and kept:
         values = hooks.advantages([g.rollouts for g in kept], values, step)
     for g, row in zip(kept, values, strict=True):
@@ -148,14 +149,16 @@ def _set_advantages(groups: Sequence[Group], recipe: Recipe, hooks: StepHooks | 
 
 def _credit_turns(kept: Sequence[Group], recipe: Recipe) -> None:
     """Advantages by turn beside those of the rollouts, which record the mean over their turns."""
-    returns = [
-        [
-            None if r.reward is None else (r.reward, a.score.turns or ())
-            for r, a in zip(g.rollouts, g.attempts, strict=True)
-        ]
-        for g in kept
-    ]
-    found = turn_advantages(returns, recipe.credit, recipe.reward_scaling, recipe.negative_weight)
-    for g, row in zip(kept, found, strict=True):
-        g.turns = row
-        g.rollouts = [replace(r, advantage=sum(a) / len(a)) if a else r for r, a in zip(g.rollouts, row, strict=True)]
+    given = [a.score.turns or () for g in kept for a in g.attempts]
+    turns = np.full((len(given), max(map(len, given), default=0)), np.nan)
+    for row, of_turns in zip(turns, given, strict=True):
+        row[: len(of_turns)] = of_turns
+    rewards, group = _rewards(kept)
+    found = turn_advantages(
+        rewards, turns, group, recipe.credit.weight, recipe.reward_scaling, recipe.negative_weight
+    ).tolist()
+    each = iter(zip(found, given, strict=True))
+    for g in kept:
+        rows = [None if r.reward is None else tuple(a[: len(t)]) for r, (a, t) in zip(g.rollouts, each, strict=False)]
+        g.turns = rows
+        g.rollouts = [replace(r, advantage=sum(a) / len(a)) if a else r for r, a in zip(g.rollouts, rows, strict=True)]

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from itertools import chain, zip_longest
 from typing import Any, Literal
 
+from evotrainer.algorithm.rewards import columns, full_marks
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Curriculum, Recipe, Schedule
 from evotrainer.trainers.base import GivesReferences, TrainerEnvironment
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.groups import Group
-from evotrainer.trainers.rewards import full_marks
 from evotrainer.trainers.rollouts import Attempt
 from evotrainer.trainers.schedule import learning_rate
 from evotrainer.trainers.wordings import Worded
@@ -115,18 +115,24 @@ def rare_successes(groups: Sequence[Group], recipe: Recipe) -> list[Attempt]:
     """The first success of each group in which at most `replay.rare` of the graded attempts earned full marks."""
     out = []
     for g in groups:
-        right = sum(full_marks(recipe, r.components) for r in g.rollouts if r.error_kind is None)
-        if right <= recipe.replay.rare * len(g.rewards):
+        if sum(_right(g, recipe)) <= recipe.replay.rare * len(g.rewards):
             out += _successes_of(g, recipe)[:1]
     return out
 
 
 def _successes_of(g: Group, recipe: Recipe) -> list[Attempt]:
     seen: dict[tuple[int, ...], Attempt] = {}
-    for a, r in zip(g.attempts, g.rollouts, strict=True):
-        if a.finish == "stop" and r.error_kind is None and full_marks(recipe, r.components):
+    for a, right in zip(g.attempts, _right(g, recipe), strict=True):
+        if right and a.finish == "stop":
             seen.setdefault(tuple(a.sampled), a)
     return list(seen.values())
+
+
+def _right(g: Group, recipe: Recipe) -> list[bool]:
+    """Which attempts were graded and earned full marks."""
+    paid = columns([r.components for r in g.rollouts], recipe.rewards)
+    marks = full_marks(recipe.rewards, paid, len(g.rollouts)).tolist()
+    return [m and r.error_kind is None for m, r in zip(marks, g.rollouts, strict=True)]
 
 
 def without_advantages(groups: Sequence[Group]) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
+from evotrainer.algorithm.rewards import rewards_of, unpaid
 from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, greedy_split, no_reward, rollout_id
@@ -16,7 +17,6 @@ from evotrainer.records.split_scores import SPLITS
 from evotrainer.records.text import counted, quoted
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
-from evotrainer.trainers.rewards import compose
 
 
 @dataclass(slots=True)
@@ -126,10 +126,10 @@ def to_evaluate(
 
 def evaluated(attempts: Iterable[Attempt], where: Provenance, request: EvalRequest) -> list[list[Rollout]]:
     """The groups of an evaluation, whose attempts come task by task."""
-    each = (rollout(a, where, request.recipe) for a in attempts)
+    each = iter(attempts)
     groups = []
     while group := list(islice(each, request.attempts)):
-        groups.append(group)
+        groups.append(rollouts(group, where, request.recipe))
     return groups
 
 
@@ -153,6 +153,15 @@ def environment_facts(described: Mapping[str, Any]) -> tuple[str, str | None]:
     return str(described.get("hash", "")), None if tier is None else str(tier)
 
 
+def check_components(recipe: Recipe, offered: Mapping[str, str]) -> None:
+    """TrainerError where the recipe pays a component the environment does not compute."""
+    unknown = sorted(k for k, w in recipe.rewards.items() if w and k not in offered)
+    if unknown:
+        raise TrainerError(
+            f"rewards: the environment has no component {', '.join(unknown)}; it offers {', '.join(sorted(offered))}"
+        )
+
+
 def refuse_nonsense(a: Attempt, split: str) -> None:
     """TaskSetError where a reward is none: names the function, the task and the attempt, whose text stays untold where
     it is sealed."""
@@ -163,17 +172,22 @@ def refuse_nonsense(a: Attempt, split: str) -> None:
             raise TaskSetError(f"reward function {name!r} gave {value} on task {a.task.id}{which}; {why}")
 
 
-def rollout(a: Attempt, p: Provenance, recipe: Recipe, draw: int = 0) -> Rollout:
-    """The record of a scored attempt. `draw`: how often its task was drawn before in the same step."""
+def rollouts(attempts: Sequence[Attempt], p: Provenance, recipe: Recipe, draw: int = 0) -> list[Rollout]:
+    """The records of scored attempts at one task. `draw`: how often it was drawn before in the same step."""
+    for a in attempts:
+        refuse_nonsense(a, p.split)
+    sampled = [a.sampled for a in attempts]
+    paid = rewards_of(recipe, [a.score.components for a in attempts], sampled)
+    return [_rollout(a, ids, reward, p, recipe, draw) for a, ids, reward in zip(attempts, sampled, paid, strict=True)]
+
+
+def _rollout(a: Attempt, sampled: list[int], reward: float, p: Provenance, recipe: Recipe, draw: int) -> Rollout:
     i, s = p.identity, a.score
-    sampled = a.sampled
     fault = s.error_kind is not None
-    refuse_nonsense(a, p.split)
-    reward, absent = compose(recipe, s.components, sampled, recipe.max_tokens * recipe.max_turns)
     detail = dict(s.detail)
     if tags := tags_of(a.task):
         detail["tags"] = dict(tags)
-    if absent:
+    if absent := unpaid(recipe, s.components):
         detail["unpaid"] = absent
     if a.cut:
         detail["prompt_tokens_cut"] = a.cut

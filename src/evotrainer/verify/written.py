@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from evotrainer.algorithm.advantages import advantages, flat, nested, weighed
 from evotrainer.config.payable import unpayable
 from evotrainer.errors import EvoTrainerError
 from evotrainer.records.chain import Event
@@ -20,7 +21,6 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.written import evidence
 from evotrainer.sandbox.reward_runner import RewardRunner
-from evotrainer.trainers.advantages import advantages, weighed
 from evotrainer.verify.report import Problem, Record
 from evotrainer.verify.trials import recipe_of
 
@@ -138,7 +138,8 @@ class _Again:
         if not kept or self.recipe.credit.kind == "turn":  # rewards of turns are not stored
             return []
         r = self.recipe
-        values = advantages([[x.reward for x in g] for g in kept], r.reward_scaling, r.negative_weight)
+        rewards = flat([[x.reward for x in g] for g in kept])
+        values = nested(advantages(*rewards, r.reward_scaling, r.negative_weight), kept)
         name = ""
         if found := hook_of(r.hooks, "advantages"):
             shown = [group_view(g, a, self.step, r.steps, self.protected) for g, a in zip(kept, values, strict=True)]

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from tests.extras.verl.rendering import machine, task
 
+from evotrainer.algorithm.rewards import rewards_of
 from evotrainer.errors import FaultsError, TaskSetError
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.scoring import ATTEMPTS, Origin, ProcessGrader, lost
-from evotrainer.trainers.rewards import compose
 
 PLACE = Origin("00000000-0000-4000-8000-000000000001_0_0", 5, "train")
 
@@ -34,7 +34,7 @@ def test_the_reward_is_the_recipes(tmp_path: Path) -> None:
                repetition_penalty=0.2)  # fmt: skip
     ids = [7, 7, 7, 7, 7, 7, 0]
     graded = g.grade("train-2", "4", ids, "stop", PLACE)
-    assert graded.reward == pytest.approx(compose(g.recipe, {"right": 1.0, "digits": 1.0}, ids, 8)[0])
+    assert graded.reward == rewards_of(g.recipe, [{"right": 1.0, "digits": 1.0}], [ids])[0]
     assert graded.reward == pytest.approx(1.5 - 0.07 - 0.2 * 0.5) and graded.score.outcome == "correct"
     empty = g.grade("train-2", "", [0], "stop", PLACE)
     assert empty.missing == ("digits",) and empty.score.components == {"right": 0.0, "digits": None}

@@ -5,11 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from evotrainer.algorithm.advantages import advantages, flat
+from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.extras.verl.signal import Signal
 from evotrainer.records.recipe import GroupFilter, Recipe, parse_recipe
-from evotrainer.trainers.advantages import FilterState, advantages, keep_groups
 
 GROUPS = ["b", "a", "b", "a", "c", "c"]
 REWARDS = [1.0, 0.5, 0.0, 0.0, 1.0, 1.0]
@@ -24,8 +26,8 @@ def recipe(**changes: Any) -> Recipe:
 @pytest.mark.parametrize("scaling", ["group", "batch", "none"])
 def test_advantages_are_the_embedded_trainers_whatever_the_order_of_rows(scaling: str) -> None:
     rows = Signal(recipe(reward_scaling=scaling)).rows(REWARDS, TOKENS, GROUPS)
-    (a0, a1), (b0, b1), (c0, c1) = advantages([[0.5, 0.0], [1.0, 0.0], [1.0, 1.0]], scaling)
-    assert rows.advantages == pytest.approx([b0, a0, b1, a1, c0, c1])
+    a0, a1, b0, b1, c0, c1 = advantages(*flat([[0.5, 0.0], [1.0, 0.0], [1.0, 1.0]]), scaling)
+    assert rows.advantages == [b0, a0, b1, a1, c0, c1]
     assert rows.counted == [True] * 6 and rows.kept_groups == 3
 
 
@@ -72,9 +74,8 @@ def test_the_filters_memory_is_the_same_after_a_resume(tmp_path: Path) -> None:
         wanted.append(whole.judge(groups))
         whole.save(n)
     state = FilterState()
-    direct = [
-        keep_groups([abs(v[1]) / 2**0.5 for _, v in g], GroupFilter(kind="ema_std", keep=0.6), state) for g in steps
-    ]
+    stds = [np.array([abs(v[1]) / 2**0.5 for _, v in g]) for g in steps]
+    direct = [keep_groups(s, GroupFilter(kind="ema_std", keep=0.6), state).tolist() for s in stds]
     assert [list(w.values()) for w in wanted] == direct
     again = Signal(r, tmp_path / "whole")  # killed in step 4, resumed from the checkpoint of step 2
     again.restore(3)

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.replay import compose, dead_share_at, keep_mask
+from evotrainer.harness.whatif.replay import compose, dead_share_at
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import GroupFilter, Recipe
 from evotrainer.records.rollout import Rollout
@@ -304,7 +305,7 @@ class TestWhatCannotBeReplayed:
     keep=st.sampled_from([0.5, 0.9, 1.0]),
 )
 def test_filters_drop_every_dead_group_and_keep_the_strongest(stds: list[float], kind: str, keep: float) -> None:
-    mask = keep_mask(np.array(stds), GroupFilter(kind=kind, keep=keep))  # type: ignore[arg-type]
+    mask = keep_groups(np.array(stds), GroupFilter(kind=kind, keep=keep), FilterState())  # type: ignore[arg-type]
     if kind == "none":
         assert mask.all()
         return

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evotrainer.algorithm.rewards import rewards_of, unpaid
 from evotrainer.envs.base import Environment, Episode, Score, Task
 from evotrainer.errors import FaultsError, MissingDependencyError, TaskSetError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.regular_file import open_regular, read_text
-from evotrainer.records.rollout import Finish
-from evotrainer.trainers.rewards import compose
+from evotrainer.records.rollout import Finish, no_reward
 
 ATTEMPTS = 3
 """Gradings of one completion before a fault of the infrastructure is accepted."""
@@ -119,13 +119,16 @@ class ProcessGrader:
             (score,) = self.environment().score([episode])
         except (TaskSetError, MissingDependencyError) as e:
             return Score({}, "unknown", str(e), TASK_SET)
+        wrong = {c: v for c, v in score.components.items() if no_reward(v)}
+        for name, value in wrong.items():
+            why = f"reward function {name!r} gave {value} on task {episode.task.id}; {no_reward(value)}"
+            return Score({}, "unknown", why, TASK_SET)
         return score
 
     def _graded(
         self, episode: Episode, score: Score, ids: Sequence[int], finish: Finish, origin: Origin
     ) -> GradedRollout:
-        r = self.recipe
-        reward, missing = compose(r, score.components, ids, r.max_tokens * r.max_turns)
+        (reward,) = rewards_of(self.recipe, [score.components], [ids])
         fault = score.error_kind is not None
         row: dict[str, Any] = {
             "uid": origin.uid,
@@ -151,7 +154,7 @@ class ProcessGrader:
                 f"task {episode.task.id}: grading failed for a reason of the infrastructure ({score.error_kind}: "
                 f"{score.error}); the rollout is left out, not paid 0"
             )
-        return GradedRollout(reward, score, tuple(missing))
+        return GradedRollout(reward, score, tuple(unpaid(self.recipe, score.components)))
 
     def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
         """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""

@@ -13,9 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from evotrainer.algorithm.advantages import advantages, flat, group_std
+from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.advantages import FilterState, advantages, group_std, keep_groups
 
 PADDING = "pad"
 """Prefix of the group ids of verl's padding rows."""
@@ -55,22 +56,26 @@ class Signal:
         order = sorted(members)
         kept = self._kept({g: [rewards[i] for i in members[g]] for g in order})
         chosen = [g for g in order if kept[g]]
-        values = advantages([[rewards[i] for i in members[g]] for g in chosen], r.reward_scaling, r.negative_weight)
+        places = [i for g in chosen for i in members[g]]
+        paid = flat([[rewards[i] for i in members[g]] for g in chosen])
+        values = advantages(*paid, r.reward_scaling, r.negative_weight).tolist()
         out, counted = [0.0] * len(rewards), [False] * len(rewards)
-        for g, row in zip(chosen, values, strict=True):
-            for i, a in zip(members[g], row, strict=True):
-                if r.mask_truncated and tokens[i] >= r.max_tokens:
-                    continue
-                out[i], counted[i] = float(a or 0.0), True
-        if scale := self._scale(tokens, counted, sum(len(members[g]) for g in chosen)):
+        for i, a in zip(places, values, strict=True):
+            if not (r.mask_truncated and tokens[i] >= r.max_tokens):
+                out[i], counted[i] = a, True
+        if scale := self._scale(tokens, counted, len(places)):
             out = [a * scale for a in out]
         return Rows(out, counted, len(chosen), len(order))
 
     def _kept(self, rewards: dict[str, list[float]]) -> dict[str, bool]:
         if self.decided is not None:
             return {g: self.decided.get(g, True) for g in rewards}
-        keep = keep_groups([group_std(v) for v in rewards.values()], self.recipe.group_filter, self.state)
-        return dict(zip(rewards, keep, strict=True))
+        return self._filtered(list(rewards.items()))
+
+    def _filtered(self, groups: Sequence[tuple[str, Sequence[float]]]) -> dict[str, bool]:
+        stds = group_std(*flat([v for _, v in groups]), len(groups))
+        keep = keep_groups(stds, self.recipe.group_filter, self.state).tolist()
+        return {g: k for (g, _), k in zip(groups, keep, strict=True)}
 
     def _scale(self, tokens: Sequence[int], counted: Sequence[bool], rollouts: int) -> float:
         """What verl divides by / what we divide by; 0 where nothing counts."""
@@ -81,8 +86,8 @@ class Signal:
 
     def judge(self, fresh: Sequence[tuple[str, Sequence[float]]]) -> dict[str, bool]:
         """Decide on the groups of one sampling round (group, its rewards); a group without rewards is dropped."""
-        keep = keep_groups([group_std(v) for _, v in fresh], self.recipe.group_filter, self.state)
-        return {g: k and bool(v) for (g, v), k in zip(fresh, keep, strict=True)}
+        keep = self._filtered(fresh)
+        return {g: keep[g] and bool(v) for g, v in fresh}
 
     def restore(self, step: int) -> None:
         """What the filter knew at the end of the last step before `step`: after a resume the same as without one."""

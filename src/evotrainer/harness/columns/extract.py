@@ -10,6 +10,7 @@ from itertools import accumulate
 
 import numpy as np
 
+from evotrainer.algorithm.rewards import repeated_share
 from evotrainer.harness.code_reading import (
     handed_in,
     hedging,
@@ -39,7 +40,7 @@ from evotrainer.harness.columns.commands import read_command
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
-from evotrainer.harness.text import longest_run, own_texts, repetition, words
+from evotrainer.harness.text import longest_run, own_texts, words
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Turn, prompt_of, turn_text
 
@@ -289,7 +290,7 @@ def _own_repetition(texts: Sequence[str], turns: Sequence[Turn]) -> float:
     its turns that occurred before."""
     counts = [words(t) for t in texts]
     total = sum(map(len, counts))
-    return max(sum(len(w) * repetition(w) for w in counts) / total if total else 0.0, _turns_again(turns))
+    return max(sum(len(w) * repeated_share(w) for w in counts) / total if total else 0.0, _turns_again(turns))
 
 
 def _turns_again(turns: Sequence[Turn]) -> float:

@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-DEAD_STD = 1e-3
-"""A group whose reward std is below this gives no gradient."""
-
 
 def finite(x: Any) -> float | None:
     """A JSON-able float, or None for NaN, infinities and non-numbers."""
@@ -69,9 +66,10 @@ def centred(values: Floats, group: Ints, n_groups: int) -> Floats:
 
 
 def group_std(values: Floats, group: Ints, n_groups: int) -> Floats:
-    """Population std per group; NaN for groups with fewer than two values."""
+    """Population std per group, as a figure to look at; NaN for groups with fewer than two values. What trainers divide
+    by and call zero is `algorithm.advantages.group_std`."""
     count, _ = group_sums(values, group, n_groups)
-    # two passes: sum(x^2) - n mean^2 would leave rounding errors as large as DEAD_STD where rewards are large
+    # two passes: sum(x^2) - n mean^2 would leave large rounding errors where rewards are large
     _, squares = group_sums(centred(values, group, n_groups) ** 2, group, n_groups)
     std = np.sqrt(squares / np.maximum(count, 1))
     std[count < 2] = np.nan

@@ -26,7 +26,7 @@ def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quo
     thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 3, "confidence": 0.95},
 )
 def dead_groups(given: DetectorInput) -> list[Finding]:
-    """Share of groups with reward std < 1e-3: warn above 30%, critical above 50%.
+    """Share of groups with reward std < 1e-8: warn above 30%, critical above 50%.
 
     Kind `saturation` where most of the zero-variance groups are solved by every attempt, else `dead_groups`.
     """
@@ -58,9 +58,9 @@ def dead_groups(given: DetectorInput) -> list[Finding]:
 )
 def low_spread(given: DetectorInput) -> list[Finding]:
     """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
-    std = given.batch.reward_std[~np.isnan(given.batch.reward_std)]
+    masks = dead_masks(given.batch)
     # zero-variance groups are another detector's; counted here they would pull any mean below the threshold
-    alive = std[std >= 1e-3]
+    alive = given.batch.reward_std[masks["scored"] & ~masks["dead"]]
     if len(alive) < given.thresholds["min_groups"] or float(alive.mean()) >= given.thresholds["warn"]:
         return []
     mean = float(alive.mean())

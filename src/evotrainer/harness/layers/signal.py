@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import ZERO_STD, no_spread
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import (
-    DEAD_STD,
     Floats,
     centred,
     clustered_mean,
@@ -26,12 +26,11 @@ ran into the turn limit, and weighing them by a half helped."""
 def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     """Boolean masks over groups (G,): `scored` (two rewards or more), `dead`, and of those `fail`, `pass`, `other`.
 
-    `dead` is zero variance: reward std < 1e-3. All-fail and all-pass by outcome where every
+    `dead` is zero variance: reward std < 1e-8, as in TRL and our trainers. All-fail and all-pass by outcome where every
     outcome of the group is known and equal, else by reward: at the batch's smallest (and not above 0.5), or largest
     (and above 0.5), reward.
     """
-    scored = ~np.isnan(batch.reward_std)
-    dead = scored & (np.nan_to_num(batch.reward_std, nan=1.0) < DEAD_STD)
+    scored, dead = no_spread(batch.reward, batch.group, batch.n_groups)
     low, high = batch.truth_range
     # one unknown outcome makes the group's verdict by outcome unsafe: it falls back to rewards as a whole
     unknown = np.bincount(batch.group[np.isnan(batch.truth)], minlength=batch.n_groups) > 0
@@ -41,8 +40,8 @@ def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     value, top = batch.reward_range
     finite = batch.reward[np.isfinite(batch.reward)]
     least, most = (finite.min(), finite.max()) if len(finite) else (0.0, 1.0)
-    fail = dead & np.where(sure, high < 0.5, (value <= least + DEAD_STD) & (value <= 0.5))
-    passed = dead & ~fail & np.where(sure, low > 0.5, (top >= most - DEAD_STD) & (top > 0.5))
+    fail = dead & np.where(sure, high < 0.5, (value <= least + ZERO_STD) & (value <= 0.5))
+    passed = dead & ~fail & np.where(sure, low > 0.5, (top >= most - ZERO_STD) & (top > 0.5))
     return {"scored": scored, "dead": dead, "fail": fail, "pass": passed, "other": dead & ~fail & ~passed}
 
 
@@ -56,7 +55,7 @@ def _group_share(batch: Batch, name: str) -> MetricValues:
 
 @metric("frac_reward_zero_std", "signal", "share of groups", healthy=(None, 0.3), needs=["reward", "groups"])
 def dead_groups(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Groups whose rewards have std < 1e-3: their advantages are all 0. Name as in TRL. Healthy: at most 30%."""
+    """Groups whose rewards have std < 1e-8: their advantages are all 0. Name as in TRL. Healthy: at most 30%."""
     return _group_share(batch, "dead")
 
 

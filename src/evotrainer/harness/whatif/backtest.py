@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import group_std
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, centred, finite, group_std, within_correlation
+from evotrainer.harness.columns.numerics import Floats, centred, finite, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
 from evotrainer.harness.whatif import replays_sampling as replays_sampling  # registers its replays
@@ -227,8 +228,8 @@ def _revivers(b: Batch, weights: dict[str, float], revived: np.ndarray) -> dict[
     names = list(weights)
     # per component alone: which of them would have given the group any spread without the others
     spread = np.stack([group_std(weights[c] * np.nan_to_num(b.component(c)), b.group, b.n_groups) for c in names])
-    spread = np.nan_to_num(spread[:, revived])
-    lead = spread.argmax(axis=0)[spread.max(axis=0) > 1e-9]
+    spread = spread[:, revived]
+    lead = spread.argmax(axis=0)[spread.max(axis=0) > 0]
     return {names[i]: int((lead == i).sum()) for i in np.unique(lead)}
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from evotrainer.algorithm.curriculum import band_distance, frontier_weight
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.columns.tags import tag_codes
@@ -23,7 +24,7 @@ def in_band(batch: Batch, rule: Curriculum) -> np.ndarray:
     if rule.kind != "pass_rate_band":
         return np.ones(batch.n_tasks, dtype=bool)
     rate = task_rates(batch)
-    return np.asarray(np.isnan(rate) | ((rate >= rule.low) & (rate <= rule.high)), dtype=bool)
+    return np.asarray(np.isnan(rate) | (band_distance(rate, rule) == 0), dtype=bool)
 
 
 def task_weights(batch: Batch, rule: Curriculum) -> Floats:
@@ -40,4 +41,4 @@ def task_weights(batch: Batch, rule: Curriculum) -> Floats:
     n = np.bincount(code[known], minlength=int(code.max(initial=0)) + 1)
     p = np.bincount(code[known], weights=rate[known], minlength=len(n)) / np.maximum(n, 1)
     p = np.where(n > 0, p, 0.5)
-    return np.maximum(rule.floor, 4 * p * (1 - p))[code]
+    return frontier_weight(p, rule)[code]

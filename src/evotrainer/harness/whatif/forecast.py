@@ -12,6 +12,7 @@ from typing import Literal
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import no_spread
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
 from evotrainer.harness.whatif.curricula import task_weights
@@ -21,6 +22,7 @@ from evotrainer.harness.whatif.replay import (
     dead,
     order_of,
     rewards_of,
+    trained_advantages,
     trained_groups,
 )
 from evotrainer.records.interventions import Prediction
@@ -28,8 +30,6 @@ from evotrainer.records.recipe import Recipe
 
 HOPE = 0.5
 """What a spread counts in groups whose outcomes do not differ, against the same spread where they do."""
-STD_EPS = 1e-4
-"""As the trainers divide: A = (r - mean) / (std + 1e-4)."""
 MARGIN = 0.01
 """Moves smaller than this contradict nothing, whatever their standard error."""
 
@@ -51,20 +51,6 @@ REPLAYED = frozenset(
 """Factors whose advantages can be recomputed on stored rollouts."""
 
 
-def advantages(batch: Batch, reward: Floats, scaling: str) -> Floats:
-    """Advantages of every rollout, shape (N,): centred rewards over the group's std, the batch's, or nothing."""
-    x = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
-    std = np.nan_to_num(group_std(reward, batch.group, batch.n_groups))
-    # in a zero-variance group what is left of centring is rounding error, and a tiny std would blow it up
-    x = np.where(std[batch.group] > 1e-9, x, 0.0)
-    if scaling == "group":
-        return np.asarray(x / (std[batch.group] + STD_EPS), dtype=np.float64)
-    if scaling == "batch":
-        known = reward[~np.isnan(reward)]
-        return np.asarray(x / (float(known.std()) + STD_EPS if len(known) else 1.0), dtype=np.float64)
-    return x
-
-
 def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     """Signal over noise of a step on these rollouts under a recipe: sum(A s) / sqrt(n sum(A^2)).
 
@@ -75,14 +61,13 @@ def quality(batch: Batch, reward: Floats, recipe: Recipe) -> float:
     weighted by how often it draws a task; what a filter drops is not replaced.
     """
     drawn = task_weights(batch, recipe.curriculum)[batch.task]
-    kept = trained_groups(batch, recipe, reward)[batch.group]
+    a = trained_advantages(batch, recipe, reward)
     if recipe.mask_truncated:
-        kept &= ~(np.nan_to_num(batch.truncated) > 0.5)
-    a = np.where(kept, advantages(batch, reward, recipe.reward_scaling), 0.0)
-    a = np.where(a < 0, recipe.negative_weight * a, a)
+        a[np.nan_to_num(batch.truncated) > 0.5] = 0.0
     y = np.nan_to_num(centred(batch.truth, batch.group, batch.n_groups))
     r = np.nan_to_num(centred(reward, batch.group, batch.n_groups))
-    mixed = (np.nan_to_num(group_std(batch.truth, batch.group, batch.n_groups)) > 1e-9)[batch.group]
+    scored, alike = no_spread(batch.truth, batch.group, batch.n_groups)
+    mixed = (scored & ~alike)[batch.group]
     spread = float((r[mixed] ** 2).sum())
     # least squares through 0: what a unit of reward is worth in correctness where both vary; a reward that points the
     # wrong way is worth nothing, not less

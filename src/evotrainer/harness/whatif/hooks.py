@@ -9,12 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import flat, negative_share, weighed
+from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, group_range, group_std, weighted_share
+from evotrainer.harness.columns.numerics import Floats, group_range
 from evotrainer.harness.columns.tags import task_tags
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.copies import hook_copies, new_code
-from evotrainer.harness.whatif.forecast import STD_EPS, advantages
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     MIN_KEEP,
@@ -24,7 +25,9 @@ from evotrainer.harness.whatif.replay import (
     dead,
     order_change,
     order_of,
+    own_advantages,
     replays,
+    trained_advantages,
     trained_groups,
 )
 from evotrainer.records.hooks import (
@@ -80,7 +83,7 @@ def held_against(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext
         x = ReplayInput(batch, recipe, recipe, context)
         if (fault := (said := answers(x, name)).fault) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
-        own = own_advantages(batch, compose_or_stored(x), recipe)
+        own = own_advantages(batch, recipe, compose_or_stored(x))
         if told := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
             return "reads_protected", f"reads_protected: {name}: {told}"
     return "", ""
@@ -125,7 +128,7 @@ class _Played:
         rollouts = [replace(r, reward=v) for r, v in zip(b.some(range(b.n)), paid, strict=True)]
         ends = [*b.first[1:].tolist(), b.n]
         groups = [rollouts[i:j] for i, j in zip(b.first.tolist(), ends, strict=True)]
-        return cls(b, recipe, x.context.unpayable, groups, own_advantages(b, reward, recipe))
+        return cls(b, recipe, x.context.unpayable, groups, own_advantages(b, recipe, reward))
 
     @property
     def step(self) -> int:
@@ -191,11 +194,12 @@ class _Played:
 
     def _rates(self) -> list[float]:
         """Stored pass rates of tasks by the recipe's own reward, as a training tells them."""
-        half = 0.5 * sum(w for w in self.recipe.rewards.values() if w > 0)
-        reward = np.array([np.nan if r.reward is None else r.reward for g in self.groups for r in g])
+        reward, _ = flat([[r.reward for r in g] for g in self.groups])
         ok = ~np.isnan(reward)
         n = np.bincount(self.batch.task[ok], minlength=self.batch.n_tasks)
-        passed = np.bincount(self.batch.task[ok], weights=reward[ok] >= half, minlength=self.batch.n_tasks)
+        passed = np.bincount(
+            self.batch.task[ok], weights=reward[ok] >= pass_mark(self.recipe.rewards), minlength=self.batch.n_tasks
+        )
         return list(map(float, passed / np.maximum(n, 1)))
 
 
@@ -241,24 +245,11 @@ def _flat(rows: Sequence[Sequence[float | None]]) -> Floats:
     return np.array([np.nan if v is None else v for row in rows for v in row], dtype=np.float64)
 
 
-def own_advantages(b: Batch, reward: Floats, recipe: Recipe) -> Floats:
-    """Advantages by the recipe's own rules, (N,): as the trainers', who divide by a sample's standard deviation."""
-    a = np.nan_to_num(advantages(b, reward, "none"))
-    ok = ~np.isnan(reward)
-    if recipe.reward_scaling == "group":
-        n = np.bincount(b.group[ok], minlength=b.n_groups)
-        std = np.nan_to_num(group_std(reward, b.group, b.n_groups)) * np.sqrt(n / np.maximum(n - 1, 1))
-        a = a / (std[b.group] + STD_EPS)
-    elif recipe.reward_scaling == "batch":
-        a = a / ((float(reward[ok].std(ddof=1)) if ok.sum() > 1 else 0.0) + STD_EPS)
-    return np.where(a < 0, recipe.negative_weight * a, a)
-
-
 def effective(x: ReplayInput, recipe: Recipe) -> Floats:
-    """Advantages that a training under a recipe would use on these rollouts, 0 where it leaves them out; (N,)."""
+    """`trained_advantages` with what the recipe's hooks make of them; (N,)."""
     y = replace(x, old=recipe, new=recipe)
     reward = compose_or_stored(y)
-    a = own_advantages(x.batch, reward, recipe)
+    a = trained_advantages(x.batch, recipe, reward)
     for entry in ("advantages", "weights"):
         if (found := hook_of(recipe.hooks, entry)) is None:
             continue
@@ -266,7 +257,7 @@ def effective(x: ReplayInput, recipe: Recipe) -> Floats:
         if entry == "advantages" and said.advantages is not None:
             a = said.advantages
         if entry == "weights" and said.weights is not None:
-            a = a * said.weights
+            a = weighed(a, said.weights)
     return np.where(trained_groups(x.batch, recipe, reward)[x.batch.group], np.nan_to_num(a), 0.0)
 
 
@@ -318,10 +309,8 @@ def _numbers(b: Batch, old: Floats, new: Floats) -> dict[str, float]:
     for name, a in (("before", old), ("after", new)):
         low, high = group_range(a, b.group, b.n_groups)
         out[f"dead_{name}"] = float(((low == 0) & (high == 0)).mean())
-        if b.has("tokens"):
-            pull = np.abs(a) * np.nan_to_num(b.tokens)
-            if (share := weighted_share((a < 0).astype(float), pull, b.task)[0]) is not None:
-                out[f"negative_share_{name}"] = share
+        if b.has("tokens") and (share := negative_share(a, np.nan_to_num(b.tokens))) is not None:
+            out[f"negative_share_{name}"] = share
     return out
 
 

@@ -6,17 +6,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
 
+from evotrainer.algorithm import rewards
+from evotrainer.algorithm.advantages import advantages, group_std, no_spread
+from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import DEAD_STD, Floats, centred, group_std, pair_order, within_correlation
+from evotrainer.harness.columns.numerics import Floats, centred, pair_order, within_correlation
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.text import repetition
 from evotrainer.harness.whatif.curricula import in_band
-from evotrainer.records.recipe import GroupFilter, LengthRule, Recipe
+from evotrainer.records.recipe import Recipe
 
 CONSTANT = 0.95
 BLIND = 0.1
@@ -25,41 +26,24 @@ SEEING = 0.2
 
 
 def compose(batch: Batch, recipe: Recipe) -> Floats:
-    """The training reward under a recipe, shape (N,): weighted components, length rule, repetition penalty.
-
-    The trainers' rule: a component that does not apply to a rollout is not paid.
-    """
-    reward = np.zeros(batch.n)
-    for name, weight in recipe.rewards.items():
-        if weight:
-            reward += weight * np.nan_to_num(batch.component(name))
-    reward += length_term(batch, recipe.length, recipe.max_tokens, reward)
-    if recipe.repetition_penalty:
-        reward -= recipe.repetition_penalty * repeated_tokens(batch)
-    return reward
-
-
-def length_term(batch: Batch, rule: LengthRule, max_tokens: int, paid: Floats) -> Floats:
-    """What the length rule adds per rollout, shape (N,); `paid`: what the components gave, shape (N,)."""
-    if rule.kind == "none" or not rule.weight:
-        return np.zeros(batch.n)
+    """The training reward under a recipe, shape (N,)."""
+    # the budget is per answer; rollouts from elsewhere may have more turns than the recipe plays
+    turns = np.maximum(recipe.max_turns, np.nan_to_num(batch.trait("turns")))
+    repeated = repeated_tokens(batch) if recipe.repetition_penalty else 0.0
     tokens = np.nan_to_num(batch.tokens)
-    actions = np.maximum(1.0, np.nan_to_num(batch.trait("turns")))
-    # the budget is per answer; a rollout of several turns has one for each
-    budget = max_tokens * actions
-    if rule.kind == "token_penalty":
-        return -rule.weight * tokens
-    if rule.kind == "overlong":
-        soft = rule.soft * budget
-        return -rule.weight * np.clip((tokens - soft) / np.maximum(budget - soft, 1e-9), 0.0, 1.0)
-    return rule.weight * (1.0 - tokens / budget) * np.maximum(paid, 0.0)
+    return rewards.compose(recipe, paid_components(batch, recipe), tokens, recipe.max_tokens * turns, repeated)
+
+
+def paid_components(batch: Batch, recipe: Recipe) -> dict[str, Floats]:
+    """Components that have a weight, (N,) each."""
+    return {c: batch.component(c) for c, w in recipe.rewards.items() if w}
 
 
 def repeated_tokens(batch: Batch) -> Floats:
     """Share of repeated 4-grams, of token ids where they are recorded, else of words; shape (N,)."""
     ids = batch.column("token_ids")
     if any(x is not None for x in ids):
-        return np.array([repetition([str(t) for t in x or ()]) for x in ids], dtype=float)
+        return np.array([rewards.repeated_share(x or ()) for x in ids], dtype=float)
     return batch.trait("repetition")
 
 
@@ -114,8 +98,7 @@ def order_change(batch: Batch, old: Order, new: Order) -> tuple[float, float]:
 
 def dead(batch: Batch, reward: Floats) -> tuple[np.ndarray, np.ndarray]:
     """(groups with two rewards or more, zero-variance ones among them), boolean, shape (G,)."""
-    std = group_std(reward, batch.group, batch.n_groups)
-    return ~np.isnan(std), np.nan_to_num(std, nan=1.0) < DEAD_STD
+    return no_spread(reward, batch.group, batch.n_groups)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,48 +130,6 @@ def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[st
             modal_share=float(modal),
         )
     return out
-
-
-def keep_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
-    """Groups a filter keeps, shape (G,), read in stored order. Same rules as the trainers."""
-    s = np.nan_to_num(stds)
-    if rule.kind == "none":
-        return np.ones(len(s), dtype=bool)
-    if rule.kind == "zero_variance":
-        return s > 1e-9
-    if rule.kind == "snr_top_p":
-        variance = s**2
-        order = np.argsort(-variance, kind="stable")
-        # what the groups ahead hold: the group that crosses the share is still kept
-        before = np.cumsum(variance[order]) - variance[order]
-        keep = np.zeros(len(s), dtype=bool)
-        keep[order] = (before < rule.keep * variance.sum() * (1 - 1e-12)) & (variance[order] > 0)
-        return keep
-    return _ema_mask(s, rule)
-
-
-def _ema_mask(stds: Floats, rule: GroupFilter) -> np.ndarray:
-    # until the moving mean has seen about as many groups as it remembers, everything passes
-    warm = max(20, math.ceil(1 / rule.decay))
-    z = NormalDist().inv_cdf(rule.keep) if rule.keep < 1 else math.inf
-    mean = var = 0.0
-    seen = 0
-    keep = np.zeros(len(stds), dtype=bool)
-    for i, s in enumerate(map(float, stds)):
-        if s <= 1e-9:
-            continue
-        bound = mean - z * math.sqrt(var) if math.isfinite(z) else -math.inf
-        keep[i] = seen < warm or s >= bound
-        if seen == 0:
-            mean = s
-        else:
-            delta = s - mean
-            mean += rule.decay * delta
-            # exponentially weighted mean and variance, one group at a time (Finch 2009): no vector form, as the order
-            # counts
-            var = (1 - rule.decay) * (var + rule.decay * delta * delta)
-        seen += 1
-    return keep
 
 
 def dead_share_at(batch: Batch, reward: Floats, size: int) -> float:
@@ -295,11 +236,26 @@ def rewards_of(x: ReplayInput) -> tuple[Floats, Floats] | None:
     return compose(x.batch, x.old), compose(x.batch, x.new)
 
 
+def filtered(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
+    """Groups that the recipe's filter keeps, read in stored order; boolean, shape (G,)."""
+    return keep_groups(group_std(reward, batch.group, batch.n_groups), recipe.group_filter, FilterState())
+
+
 def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
     """Groups that curriculum and filter of a recipe leave, in stored order; boolean, shape (G,)."""
     inside = in_band(batch, recipe.curriculum)[batch.task[batch.first]] if batch.n else np.zeros(0, dtype=bool)
-    std = group_std(reward, batch.group, batch.n_groups)
-    return np.asarray(inside & keep_mask(std, recipe.group_filter), dtype=bool)
+    return np.asarray(inside & filtered(batch, recipe, reward), dtype=bool)
+
+
+def own_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
+    """Advantages by the recipe's own rules were all groups kept, 0 without a reward; (N,)."""
+    return np.nan_to_num(advantages(reward, batch.group, recipe.reward_scaling, recipe.negative_weight))
+
+
+def trained_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
+    """Advantages that a training under a recipe would use on these rollouts, 0 where it leaves them out; (N,)."""
+    kept = trained_groups(batch, recipe, reward)[batch.group]
+    return own_advantages(batch, recipe, np.where(kept, reward, np.nan))
 
 
 @dataclass(frozen=True, slots=True)

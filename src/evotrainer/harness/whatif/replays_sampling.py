@@ -6,7 +6,8 @@ import math
 
 import numpy as np
 
-from evotrainer.harness.columns.numerics import group_std
+from evotrainer.algorithm.advantages import group_std
+from evotrainer.algorithm.curriculum import easiest_up_to
 from evotrainer.harness.columns.tags import tag_codes, tag_numbers
 from evotrainer.harness.whatif.curricula import in_band, task_rates, task_weights
 from evotrainer.harness.whatif.replay import (
@@ -16,7 +17,7 @@ from evotrainer.harness.whatif.replay import (
     compose_or_stored,
     dead,
     dead_share_at,
-    keep_mask,
+    filtered,
     lost,
     order_of,
     replays,
@@ -24,8 +25,6 @@ from evotrainer.harness.whatif.replay import (
 
 CURRICULUM_MIN_KEEP = 0.25
 """Cutting the data to 23% collapsed exploration (arXiv 2606.03108)."""
-EASIEST = 0.2
-"""Share of the tasks that a curriculum by difficulty begins with, as in the trainers."""
 
 
 @replays("group_filter")
@@ -39,15 +38,13 @@ def filter_change(x: ReplayInput) -> Answer:
     """
     b = x.batch
     reward = compose_or_stored(x)
-    std = group_std(reward, b.group, b.n_groups)
     scored, is_dead = dead(b, reward)
-    before = keep_mask(std, x.old.group_filter) & scored
-    keep = keep_mask(std, x.new.group_filter) & scored
+    before, keep = (filtered(b, r, reward) & scored for r in (x.old, x.new))
     order = order_of(b, reward)
     alive = scored & ~is_dead
     # only groups with both outcomes teach the difference; dropping others costs samples, not signal
     mixed = alive & (order.pairs > 0)
-    variance = np.nan_to_num(std) ** 2
+    variance = group_std(reward, b.group, b.n_groups) ** 2
     n = max(1, int(scored.sum()))
     m = {
         "keep_rate": float(keep.sum()) / n,
@@ -92,9 +89,9 @@ def resample_change(x: ReplayInput) -> Answer:
     20% or more are dropped. Silent: fewer are dropped, or resampling goes down.
     """
     b = x.batch
-    std = group_std(compose_or_stored(x), b.group, b.n_groups)
-    scored = ~np.isnan(std)
-    keep = float((keep_mask(std, x.new.group_filter) & scored).sum()) / max(1, int(scored.sum()))
+    reward = compose_or_stored(x)
+    scored, _ = dead(b, reward)
+    keep = float((filtered(b, x.new, reward) & scored).sum()) / max(1, int(scored.sum()))
     rounds = x.new.resample
     # every round draws anew for the places that are still empty
     filled = 1 - (1 - keep) ** (rounds + 1)
@@ -182,7 +179,7 @@ def _difficulty(x: ReplayInput) -> Answer:
     if n < 3 or np.ptp(number[known]) == 0 or np.ptp(rate[known]) == 0:
         return "silent", f"tag {rule.tag!r} orders no stored tasks by pass rate", {}
     r = float(np.corrcoef(number[known], rate[known])[0, 1])
-    easiest = np.sort(number[known])[math.ceil(EASIEST * n) - 1]
+    easiest = easiest_up_to(np.sort(number[known]), progress=0.0)
     before = _dead_share(x, known.astype(float))
     after = _dead_share(x, (known & (number <= easiest)).astype(float))
     m = {"correlation": r, "dead_before": before, "dead_after": after, "tasks": float(n)}

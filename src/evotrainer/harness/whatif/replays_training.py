@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.harness.columns.numerics import slope_t, weighted_share
-from evotrainer.harness.whatif.forecast import advantages
+from evotrainer.algorithm import rewards
+from evotrainer.algorithm.advantages import negative_share
+from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     Answer,
     ReplayInput,
     compose_or_stored,
     dead,
+    paid_components,
     replays,
     rewards_of,
-    trained_groups,
+    trained_advantages,
 )
 from evotrainer.records.recipe import Recipe
 
@@ -41,14 +43,9 @@ def negative_weight_change(x: ReplayInput) -> Answer:
     if not b.has("tokens"):
         return "silent", "token counts are not stored in these rollouts", {}
     reward = compose_or_stored(x)
-    kept = trained_groups(b, x.old, reward)[b.group]
-    a = np.where(kept, np.nan_to_num(advantages(b, reward, x.old.reward_scaling)), 0.0)
-    down, pull = (a < 0).astype(float), np.abs(a) * np.nan_to_num(b.tokens)
-
-    def share(weight: float) -> float | None:
-        return weighted_share(down, pull * np.where(a < 0, weight, 1.0), b.task)[0]
-
-    before, after = share(x.old.negative_weight), share(x.new.negative_weight)
+    before, after = (
+        negative_share(trained_advantages(b, recipe, reward), np.nan_to_num(b.tokens)) for recipe in (x.old, x.new)
+    )
     if before is None or after is None:
         return "contradicts", "no trained group has a reward spread: no advantage is negative", {}
     m = {"negative_share_before": before, "negative_share_after": after}
@@ -61,11 +58,10 @@ def negative_weight_change(x: ReplayInput) -> Answer:
 def full_marks(x: ReplayInput, recipe: Recipe) -> np.ndarray | None:
     """Rollouts that earn all that a recipe's components can pay, as the trainers have it; boolean, shape (N,). None
     where a component is not stored."""
-    paid = {c: w for c, w in recipe.rewards.items() if w}
+    paid = paid_components(x.batch, recipe)
     if not paid or not set(paid) <= set(x.batch.component_names):
         return None
-    earned = sum(w * np.nan_to_num(x.batch.component(c)) for c, w in paid.items())
-    return np.asarray(earned >= sum(w for w in paid.values() if w > 0) - 1e-9)
+    return rewards.full_marks(recipe.rewards, paid, x.batch.n)
 
 
 @replays("phases", "phase_plan")

@@ -10,9 +10,9 @@ from typing import Any, cast
 
 import torch
 
+from evotrainer.algorithm.filters import FilterState
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.trainers.advantages import FilterState
 from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.clock import PhaseTimer
@@ -50,8 +50,7 @@ from evotrainer.trainers.phases import (
     without_advantages,
 )
 from evotrainer.trainers.replay import ReplayBuffer
-from evotrainer.trainers.rewards import check_components
-from evotrainer.trainers.rollouts import Provenance, environment_facts, evaluated, to_evaluate
+from evotrainer.trainers.rollouts import Provenance, check_components, environment_facts, evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.wordings import worded
 

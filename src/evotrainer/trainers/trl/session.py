@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
+from evotrainer.algorithm.filters import FilterState
 from evotrainer.errors import StoreError, TrainerError
 from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.advantages import FilterState
 from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
 from evotrainer.trainers.clock import PhaseTimer

@@ -24,8 +24,7 @@ from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
 from evotrainer.trainers.hooks import StepHooks
 from evotrainer.trainers.replay import ReplayBuffer
-from evotrainer.trainers.rewards import check_components
-from evotrainer.trainers.rollouts import Attempt, evaluated, to_evaluate
+from evotrainer.trainers.rollouts import Attempt, check_components, evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.attempts import run_attempts
 from evotrainer.trainers.trl.chat import ChatCodec

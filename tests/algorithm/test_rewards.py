@@ -1,4 +1,4 @@
-"""`trainers.rewards`: the reward is what the recipe says."""
+"""`algorithm.rewards`: the reward is what the recipe says."""
 
 from __future__ import annotations
 
@@ -6,19 +6,22 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
+from evotrainer.algorithm.rewards import full_marks, length_term, repeated_share, rewards_of, unpaid
 from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import LengthRule, Recipe
 from evotrainer.records.rollout import Turn
-from evotrainer.trainers.rewards import check_components, compose, length_term, repeated_share
-from evotrainer.trainers.rollouts import refuse_nonsense
+from evotrainer.trainers.rollouts import check_components, refuse_nonsense
 from tests.trainers.reverse_env import ReverseEnv
 
 
 def test_the_reward_is_the_weighted_sum_and_names_what_did_not_apply() -> None:
     recipe = Recipe(rewards={"a": 1.0, "b": 0.5, "c": -2.0, "zero": 0.0})
-    assert compose(recipe, {"a": 1.0, "b": None, "c": 0.25, "zero": 9.0}, [5] * 3, 10) == (0.5, ["b"])
+    earned = {"a": 1.0, "b": None, "c": 0.25, "zero": 9.0}
+    assert rewards_of(recipe, [earned, {"c": 1.0}], [[5] * 3, []]) == [0.5, -2.0]
+    assert unpaid(recipe, earned) == ["b"]
 
 
 def test_a_component_the_environment_lacks_is_refused() -> None:
@@ -42,7 +45,7 @@ def test_a_component_the_environment_lacks_is_refused() -> None:
     ],
 )
 def test_length_rules_pay_what_they_say(rule: LengthRule, tokens: int, paid: float, expected: float) -> None:
-    assert length_term(rule, tokens, 100, paid) == pytest.approx(expected)
+    assert length_term(rule, np.array([float(tokens)]), 100, np.array([paid])) == pytest.approx(expected)
 
 
 def test_repetition_counts_four_grams_seen_before() -> None:
@@ -50,7 +53,7 @@ def test_repetition_counts_four_grams_seen_before() -> None:
     assert repeated_share([1, 2, 3, 4, 5, 6]) == 0.0
     assert repeated_share([7] * 8) == pytest.approx(4 / 5)
     recipe = Recipe(rewards={"a": 1.0}, repetition_penalty=0.5)
-    assert compose(recipe, {"a": 1.0}, [7] * 8, 10)[0] == pytest.approx(0.6)
+    assert rewards_of(recipe, [{"a": 1.0}], [[7] * 8]) == pytest.approx([0.6])
 
 
 @pytest.mark.parametrize(("value", "why"), [(math.nan, "a finite number"), (-1e300, "scale it")])
@@ -66,3 +69,9 @@ def test_a_reward_that_is_none_is_named_and_what_is_sealed_is_not_quoted(value: 
         with pytest.raises(TaskSetError, match=f"'r' gave .* on task t1 of {split}; ") as e:
             refuse_nonsense(a, split)
         assert "'ah'" not in str(e.value)
+
+
+def test_nothing_earns_full_marks_where_nothing_is_paid() -> None:
+    paid = {"a": np.array([1.0, 0.0, np.nan])}
+    assert full_marks({"a": 0.5}, paid, 3).tolist() == [True, False, False]
+    assert not full_marks({"a": -1.0}, paid, 3).any() and not full_marks({}, {}, 3).any()

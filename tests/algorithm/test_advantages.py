@@ -1,39 +1,50 @@
-"""`trainers.advantages`: advantages and group filters are those of the recipe."""
+"""`algorithm`: advantages and group filters are those of the recipe."""
 
 from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
-from evotrainer.records.recipe import Credit, GroupFilter
-from evotrainer.trainers.advantages import (
-    FilterState,
-    advantages,
-    group_std,
-    keep_groups,
-    negative_share,
-    turn_advantages,
-)
+from evotrainer.algorithm import advantages as kernel
+from evotrainer.algorithm.advantages import flat, negative_share, nested, turn_advantages
+from evotrainer.algorithm.filters import FilterState
+from evotrainer.algorithm.filters import keep_groups as keep_array
+from evotrainer.records.recipe import GroupFilter
+
+Rewards = list[list[float | None]]
+
+
+def advantages(groups: Rewards, scaling: str, weight: float = 1.0) -> Rewards:
+    return nested(kernel.advantages(*flat(groups), scaling, weight), groups)
+
+
+def group_std(rewards: list[float | None]) -> float:
+    return float(kernel.group_std(*flat([rewards]), 1)[0])
+
+
+def keep_groups(stds: list[float], rule: GroupFilter, state: FilterState) -> list[bool]:
+    return keep_array(np.array(stds), rule, state).tolist()
 
 
 def test_group_advantages_are_trls() -> None:
-    rewards = [1.0, 0.0, 0.5, 0.25]
+    rewards: list[float | None] = [1.0, 0.0, 0.5, 0.25]
     t = torch.tensor(rewards)
     expected = (t - t.mean()) / (t.std() + 1e-4)
     assert advantages([rewards], "group")[0] == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_batch_scaling_and_none_are_as_defined() -> None:
-    groups = [[1.0, 0.0], [3.0, 1.0], [2.0, 2.0]]
+    groups: Rewards = [[1.0, 0.0], [3.0, 1.0], [2.0, 2.0]]
     assert advantages(groups, "none") == [[0.5, -0.5], [1.0, -1.0], [0.0, 0.0]]
     std = float(torch.tensor([x for g in groups for x in g]).std())
     assert advantages(groups, "batch")[1] == pytest.approx([1 / (std + 1e-4), -1 / (std + 1e-4)])
 
 
 def test_negative_advantages_are_weighted_after_scaling_and_zero_is_zero() -> None:
-    groups = [[1.0, 0.0, 0.0, None], [0.5, 0.5]]
+    groups: Rewards = [[1.0, 0.0, 0.0, None], [0.5, 0.5]]
     plain, half, none = (advantages(groups, "group", w) for w in (1.0, 0.5, 0.0))
     assert half[0][0] == plain[0][0] and half[0][1] == pytest.approx(0.5 * (plain[0][1] or 0.0))
     assert half[0][3] is None and half[1] == [0.0, 0.0]
@@ -41,9 +52,12 @@ def test_negative_advantages_are_weighted_after_scaling_and_zero_is_zero() -> No
 
 
 def test_the_negative_share_is_of_advantage_times_tokens() -> None:
-    assert negative_share([1.0, -0.5, -0.5], [10.0, 20.0, 40.0]) == pytest.approx(30 / 40)
-    assert negative_share([1.0, -1.0], [7.0, 7.0]) == 0.5
-    assert negative_share([0.0, 0.0], [7.0, 7.0]) is None
+    def share(advantages: list[float], tokens: list[float]) -> float | None:
+        return negative_share(np.array(advantages), np.array(tokens))
+
+    assert share([1.0, -0.5, -0.5], [10.0, 20.0, 40.0]) == pytest.approx(30 / 40)
+    assert share([1.0, -1.0], [7.0, 7.0]) == 0.5
+    assert share([0.0, 0.0], [7.0, 7.0]) is None
 
 
 def test_an_infrastructure_fault_enters_no_mean() -> None:
@@ -55,7 +69,7 @@ def test_an_infrastructure_fault_enters_no_mean() -> None:
 
 
 def test_identical_rewards_that_differ_by_rounding_are_dead() -> None:
-    noisy = [0.1 + 0.2, 0.3, 0.3]
+    noisy: list[float | None] = [0.1 + 0.2, 0.3, 0.3]
     assert group_std(noisy) == 0.0
     assert advantages([noisy], "group") == [[0.0, 0.0, 0.0]]
 
@@ -92,17 +106,16 @@ def test_ema_std_drops_weak_groups_after_its_warm_up_only() -> None:
 
 def test_turn_advantages_are_of_returns_to_go_and_who_ended_stands_with_the_reward() -> None:
     # returns to go: 1 - 0.2, 1 - 0.1, 1 | 0 - 0.1, 0 (ended: 0) | None
-    group = [(1.0, (-1.0, -1.0, 0.0)), (0.0, (-1.0, 0.0)), None]
-    one, two, fault = turn_advantages([group], Credit(kind="turn", weight=0.1), "none", 1.0)[0]
-    assert fault is None and one is not None and two is not None
-    assert one == pytest.approx(((0.8 + 0.1) / 2, 0.9 / 2, 0.5))
-    assert two == pytest.approx((-(0.8 + 0.1) / 2, -0.9 / 2))
+    turns = np.array([[-1.0, -1.0, 0.0], [-1.0, 0.0, np.nan], [-1.0, np.nan, np.nan]])
+    found = turn_advantages(np.array([1.0, 0.0, np.nan]), turns, np.zeros(3, dtype=int), 0.1, "none", 1.0)
+    assert found[0] == pytest.approx([(0.8 + 0.1) / 2, 0.9 / 2, 0.5])
+    assert found[1] == pytest.approx([-(0.8 + 0.1) / 2, -0.9 / 2, np.nan], nan_ok=True)
+    assert np.isnan(found[2]).all()
 
 
 def test_turn_advantages_without_weight_are_the_rollouts_own() -> None:
-    rewards = [1.0, 0.0, 0.5, 0.0]
-    turns = [(-1.0, 0.0), (0.0,), (-1.0, -1.0, 0.0), (0.0, 0.0)]
-    group = list(zip(rewards, turns, strict=True))
-    by_turn = turn_advantages([group], Credit(kind="turn", weight=0.0), "group", 0.5)[0]
-    whole = advantages([rewards], "group", 0.5)[0]
-    assert by_turn == [(a,) * len(t) for a, t in zip(whole, turns, strict=True)]
+    rewards, group = np.array([1.0, 0.0, 0.5, 0.0]), np.zeros(4, dtype=int)
+    turns = np.array([[-1.0, 0.0], [0.0, np.nan], [-1.0, -1.0], [0.0, 0.0]])
+    by_turn = turn_advantages(rewards, turns, group, 0.0, "group", 0.5)
+    own = kernel.advantages(rewards, group, "group", 0.5)
+    assert np.array_equal(by_turn, np.where(np.isnan(turns), np.nan, own[:, None]), equal_nan=True)
