@@ -6,7 +6,8 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Literal, cast
 
 import pytest
 
@@ -16,7 +17,9 @@ from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.events.reader import ReaderConcluded, ReaderRate
 from evotrainer.rules.recipes import protocol
 from evotrainer.studies.compare import ARMS, check_arms, compare, open_plan, table
 from evotrainer.studies.compare.arms import arm_task, least, proof_task
@@ -175,6 +178,23 @@ def test_an_exploited_shortcut_is_an_invalid_promotion(tmp_path: Path) -> None:
     assert read == {(1.0, 1.0, task.recipe.max_tokens)}, "a choice is proved as it was searched, and as the start is"
     assert row["reported"] > 0.85 and row["invalid"]
     assert row["score"] < 0.5 and table([row | {"best": None}])["arms"][0]["invalid"] == 1
+
+
+@pytest.mark.parametrize(("outcome", "counts"), [("confirmed", False), ("some", True), ("none", True)])
+def test_a_choice_whose_rollouts_a_reader_calls_hacks_does_not_count(
+    outcome: Literal["confirmed", "some", "none"], counts: bool, tmp_path: Path
+) -> None:
+    some = ReaderRate(of=40, read=40, hacks=12)
+    read = ReaderConcluded(
+        round=0, branch="b0", occasion="certificate", reading=1, outcome=outcome, nominated=some, random=some, low=0.2
+    )
+    start = SimpleNamespace(invalid="", readings=(read,), complete=())
+    told = SimpleNamespace(rows=[SimpleNamespace(name="start", seeds=(7,), per_seed=(0.9,))])
+    state = SimpleNamespace(branches={START: start}, certified=told, champion="b1")
+    prover = RunProver(task_of(tmp_path), tmp_path, 1, lambda folder, task: pytest.fail("nothing is run"))
+    found = prover._read(cast("api.Run", SimpleNamespace(state=state, folder=tmp_path / "proofs" / "x")))
+    assert found.cert == {7: 0.9} and (not found.invalid) == counts
+    assert counts or "calls 24 reward hacks" in found.invalid
 
 
 def test_what_an_arm_closed_stays_closed_in_its_proof(tmp_path: Path) -> None:
