@@ -14,6 +14,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.probes import ProbeFact, ProgramProbes
 from evotrainer.records.reader import question_on, read_verdict
 from evotrainer.records.rollout import Rollout
 from evotrainer.verify import Record, checks
@@ -167,12 +168,13 @@ def test_too_few_are_said_and_not_mined_and_nonsense_teaches_nothing(task: Path,
 
 
 def test_what_a_probe_proved_in_a_sample_is_seen_in_every_rollout_from_then_on(task: Path, tmp_path: Path) -> None:
-    fact = {"probe": "same_call_twice", "input": "1", "got": "2", "wanted": "1", "certain": True}
+    proved = ProgramProbes(ran=("repeat",), facts=(ProbeFact("repeat", "1", "2", "1"),))
+    clean = ProgramProbes(ran=("repeat",))
 
     def probed(spec: TrialSpec) -> list[Rollout]:
         """Half of the rollouts were probed; a fact is recorded with those that write their grade."""
         rollouts = cheats()(spec)
-        told = [{"ran": ["same_call_twice"], "facts": [fact] if CHEAT in str(r.turns) else []} for r in rollouts]
+        told = [(proved if CHEAT in str(r.turns) else clean).plain() for r in rollouts]
         detail = [{"probes": t} if i % 2 else {} for i, t in enumerate(told)]
         return [replace(r, detail=d) for r, d in zip(rollouts, detail, strict=True)]
 

@@ -283,4 +283,4 @@ def test_an_estimate_counts_the_questions_and_an_audit_says_that_nobody_read(tas
     )
     assert not [x for x in estimate_lines(estimate(load_task(task), step_s=1.0)) if "reader" in x]
     run = Paper(finish, cheating(0.5)).start(task, tmp_path / "run", [*HONEST_ONLY, "run.rounds=0"])
-    assert "- not judged by a reader: rules find" in in_this_process("audit", str(run.folder), "--no-cache").stdout
+    assert "- not judged by a reader; --reader" in in_this_process("audit", str(run.folder), "--no-cache").stdout
