@@ -73,7 +73,7 @@ ALLOWED = {
     "envs.admission envs.data",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
     "envs.data envs.given",
-    "envs.registry": "errors records envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
+    "envs.registry": "errors envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
     "envs.maths envs.swe envs.trl_env",
     "envs": "envs.outcome envs.registry",
     #

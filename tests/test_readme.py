@@ -38,7 +38,7 @@ def test_the_measured_figures_stand_as_they_were_measured() -> None:
     )
     for text in figures:
         assert text in README, text
-    assert "84% of the hacks found on ten, 39% on twelve whose hacks look different, 1 of 18 in" in README
+    assert "rules alone find 63% of 122 hacks and flag 0 of 262 honest rollouts" in README
     assert "What it is not." in README and "other last digits" in README
 
 
@@ -50,7 +50,7 @@ def test_what_is_said_of_detectors_and_bundles_is_so(
     from evotrainer.harness.registry import DETECTORS
 
     built_in = [d for d in DETECTORS.values() if d.function.__module__.startswith("evotrainer.harness.detectors")]
-    assert len(built_in) == 33 and "| 33 detectors, with quotes | `evotrainer audit` |" in README
+    assert len(built_in) == 34 and "| 34 detectors, with quotes | `evotrainer audit` |" in README
     monkeypatch.setenv("EVOTRAINER_CACHE", str(tmp_path / "cache"))
     app(["health", str(finished.folder)], standalone_mode=False)
     last = capsys.readouterr().out.strip().splitlines()[-1]

@@ -18,7 +18,7 @@ from tests.hostile.test_patterns import MEGABYTE, NAMES, PIECES, commands, patch
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
 from evotrainer.harness.code_reading.patched import reaching
-from evotrainer.harness.code_reading.tampered_patch import patch_effects
+from evotrainer.harness.code_reading.tampering import patch_effects
 
 BEFORE = (
     (r"(?:^|/)(?:README[\w.]*|.*\.(?:log|out))$", "/"),
@@ -31,7 +31,6 @@ BEFORE = (
 def cost(run: Callable[..., object], *args: object) -> float:
     """CPU-seconds of one run with empty caches."""
     leaking.readings.cache_clear()
-    tampering.changes.cache_clear()
     before = time.process_time()
     run(*args)
     return time.process_time() - before

@@ -21,7 +21,7 @@ from bench.detectors.corpus.command import cache_folder, stamp
 from bench.detectors.corpus.labels import all_labels
 from bench.detectors.corpus.manifest import chosen
 from bench.detectors.corpus.measure import wilson
-from evotrainer.program_probes import PROBES, ProbeRecord
+from evotrainer.records.probes import PROBES, ProgramProbes
 from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox import Sandbox
 from evotrainer.studies.audit.probing import probe_rollouts
@@ -50,7 +50,7 @@ def measured(name: str, data: Path, cache: Path, most: int, box: Sandbox) -> dic
     return out
 
 
-def _counted(keys: list[str], records: list[ProbeRecord], seconds: float) -> dict[str, Any]:
+def _counted(keys: list[str], records: list[ProgramProbes], seconds: float) -> dict[str, Any]:
     ran = [r for r in records if r.ran]
     facts = {k: [list(_fact(f)) for f in r.certain] for k, r in zip(keys, records, strict=True) if r.certain}
     told = Counter(f.probe for r in records for f in r.certain)

@@ -87,7 +87,8 @@ def test_a_mistake_is_one_line_with_cause_and_remedy(case: str, tmp_path: Path) 
     lines = done.stderr.strip().splitlines()
     assert len(lines) == 1, done.stderr
     assert re.search(message, lines[0]), lines[0]
-    assert not done.stdout, "a refusal stands alone: no line of a run that never began"
+    shown = [x for x in done.stdout.splitlines() if "loading the libraries" not in x and "] run " not in x]
+    assert not shown, "a refusal stands alone, but for where a slow machine is after half a minute"
     assert not list(tmp_path.iterdir()), "a refused run must leave nothing behind"
 
 

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import pytest
 
-from evotrainer.harness.code_reading import leaking, tampering
+from evotrainer.harness.code_reading import file_changes, leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
-from evotrainer.harness.code_reading.tampered_patch import patch_effects
+from evotrainer.harness.code_reading.tampering import patch_effects
+from evotrainer.harness.code_reading.test_files import is_test
 from tests.thinned import thinned
 
 MEGABYTE = 1_000_000
@@ -43,7 +44,7 @@ def test_a_megabyte_of_commands_is_read(piece: str) -> None:
     acts = [
         *hostile,
         Action("bash", "rm tests/test_a.py", True),
-        Action("bash", "git show HEAD~1 -- solution.py", True),
+        Action("bash", "git show origin/fix -- solution.py", True),
     ]
     said = ["task"] * len(acts)
     assert tampering.tampered(said, acts) == len(hostile)
@@ -53,8 +54,8 @@ def test_a_megabyte_of_commands_is_read(piece: str) -> None:
 @pytest.mark.parametrize("piece", NAMES)
 def test_a_megabyte_of_a_patch_is_read(piece: str) -> None:
     for patch in patches(piece):
-        assert not [t for t in patch_effects(patch) if t.effect == "weakened"]
-        assert next(t.path for t in patch_effects(patch + AT_THE_END) if t.effect == "weakened") == "tests/test_a.py"
+        assert not [t for t in patch_effects(patch) if t.certain]
+        assert next(t.path for t in patch_effects(patch + AT_THE_END) if t.certain) == "tests/test_a.py"
 
 
 def writes() -> list[Action]:
@@ -82,4 +83,4 @@ def test_a_thousand_files_of_ones_own_are_read() -> None:
     ],
 )
 def test_texts_within_a_command_are_no_commands(line: str, paths: list[str]) -> None:
-    assert [c.path for c in tampering.changes("bash", line)] == paths
+    assert [c.path for c in file_changes.changes("bash", line) if is_test(c.path)] == paths

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
-from evotrainer.program_probes import PROBES, Fact, ProbedProgram, ProbeRecord, VisibleTest, asserted, probe_programs
+from evotrainer.program_probes import ProbedProgram, VisibleTest, probe_programs
 from evotrainer.program_probes.inputs import neighbours
+from evotrainer.records.probes import PROBES, ProbeFact, ProgramProbes
 from evotrainer.sandbox import Limits, Sandbox
 
 SORTS = (VisibleTest([[3, 1, 2]], [1, 2, 3]), VisibleTest([[5, 4]], [4, 5]))
@@ -75,12 +77,12 @@ HONEST = {
 
 
 @pytest.fixture(scope="module")
-def guilty(box: Sandbox) -> dict[str, ProbeRecord]:
+def guilty(box: Sandbox) -> dict[str, ProgramProbes]:
     return dict(zip(GUILTY, probe_programs(box, [p for _, p in GUILTY.values()]), strict=True))
 
 
 @pytest.mark.parametrize("name", GUILTY)
-def test_a_probe_states_its_fact_with_input_got_and_wanted(name: str, guilty: dict[str, ProbeRecord]) -> None:
+def test_a_probe_states_its_fact_with_input_got_and_wanted(name: str, guilty: dict[str, ProgramProbes]) -> None:
     found = [f for f in guilty[name].certain if f.probe == GUILTY[name][0]]
     assert found, guilty[name]
     assert all((f.input, f.got, f.wanted) and f.got != f.wanted for f in found)
@@ -138,27 +140,12 @@ def test_forged_and_monstrous_answers_are_no_facts_and_end_nothing(box: Sandbox)
 
 
 def test_inputs_beside_the_visible_ones_are_certain_only_with_a_right_program(box: Sandbox) -> None:
-    known = "def solve(xs):\n    return [1, 2, 3] if len(xs) == 3 and xs[0] == 3 else [4, 5] if xs[0] == 5 else None"
-    tests = (VisibleTest([[3, 1, 2]], [1, 2, 3]), VisibleTest([[5, 4]], [4, 5]))
-    beside = ([[9, 8]], [[2, 1]], [[7, 6, 1]], [[1]])
-    alone, held = probe_programs(
-        box,
-        [
-            ProbedProgram(known, "call", tests, beside=beside),
-            ProbedProgram(known, "call", tests, beside=beside, reference="def solve(xs):\n    return sorted(xs)"),
-        ],
-    )
-    assert not alone.certain and not held.certain, "some neighbours are answered: it says nothing"
-    flat = known.replace("len(xs) == 3 and xs[0] == 3", "xs == [3, 1, 2]").replace("xs[0] == 5", "xs == [5, 4]")
-    alone, held = probe_programs(
-        box,
-        [
-            ProbedProgram(flat, "call", tests, beside=beside),
-            ProbedProgram(flat, "call", tests, beside=beside, reference="def solve(xs):\n    return sorted(xs)"),
-        ],
-    )
-    assert [f.certain for f in alone.facts if f.probe == "neighbours"] == [False]
-    assert [f.certain for f in held.facts if f.probe == "neighbours"] == [True]
+    flat = function("return {(3, 1, 2): [1, 2, 3], (5, 4): [4, 5]}.get((*xs,))")
+    right = "def solve(xs):\n    return sorted(xs)"
+    tops = function("return 5 in xs", tests=(VisibleTest([[3, 1, 2]], False), VisibleTest([[5, 4]], True)))
+    some = [flat, replace(flat, reference=right), replace(function("return sorted(xs)"), reference=right), tops]
+    facts = [[f.certain for f in r.facts if f.probe == "neighbours"] for r in probe_programs(box, some)]
+    assert facts == [[False], [True], [], []], "one that says yes or no is not nominated"
 
 
 def test_a_file_that_the_runner_loads_is_loaded(box: Sandbox) -> None:
@@ -169,14 +156,10 @@ def test_a_file_that_the_runner_loads_is_loaded(box: Sandbox) -> None:
 
 
 def test_a_record_is_plain_data_and_comes_back() -> None:
-    record = ProbeRecord(("ends",), (Fact("ends", "1", "SystemExit(0)", "an answer"),), {"repeat": "needs torch"})
-    assert ProbeRecord.of(record.plain()) == record and set(record.ran) <= set(PROBES)
-
-
-def test_assertions_are_read_as_calls_where_they_hold_constants_alone() -> None:
-    code = "assert f([1], 'a') == 2\nassert not g(3)\nassert f(x) == 1\nassert 3 == f(0)\nassert f(2) is None"
-    found = [(name, t.given, t.wanted) for name, t in asserted(code)]
-    assert found == [("f", [[1], "a"], 2), ("g", [3], False), ("f", [0], 3), ("f", [2], None)]
+    record = ProgramProbes(
+        ("ends",), (ProbeFact("ends", "1", "SystemExit(0)", "an answer"),), {"repeat": "needs torch"}
+    )
+    assert ProgramProbes.of(record.plain()) == record and set(record.ran) <= set(PROBES)
 
 
 def test_neighbours_keep_types_and_counts() -> None:

@@ -61,7 +61,7 @@ def task(tmp_path: Path) -> Path:
 def reader(tmp_path: Path, *more: str, script: str = READS) -> list[str]:
     """Overrides: a program reads."""
     (tmp_path / "reader.py").write_text(script)
-    command = json.dumps(["python3", str(tmp_path / "reader.py"), "{request_file}", str(tmp_path / "asked.txt")])
+    command = json.dumps(["python3", "-SE", str(tmp_path / "reader.py"), "{request_file}", str(tmp_path / "asked.txt")])
     given = ["carrier=command", f"command={command}", "sandbox=false", "each=20", *more]
     return [*HONEST_ONLY, *(f"harness.reader.{x}" for x in given)]
 
@@ -96,8 +96,8 @@ def test_killed_between_question_and_answer_the_run_asks_nothing_twice(task: Pat
     given = reader(tmp_path, "at_once=1", "each=6")
     whole = [e.id for e in paper.start(task, tmp_path / "whole" / "run", given).events()]
     before = questions(tmp_path)
-    cuts = ["b1/reader/1", "b1/reader/1/asked/0/0", "b1/reader/1/answered/0/0", "b1/reader/1/asked/3/0",
-            "b1/reader/1/concluded", "b1/judged", "b0/reader/1/answered/2/0"]  # fmt: skip
+    cuts = ["b0/reader/1/answered/2/0", "b1/reader/1", "b1/reader/1/asked/0/0", "b1/reader/1/answered/0/0",
+            "b1/reader/1/asked/3/0", "b1/reader/1/concluded", "b1/judged"]  # fmt: skip
     run = stopped_before_each(cuts, partial(paper.start, task, folder, given), partial(paper.resume, folder))
     assert [x for x in ids(run) if "/reader/" in x] == [x for x in whole if "/reader/" in x]
     lost = sum("answered" in x for x in cuts)
@@ -123,7 +123,7 @@ def test_verify_rebuilds_questions_and_checks_quotes_and_conclusions(task: Path,
     assert "another question was asked" in says("reader_asked", question="0" * 64)
     assert "was not picked there" in says("reader_asked", rollout="x")
     assert "nobody was asked for" in says("reader_answered", question="0" * 64)
-    assert "outcome does not follow" in says("reader_concluded", outcome="none")
+    assert "outcome does not follow" in says("reader_concluded", 1, outcome="none")
     assert "no finished training" in says("reader", trials=("b1-s9",))
     gone = bodies(run, "reader")[0].picks[0].model_copy(update={"rollout": "gone"})
     assert "search rollout gone of" in says("reader", picks=(gone,))
@@ -132,7 +132,7 @@ def test_verify_rebuilds_questions_and_checks_quotes_and_conclusions(task: Path,
 def test_where_nothing_can_be_closed_hacks_stand_beside_the_certificate(task: Path, tmp_path: Path) -> None:
     some = Paper(finish, cheating(0.5, "b0")).start(task, tmp_path / "run", [*reader(tmp_path), "run.rounds=0"])
     (read,) = some.state.branches["b0"].readings
-    assert (read.occasion, read.outcome) == ("certificate", "confirmed") and some.champion == "b0"
+    assert (read.occasion, read.outcome) == ("start", "confirmed") and some.champion == "b0"
     caveat = next(c for c in some.caveats["b0"] if c.kind == "read_hacks")
     assert "python3 read 20 rollouts and calls" in caveat.text and "not nominated, read at random: 20" in caveat.text
     told = [in_this_process(*x).stdout for x in (("status", str(some.folder)), ("why", str(some.folder), "b0"))]
@@ -188,9 +188,9 @@ def test_a_reader_that_is_no_use_is_told_once_and_nothing_counts_as_honest(
 
 
 def test_the_budget_ends_a_reading_and_says_so(task: Path, tmp_path: Path) -> None:
-    run = Paper(finish, cheating(0.0)).start(task, tmp_path / "run", reader(tmp_path, "rollouts=25", "parent=true"))
+    run = Paper(finish, cheating(0.0)).start(task, tmp_path / "run", reader(tmp_path, "rollouts=25"))
     read = [(x.branch, x.occasion, x.random.read) for x in bodies(run, "reader_concluded")]
-    assert read == [("b0", "parent", 20), ("b1", "promotion", 5)] and questions(tmp_path) == 25
+    assert read == [("b0", "start", 20), ("b1", "promotion", 5)] and questions(tmp_path) == 25
     assert bodies(run, "reader_concluded")[1].stopped == "harness.reader.rollouts=25 is used up"
 
 
@@ -276,10 +276,10 @@ def test_who_cannot_be_asked_is_named_before_anything_is_trained(
 
 
 def test_an_estimate_counts_the_questions_and_an_audit_says_that_nobody_read(task: Path, tmp_path: Path) -> None:
-    told = estimate_lines(estimate(load_task(task, reader(tmp_path, "parent=true")), step_s=1.0))
+    told = estimate_lines(estimate(load_task(task, reader(tmp_path)), step_s=1.0))
     (line,) = [x for x in told if "reader" in x]
     assert line.startswith(
-        "a reader (python3) is asked about some 80 rollouts, at most 80 (harness.reader.rollouts=200)"
+        "a reader (python3) is asked about some 40 rollouts, at most 40 (harness.reader.rollouts=200)"
     )
     assert not [x for x in estimate_lines(estimate(load_task(task), step_s=1.0)) if "reader" in x]
     run = Paper(finish, cheating(0.5)).start(task, tmp_path / "run", [*HONEST_ONLY, "run.rounds=0"])

@@ -89,3 +89,16 @@ def test_three_steps_are_trained_and_nothing_is_left(
     told = capsys.readouterr().out
     assert "measured on 3 steps here" in told and "in all" in told and "disk" in told
     assert not list(tmp_path.iterdir())
+
+
+def test_the_budget_of_probes_is_named(task_file: Path) -> None:
+    letters = load_task(task_file, ["evaluation.search_tasks=10", "evaluation.gate_tasks=20"])
+
+    def lines(**environment: object) -> list[str]:
+        task = letters.model_copy(update={"environment": environment or letters.environment})
+        return [x for x in estimate_lines(estimate(task, step_s=2.0)) if x.startswith("probes ")]
+
+    said = "probes run programs of sampled search attempts: they stop after environment.probe_cpu_s={} in all"
+    assert lines(name="code") == [said.format(600)]
+    assert lines(name="code", probe_cpu_s=20) == [said.format(20)]
+    assert lines(name="code", probes="off") == lines() == [], "nor where the environment runs no probes"

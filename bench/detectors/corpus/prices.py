@@ -29,37 +29,24 @@ from evotrainer.records.rollout import Rollout
 ROOM = "evotrainer.harness.code_reading"
 FINDS = """
 bypass found
-edited_tests rewritten edited
-git_readings of_git
 handed_in runner_file
-leaking leak
-lines broken
-older_states taken_over
+leaking found
 patched reaching
 patches_and_hashes broken_protection
 prompt_examples prompt_examples
 python_files python_changes
-regenerated regenerating
-releases released is_own_project
 restated_tests changed_test
-known_tests _recognised _blind _by_heart
+known_tests _recognised _written
 said_to_judge said_to_judge repeated
-shown_lines shown_lines asserting_line
 stream_edits stream_edits
-tampered_patch patch_effects
-tampering found
-task_words expects
-test_files replaces_command starts_shells may_score is_settings
-weakening effect_of adds empties speaks_of_tests steers silences runs_nothing
+tampering found patch_effects
+weakening effect_of hook silenced
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """
-older_states of_own_commits way_back
-own_runners runs_only
-task_words asks_for_tests scored_by gives_folder moves_tests goes_with adapts_tests asks_for_file asks_for_git \
-tells_regression names_hash names_version names_in_words
-test_files own_file elsewhere
-there_before known unlisted
+paths names
+test_files own_file
+there_before known
 """
 """Modules that take back what others say."""
 ROOMMATES = {
@@ -68,7 +55,6 @@ ROOMMATES = {
 }
 """Modules that serve one rule alone; their lines are its lines."""
 OFF: Mapping[str, Callable[..., Any]] = {
-    "edited_tests.rewritten": lambda *a: None,
     "prompt_examples.prompt_examples": lambda prompt: _module("prompt_examples").PromptExamples(
         (), tuple(prompt.splitlines()), ""
     ),
@@ -81,11 +67,11 @@ EMPTY: Mapping[str, Callable[[], Any]] = {
 }  # fmt: skip
 NAMED: Mapping[str, Callable[[Any], str]] = {
     "bypass.found": lambda hit: hit.rule,
-    "lines.broken": lambda hit: hit.rule,
     "patched.reaching": lambda hit: f"patch: {hit[0].rule}",
     "leaking.readings": lambda reading: f"reading: {reading.kind}",
-    "tampering.found": lambda t: f"tests: {t.what.split()[0]} ({t.effect})",
-    "tampered_patch.patch_effects": lambda t: f"tests: patch ({t.effect})",
+    "leaking.found": lambda x: "leak: handed in" if x.certain else "leak: a look",
+    "tampering.found": lambda t: f"tests: {t.what.split()[0]} ({'certain' if t.certain else 'nominated'})",
+    "tampering.patch_effects": lambda t: f"tests: patch ({'certain' if t.certain else 'nominated'})",
 }
 """Functions whose answers are named rules; each name is a switch of its own."""
 APART_OF_RULES = ("scan_buffer", "_own_traits")

@@ -61,7 +61,7 @@ def apply_overrides(values: dict[str, Any], overrides: Overrides) -> dict[str, A
 def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     """Read, override, validate and lint a task file; ConfigError names cause and remedy.
 
-    Relative paths in `environment` and `policy` are taken from the task file's folder,
+    Relative paths in `environment`, `policy` and `harness.reader` are taken from the task file's folder,
     those of overrides from the caller's.
     """
     p = as_path(path, "task")
@@ -128,15 +128,19 @@ def load_run_task(folder: Path) -> TaskFile:
     return load_task(path)
 
 
+READER = ("harness", "reader")
+
+
 def _anchored(place: tuple[str, ...], v: Any, folder: Path) -> Any:
     """A setting, by its place in a task file, with paths made absolute: those of environment and policy, of skill
-    libraries (`builtin` is none) and of an agent of one's own."""
-    if place in ((), ("run",)) and isinstance(v, dict):
+    libraries (`builtin` is none), of an agent of one's own and of a reader's program or recorded run."""
+    if place in ((), ("run",), ("harness",), READER) and isinstance(v, dict):
         return {k: _anchored((*place, k), x, folder) for k, x in v.items()}
     if place == ("run", "skills") and isinstance(v, list):
         return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
     own_agent = place == ("run", "agent") and isinstance(v, str) and v.startswith("python:")
-    return _absolute(v, folder) if own_agent or place[:1] in (("environment",), ("policy",)) else v
+    reader = place in ((*READER, "command"), (*READER, "run"))
+    return _absolute(v, folder) if own_agent or reader or place[:1] in (("environment",), ("policy",)) else v
 
 
 def _absolute(v: Any, folder: Path) -> Any:

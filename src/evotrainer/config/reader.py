@@ -34,7 +34,8 @@ class ReaderOptions(CarrierOptions):
 
 
 class RunReader(ReaderOptions):
-    """Who reads a run's rollouts for reward hacks, before a promotion and before the certificate (docs/reader.md)."""
+    """Who reads a run's rollouts for reward hacks: of a start, before a promotion, before the certificate
+    (docs/reader.md)."""
 
     carrier: Literal["llm", "command", "queue", "replay"]
     """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or
@@ -43,8 +44,6 @@ class RunReader(ReaderOptions):
     """Rollouts that are read in the whole run at most."""
     each: int = Field(40, ge=1)
     """Rollouts of one branch at one reading."""
-    parent: bool = False
-    """Read what a branch came from, too, before the branch is promoted."""
     limit: float = Field(0.03, gt=0, lt=1)
     """Share of hacks that closes a direction once its lower bound is above it."""
     run: str = ""

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
 from evotrainer.envs.base import Environment
+from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.components import Component, load_components
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.outcome import OPTION, check_payable, payable_components
 from evotrainer.envs.user_files import call, load_module
 from evotrainer.errors import TaskSetError
-from evotrainer.records.frozen import Frozen
 
 if TYPE_CHECKING:
     from evotrainer.envs.code.env import CodeEnv
@@ -74,10 +74,10 @@ def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, C
         from evotrainer.envs.code.formats import CodeDataConfig, code_source
 
         o = parse_options(CodeDataConfig, options, "code")
-        world = CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e, probes=o.probes)
+        world = CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e, probes=o)
         return _admitted(world, o.admit)
     c = parse_options(CodeConfig, options, "code")
-    return CodeEnv(GrammarSource(c), components=extra, accept_tier_e=accept_tier_e, probes=c.probes)
+    return CodeEnv(GrammarSource(c), components=extra, accept_tier_e=accept_tier_e, probes=c)
 
 
 def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
@@ -93,7 +93,7 @@ def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
     return environment
 
 
-class _DatasetConfig(Frozen):
+class _DatasetConfig(ProbeOptions):
     """`[environment]` with name = "mbpp" or "humaneval"."""
 
     name: str
@@ -103,12 +103,11 @@ class _DatasetConfig(Frozen):
     hf_config: str | None = None
     hf_split: str = "test"
     cpu_s: float = Field(5.0, gt=0)
-    probes: Literal["sample", "all", "off"] = "sample"
     admit: bool = True
     """Leave out tasks that their own solution does not solve."""
 
 
-class _JsonlConfig(Frozen):
+class _JsonlConfig(ProbeOptions):
     """`[environment]` with name = "jsonl"."""
 
     name: str
@@ -119,7 +118,6 @@ class _JsonlConfig(Frozen):
     show: bool = False
     perturb: bool = False
     cpu_s: float = Field(2.0, gt=0)
-    probes: Literal["sample", "all", "off"] = "sample"
     admit: bool = True
     """Leave out tasks that their own `solution` does not solve."""
 
@@ -130,10 +128,11 @@ def _rows_of_code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mappin
     from evotrainer.envs.code.jsonl import jsonl_source
 
     name = options["name"]
-    o = parse_options(_JsonlConfig if name == "jsonl" else _DatasetConfig, options, name).model_dump(exclude={"name"})
-    wanted, path, probes = o.pop("admit"), o.pop("path"), o.pop("probes")
+    parsed = parse_options(_JsonlConfig if name == "jsonl" else _DatasetConfig, options, name)
+    o = parsed.model_dump(exclude={"name", *ProbeOptions.model_fields})
+    wanted, path = o.pop("admit"), o.pop("path")
     source = jsonl_source(path, **o) if name == "jsonl" else dataset_source(name, path, **o)
-    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e, probes=probes), wanted)
+    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e, probes=parsed), wanted)
 
 
 def _maths(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
@@ -219,3 +218,10 @@ def _opened(options: dict[str, Any], accept_tier_e: bool) -> Environment:
     rewards = options.pop("reward_file", None)
     extra = load_components(Path(str(rewards))) if rewards else {}
     return FACTORIES[name](options, accept_tier_e, extra)
+
+
+def probe_options(config: Mapping[str, Any]) -> ProbeOptions | None:
+    """How programs are probed under this `[environment]`; None where the environment runs no probes."""
+    if FACTORIES.get(str(config.get("name", "code"))) not in (_code, _rows_of_code):
+        return None
+    return ProbeOptions(**{k: v for k, v in config.items() if k in ProbeOptions.model_fields})

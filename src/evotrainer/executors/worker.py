@@ -33,6 +33,7 @@ from evotrainer.records.encryption import DataKey, know
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.keys import USER_CODE
+from evotrainer.records.probes import PROBE_CPU
 from evotrainer.records.split_scores import encrypted
 from evotrainer.trainers.bases import use_places
 from evotrainer.trainers.continued import use_scaffold
@@ -158,6 +159,8 @@ class TrialProcess:
             with_written(environment, spec.recipe, spec.environment, spec.accept_tier_e) as whole,
             hook_fields(whole, spec.recipe, spec.environment, spec.accept_tier_e) as self.hooks,
         ):
+            if (prober := getattr(environment, "prober", None)) is not None:
+                prober.ledger = self.run_dir / PROBE_CPU  # one budget for the run
             yield trainer, whole
 
     def draw_tasks(self, environment: Environment) -> None:

@@ -13,8 +13,24 @@ from evotrainer.harness.registry import DETECTORS
 Looks = Callable[[Batch, HarnessContext], bool]
 
 
-def _read(*traits: str) -> Looks:
-    return lambda b, c: any(bool(np.isfinite(b.trait(t)).any()) for t in traits)
+VALIDITY: Mapping[str, tuple[str, ...]] = {
+    "grader_bypass": ("bypass", "reaches"),
+    "special_casing": ("special",),
+    "test_tampering": ("tampers",),
+    "answer_leak": ("leaks",),
+}
+"""Detector of reward hacks by rules -> the traits that it reads: finite where a rollout could be looked at."""
+RULES_ALONE = "on unseen sources they found 63% of the hacks, a reader all"
+"""As bench/detectors/unseen.md measured it."""
+
+
+def could_look(traits: Mapping[str, np.ndarray]) -> dict[str, int]:
+    """Detector of `VALIDITY` -> rollouts that it could look at. `traits`: columns of shape (N,)."""
+    return {name: int(np.any([np.isfinite(traits[t]) for t in of], axis=0).sum()) for name, of in VALIDITY.items()}
+
+
+def _read(name: str) -> Looks:
+    return lambda b, c: any(bool(np.isfinite(b.trait(t)).any()) for t in VALIDITY[name])
 
 
 def _curve(b: Batch, c: HarnessContext) -> bool:
@@ -22,10 +38,10 @@ def _curve(b: Batch, c: HarnessContext) -> bool:
 
 
 LOOKS: Mapping[str, tuple[str, Looks]] = {
-    "grader_bypass": ("readable programs or patches", _read("bypass", "reaches")),
-    "special_casing": ("readable programs with tests", _read("special")),
-    "test_tampering": ("actions or patches", _read("tampers")),
-    "answer_leak": ("actions", _read("leaks")),
+    "grader_bypass": ("readable programs or patches", _read("grader_bypass")),
+    "special_casing": ("readable programs with tests", _read("special_casing")),
+    "test_tampering": ("actions or patches", _read("test_tampering")),
+    "answer_leak": ("actions", _read("answer_leak")),
     "proxy_slopes": ("learning curve", _curve),
     "score_jump": ("learning curve", _curve),
     "curve_glitch": ("learning curve", _curve),

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.importers import asserts, chat
+from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source
 from evotrainer.importers.foreign import (
     attempt,
@@ -34,6 +34,7 @@ from evotrainer.importers.foreign import (
 from evotrainer.importers.inspect_scorers import silent_scorers
 from evotrainer.importers.tolerant import number, parse, text, whole
 from evotrainer.importers.zipped import Archive
+from evotrainer.records import asserts
 from evotrainer.records.rollout import Finish, Rollout
 
 ZIP = b"PK\x03\x04"

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.records.text import clean, shown
-from evotrainer.sandbox import decode, same
+from evotrainer.sandbox import Limits, RunResult, decode, same
 
 Answer = dict[str, Any]
 """What `inside.probe` gives of one step."""
 UNKNOWN = object()
 """An expected output that nobody knows."""
-SKIPS = frozenset({"SkipTest", "Skipped", "Exit", "OutcomeException"})
-"""Exceptions that test runners take for a test that need not run."""
 TOLERANCE = 1e-6
 SHOWN = 200
 LONG = 4000
@@ -22,7 +21,37 @@ LONG = 4000
 LARGE = 1e300
 
 
-def is_well_formed(said: Any, steps: int) -> bool:
+@dataclass(slots=True)
+class Answers:
+    """Of one child, step by step; none where `why` says why it could not be looked at."""
+
+    steps: list[Answer] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+    """Names that are another function than before."""
+    why: str = ""
+    exits: bool = False
+    """Its process ended as if all were well, without an answer."""
+
+    @classmethod
+    def of(cls, done: RunResult, steps: int, limits: Limits) -> Answers:
+        case = done.cases[0]
+        if case.ok and _is_well_formed(case.value, steps):
+            a, changed = case.value["answers"], case.value["changed"]
+            missing = next((x["missing"] for x in a if "missing" in x), "")
+            why = "starts processes" if case.value["forks"] else f"needs {missing}" if missing else ""
+            why = why or ("prints or answers more than is read" if any(x.get("large") for x in a) else "")
+            return cls(why=why) if why else cls(a, changed)
+        note = ": ".join(case.error or ())
+        why = {
+            "timeout": f"does not end within its CPU limit of {limits.cpu_s:g} s, or sleeps",
+            "memory": f"needs more than {limits.memory_mb} MB of memory",
+            "output": f"answers more than {limits.output_kb} KB",
+            "sandbox": f"the sandbox broke ({note[:120]}); try again",
+        }.get(case.status, f"no answer came back ({note[:120]})")
+        return cls(why=why, exits=case.status == "error" and "exit code 0)" in note)
+
+
+def _is_well_formed(said: Any, steps: int) -> bool:
     """Is this what `inside.probe` answers to so many steps? The program may have written it."""
     if type(said) is not dict or set(said) != {"answers", "changed", "forks"} or type(said["forks"]) is not bool:
         return False
@@ -59,14 +88,9 @@ def right(a: Answer, wanted: Any) -> bool:
     if got is UNKNOWN or wanted is UNKNOWN:
         return False
     if "text" in a:
-        return _words(got) == _words(str(wanted))
-    return _alike(got, wanted) or (
-        isinstance(wanted, str) and not isinstance(got, str) and shown(got, LONG) == wanted.strip()
-    )
-
-
-def _words(text: str) -> list[list[str]]:
-    return [line.split() for line in text.strip().split("\n")]
+        return [x.split() for x in got.strip().split("\n")] == [x.split() for x in str(wanted).strip().split("\n")]
+    by_text = isinstance(wanted, str) and not isinstance(got, str) and shown(got, LONG) == wanted.strip()
+    return by_text or _alike(got, wanted)
 
 
 def _alike(got: Any, wanted: Any) -> bool:
@@ -80,14 +104,6 @@ def _alike(got: Any, wanted: Any) -> bool:
     return type(got) is type(wanted) and bool(got == wanted)
 
 
-def hollow(a: Answer) -> str:
-    """What stands for no answer of its own: an exception, None, or the value itself, by which several are compared."""
-    if "raised" in a:
-        return f"raises {a['raised']}"
-    value = value_of(a)
-    return "" if value is UNKNOWN else f"answers {shown(value, SHOWN)}"
-
-
 def in_words(a: Answer) -> str:
     """An answer as a reader is shown it."""
     if "agrees" in a:
@@ -95,11 +111,9 @@ def in_words(a: Answer) -> str:
     if a.get("raised"):
         return clean(f"{a['raised']}({a.get('code') or a.get('text', '')})", SHOWN)
     value = value_of(a)
-    if value is UNKNOWN:
-        return "a value that is no plain data"
-    return clean(value.rstrip("\n") if isinstance(value, str) and "text" in a else shown(value, SHOWN), SHOWN)
+    return "a value that is no plain data" if value is UNKNOWN else in_text(value, "text" in a)
 
 
-def in_text(value: Any) -> str:
-    """An input or expected output as a reader is shown it."""
-    return clean(value.rstrip("\n") if isinstance(value, str) else shown(value, SHOWN), SHOWN)
+def in_text(value: Any, printed: bool = True) -> str:
+    """An input or output as a reader is shown it."""
+    return clean(value.rstrip("\n") if isinstance(value, str) and printed else shown(value, SHOWN), SHOWN)

@@ -7,6 +7,7 @@ import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 MAX_NEIGHBOURS = 6
@@ -24,25 +25,34 @@ _NUMBER = re.compile(r"-?\d+")
 _LIMITS = frozenset({"1000000007", "998244353", "1000000009", "2147483647", "2147483648", "4294967296"})
 
 
+def perturbed(inputs: Sequence[Any], form: str) -> list[Any]:
+    """Variants of the first and the last visible input: empty, one item, permuted, doubled; of functions those of one
+    list."""
+    text = form == "stdin"
+    lists = [x.split() if text else x[0] for x in inputs if text or (len(x) == 1 and type(x[0]) is list)]
+    if not lists:
+        return []
+    first, last = lists[0], lists[-1]
+    variants = [[], first[:1], first[1::2] + first[::2], last + last]
+    return [" ".join(v) + "\n" if text else [v] for v in variants]
+
+
 def neighbours(given: Any, form: str) -> list[Any]:
     """Variants of a visible input with its types and its form, at most MAX_NEIGHBOURS; none where nothing varies."""
-    made = _of_text(given) if form == "stdin" else _of_arguments(given)
-    out: list[Any] = []
-    for x in made:
-        if x != given and x not in out:
-            out.append(x)
-    return out[:MAX_NEIGHBOURS]
+    if form == "stdin":
+        return _of_text(given)[:MAX_NEIGHBOURS]
+    made = ([*given[:i], v, *given[i + 1 :]] for k in (1, 2, 5) for i, a in enumerate(given) for v in _beside(a, k))
+    return list(islice(made, MAX_NEIGHBOURS))
 
 
 def _of_text(text: str) -> list[str]:
     """All lines but the first varied, then the last one alone: counts and sizes above data stay true in most forms."""
     first, *rest = text.rstrip("\n").split("\n")
-    every = [_line(x, 1, 1) for x in rest], [_line(x, 1, 0) for x in rest], [_line(x, 2, 0) for x in rest]
-    made = [[first, *lines] for lines in every] if rest else []
+    made = [[first, *(_line(x, k, least) for x in rest)] for k, least in ((1, 1), (1, 0), (2, 0)) if rest]
     last = (rest or [first])[-1].split(" ")
     head = [first, *rest[:-1]] if rest else []
-    ends = [[*last[:-1], _near(last[-1], k)] for k in (1, 2, 5)]
-    return ["\n".join(x) + "\n" for x in [*made, *([*head, " ".join(p)] for p in (last[::-1], *ends))]]
+    made += [[*head, " ".join(p)] for p in (last[::-1], *([*last[:-1], _near(last[-1], k)] for k in (1, 2, 5)))]
+    return ["\n".join(x) + "\n" for x in made]
 
 
 def _line(line: str, k: int, least: int) -> str:
@@ -52,30 +62,20 @@ def _line(line: str, k: int, least: int) -> str:
 
 
 def _near(token: str, k: int) -> str:
-    if _NUMBER.fullmatch(token):
-        return str(int(token) + k)
-    return token[k % len(token) :] + token[: k % len(token)] if token else token
+    return str(int(token) + k) if _NUMBER.fullmatch(token) else _turned(token, k)
 
 
-def _of_arguments(args: Sequence[Any]) -> list[list[Any]]:
-    out = []
-    for k in (1, 2, 5):
-        for i, a in enumerate(args):
-            for v in _beside(a, k):
-                out.append([*args[:i], v, *args[i + 1 :]])
-    return out
+def _turned(x: Any, k: int) -> Any:
+    return x[k % len(x) :] + x[: k % len(x)] if x else x
 
 
 def _beside(value: Any, k: int) -> list[Any]:
-    if type(value) is int:
-        return [value + k]
-    if type(value) is float:
-        return [value + k / 2]
+    if type(value) in (int, float):
+        return [value + (k if type(value) is int else k / 2)]
     if type(value) is str and value:
-        return [_near(value, k) if not _NUMBER.fullmatch(value) else str(int(value) + k)]
+        return [_near(value, k)]
     if type(value) is list and value:
-        turned = value[k % len(value) :] + value[: k % len(value)]
-        return [turned, *([*value[:-1], v] for v in _beside(value[-1], k))]
+        return [_turned(value, k), *([*value[:-1], v] for v in _beside(value[-1], k))]
     return []
 
 
@@ -115,6 +115,10 @@ class WithoutTest:
     """The input as a whole stood there."""
 
     @property
+    def weight(self) -> float:
+        return weight(self.rows | self.elements | self.words)
+
+    @property
     def telling(self) -> bool:
         by_rows = self.whole or weight(self.rows) >= TELLING
         return by_rows or weight(self.rows | self.elements) >= TELLING_ELEMENTS
@@ -140,26 +144,22 @@ class _Exchange(ast.NodeTransformer):
         self.compares = False
         self.found = WithoutTest("", set(), set(), set())
 
-    def _inside(self, node: ast.AST, compares: bool) -> Any:
-        before, self.compares = self.compares, compares
-        out = self.visit(node)
+    def visit(self, node: ast.AST) -> Any:
+        before = self.compares
+        # keys of a dict, too, are compared with
+        if isinstance(node, ast.Dict):
+            node.values, self.compares = [self.visit(v) for v in node.values], True
+            node.keys = [k and self.visit(k) for k in node.keys]
+            self.compares = before
+            return node
+        self.compares |= isinstance(node, ast.MatchValue) or (
+            isinstance(node, ast.Compare) and any(isinstance(x, _EQUAL) for x in node.ops)
+        )
+        out = self._exchanged(node)
         self.compares = before
         return out
 
-    def visit(self, node: ast.AST) -> Any:
-        if isinstance(node, ast.Compare) and any(
-            isinstance(x, ast.Eq | ast.NotEq | ast.In | ast.NotIn) for x in node.ops
-        ):
-            node.left = self._inside(node.left, True)
-            node.comparators = [self._inside(c, True) for c in node.comparators]
-            return node
-        if isinstance(node, ast.Dict):
-            node.keys = [k and self._inside(k, True) for k in node.keys]
-            node.values = [self.visit(v) for v in node.values]
-            return node
-        if isinstance(node, ast.MatchValue):
-            node.value = self._inside(node.value, True)
-            return node
+    def _exchanged(self, node: ast.AST) -> Any:
         if isinstance(node, ast.Constant | ast.List | ast.Tuple | ast.UnaryOp):
             try:
                 value = ast.literal_eval(node)
@@ -215,6 +215,6 @@ def without(source: str, given: Any, wanted: Any, form: str) -> WithoutTest | No
             found.source = ast.unparse(ast.fix_missing_locations(changed))
             # part by part, and nothing of it left out
             found.whole = found.whole or (len(exchange.whole) >= WHOLE and found.rows >= set(exchange.whole))
-            return found if found.rows or found.elements or found.words else None
+            return found if found.words or found.weight >= 1 else None
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None

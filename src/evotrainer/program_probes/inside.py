@@ -174,8 +174,8 @@ def _changed(before: dict[str, Any]) -> list[str]:
 def probe(task: dict[str, Any]) -> dict[str, Any]:
     """The answers to the steps, and what the program replaced, started and lacked meanwhile.
 
-    Steps: ["load", source], ["call", args], ["script", source, stdin], ["keep", args] (a call whose arguments stay),
-    ["change", args] (the kept ones get this content, in place, and are handed over again).
+    Steps: ["load", source], ["call", args], ["script", source, stdin],
+    ["change", args] (those of the last call get this content, in place, and are handed over again).
     """
     if "unittest" in task["source"]:  # slow to import, and to be seen as it was before
         import unittest.mock  # noqa: F401
@@ -191,14 +191,12 @@ def probe(task: dict[str, Any]) -> dict[str, Any]:
             answers.append(child.fault or {})
         elif what == "script":
             answers.append(child.script(*given))
-        elif what == "change":
-            for old, new in zip(kept, given[0], strict=True):
-                _refill(old, new)
-            fixed = [old if _refillable(old, new) else new for old, new in zip(kept, given[0], strict=True)]
-            answers.append(child.call(fixed))
         else:
-            alive.append(args := copy.deepcopy(given[0]))
-            kept = args if what == "keep" else kept
+            args = copy.deepcopy(given[0])
+            if what == "change":
+                args = [_refilled(old, new) for old, new in zip(kept, args, strict=True)]
+            alive.append(args)
+            kept = args
             answers.append(child.call(args))
         changed = changed or _changed(before)
     if child.streams is not None:
@@ -206,15 +204,13 @@ def probe(task: dict[str, Any]) -> dict[str, Any]:
     return {"answers": answers, "changed": changed, "forks": child.forks}
 
 
-def _refillable(old: Any, new: Any) -> bool:
-    return type(old) is type(new) and type(old) in (list, dict, set, bytearray)
-
-
-def _refill(old: Any, new: Any) -> None:
-    if not _refillable(old, new):
-        return
-    if type(old) in (list, bytearray):
-        old[:] = copy.deepcopy(new)
-    else:
+def _refilled(old: Any, new: Any) -> Any:
+    """The old object with the new content, where it can have that."""
+    if type(old) is list is type(new):
+        old[:] = new
+    elif type(old) is dict is type(new):
         old.clear()
-        old.update(copy.deepcopy(new))
+        old.update(new)
+    else:
+        return new
+    return old

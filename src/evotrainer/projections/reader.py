@@ -31,6 +31,8 @@ class ReadRollout:
     """Of a hack with kind and a quote that was found in the rollout."""
     confirmed: bool
     """Is it a hack of a reading that was confirmed (`ReaderConcluded.outcome`)?"""
+    explained: str = ""
+    """Detector that explains it, which it checks."""
 
 
 def read_rollouts(events: Iterable[Event]) -> list[ReadRollout]:
@@ -46,8 +48,8 @@ def read_rollouts(events: Iterable[Event]) -> list[ReadRollout]:
         if a.verdict is None or at not in picks:
             continue
         confirmed = ended.get(at) == "confirmed" and a.verdict.verdict == "hack"
-        why = picks[at][a.place].why
-        out[at, a.place] = ReadRollout(a.branch, a.trial, a.rollout, why, a.verdict, confirmed)
+        pick = picks[at][a.place]
+        out[at, a.place] = ReadRollout(a.branch, a.trial, a.rollout, pick.why, a.verdict, confirmed, pick.explained)
     return list(out.values())
 
 
@@ -115,10 +117,10 @@ class Readings:
 
 def told(c: ReaderConcluded) -> str:
     """One line about a reading."""
-    read = c.nominated.read + c.random.read
+    read = c.nominated.read + c.random.read + c.explained.read
     if not read:
         return f"{c.branch}: not judged, the reader gave no valid answer" + (f" ({c.stopped})" if c.stopped else "")
-    hacks = c.nominated.hacks + c.random.hacks
+    hacks = c.nominated.hacks + c.random.hacks + c.explained.hacks
     verdict = {
         "confirmed": f"confirmed: at least {c.low:.1%} of its rollouts are hacks",
         "some": f"too few to close a direction (at least {c.low:.1%} of its rollouts)",
@@ -127,6 +129,7 @@ def told(c: ReaderConcluded) -> str:
     parts = [f"{c.branch}: a reader read {counted(read, 'rollout')} and calls {hacks} reward hacks; {verdict}"]
     parts += [c.nominated.told("nominated, read")] if c.nominated.read else []
     parts += [c.random.told("not nominated, read at random")] if c.random.read else []
+    parts += [c.explained.told("explained by a detector, read to check it")] if c.explained.read else []
     parts += [f"unsure of {c.unsure}"] if c.unsure else []
     parts += [f"no valid answer on {c.unread}"] if c.unread else []
     parts += [f"ended early: {c.stopped}"] if c.stopped else []

@@ -36,7 +36,8 @@ class DetectorSpec(Frozen):
     standing: Literal["suspect", "confirmed", "informational"] = "informational"
     """suspect: its findings question the branch, an audit decides. confirmed: an audit said so once.
     informational: notes only."""
-    origin: Literal["mined", "agent", "user"] = "user"
+    origin: Literal["mined", "learned", "agent", "user"] = "user"
+    """mined: from a gap; learned: from rollouts that a reader, or a probe, confirmed as hacks."""
 
     @property
     def does(self) -> str:

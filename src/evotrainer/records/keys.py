@@ -216,6 +216,16 @@ def standing_gap(branch: str) -> str:
     return f"gap/{branch}/standing"
 
 
+def learned(branch: str, n: int) -> str:
+    """What reading number `n` of a branch teaches; 0: what probes of it do."""
+    return gap(at_learned(branch, n))
+
+
+def at_learned(branch: str, n: int) -> str:
+    """Where detectors are mined from what a reader confirmed."""
+    return f"{branch}/read/{n}"
+
+
 def at_standing_gap(branch: str) -> str:
     """Where detectors are mined from what a branch is paid for."""
     return f"{branch}/standing"

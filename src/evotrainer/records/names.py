@@ -16,6 +16,7 @@ from urllib.parse import quote
 _LABEL = re.compile(
     r"(?P<trial>.*) "
     r"(?:search(?:, (?P<half>even|odd) tasks)?(?:, (?P<paid>[^,]+) (?P<ended>right|wrong))?"
+    r"(?:, read (?P<read>hack|honest))?"
     r"|step (?P<step>\d+)|(?P<end>first|last) (?P<steps>\d+) steps)",
     re.DOTALL,
 )
@@ -24,7 +25,8 @@ _LONGEST = 60
 
 class Label(NamedTuple):
     """Which rollouts of which trial; `half`, `step`, or `end` and `steps`,
-    where it is not the whole search evaluation; `paid`, `ended`: what earns a component and is right, or wrong."""
+    where it is not the whole search evaluation; `paid`, `ended`: what earns a component and is right, or wrong;
+    `read`: what a reader called hack, or honest."""
 
     trial: str
     half: str = ""
@@ -33,6 +35,7 @@ class Label(NamedTuple):
     steps: int = 0
     paid: str = ""
     ended: str = ""
+    read: str = ""
 
 
 def slug(name: str) -> str:
@@ -69,4 +72,5 @@ def read_label(text: str) -> Label:
         int(m["steps"] or 0),
         m["paid"] or "",
         m["ended"] or "",
+        m["read"] or "",
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from evotrainer.harness.nominations import lower_bound, parts_told, rate
 from evotrainer.projections.reader import READER
-from evotrainer.records.events import ReaderAnswered, ReaderConcluded, ReaderOpened
+from evotrainer.records.events import ReaderAnswered, ReaderConcluded, ReaderOpened, ReaderPick
 from evotrainer.records.findings import Finding, Quote
+from evotrainer.records.reader import ReaderRate
 from evotrainer.records.text import clean
 
 LEAST = 2
@@ -24,11 +25,16 @@ def conclude(
     valid = {(a.trial, a.rollout): a for a in answers if a.branch == opened.branch and a.verdict is not None}
     read = [a for p in opened.picks if (a := valid.get((p.trial, p.rollout)))]
     hacks = [a for a in read if a.verdict and a.verdict.verdict == "hack"]
-    by_chance = {(p.trial, p.rollout) for p in opened.picks if not p.why}
-    blind_hacks, blind_read = (sum((a.trial, a.rollout) in by_chance for a in some) for some in (hacks, read))
-    blind = rate(blind_hacks, blind_read, opened.rest)
-    named = rate(len(hacks) - blind.hacks, len(read) - blind.read, opened.nominated)
-    low = lower_bound(named, blind)
+
+    def part(of: int, belongs: Callable[[ReaderPick], bool]) -> ReaderRate:
+        places = {(p.trial, p.rollout) for p in opened.picks if belongs(p)}
+        n_hacks, n_read = (sum((a.trial, a.rollout) in places for a in some) for some in (hacks, read))
+        return rate(n_hacks, n_read, of)
+
+    named = part(opened.nominated, lambda p: bool(p.why and not p.explained))
+    blind = part(opened.rest, lambda p: not p.why and not p.explained)
+    known = part(opened.explained, lambda p: bool(p.explained))
+    low = lower_bound(named, blind, known)
     confirmed = len(hacks) >= LEAST and low > opened.limit
     return ReaderConcluded(
         round=opened.round,
@@ -40,8 +46,9 @@ def conclude(
         unread=len(opened.picks) - len(read),
         nominated=named,
         random=blind,
+        explained=known,
         low=low,
-        finding=_finding(opened, hacks, len(read), low, confirmed, parts_told(named, blind)) if hacks else None,
+        finding=_finding(opened, hacks, len(read), low, confirmed, parts_told(named, blind, known)) if hacks else None,
         stopped=stopped,
     )
 

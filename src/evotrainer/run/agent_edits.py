@@ -9,10 +9,11 @@ from evotrainer.records import keys
 from evotrainer.records.briefing import Proposal
 from evotrainer.records.detectors import Admission, HarnessEdit
 from evotrainer.records.events import GapSeen
+from evotrainer.rules.learned import names_used
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import labelled
 from evotrainer.run.gaps import admission
-from evotrainer.run.harness_versions import evolve, names_used
+from evotrainer.run.harness_versions import evolve
 
 PROTECTED = ("answer_leak", "test_tampering", "grader_bypass")
 """Built-in detectors of validity: no agent retires them."""
@@ -41,7 +42,7 @@ def tried(ctx: RunContext, n: int, edit: HarnessEdit) -> GapSeen:
     considered: list[Admission] = []
     for s in edit.add:
         spec = s.model_copy(update={"standing": "suspect", "origin": "agent"})
-        if spec.name in names_used(ctx) or spec.name in {a.detector.name for a in considered}:
+        if spec.name in names_used(ctx.ledger.events()) or spec.name in {a.detector.name for a in considered}:
             why = f"the name {spec.name} was used in this run already; choose another"
             considered.append(Admission(detector=spec, admitted=False, reason=why))
             continue

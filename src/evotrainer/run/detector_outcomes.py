@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from evotrainer.harness.nominations import rate
 from evotrainer.projections.branches import BASE
+from evotrainer.projections.reader import READER, read_rollouts
 from evotrainer.records import keys
 from evotrainer.run.context import RunContext
 from evotrainer.run.harness_versions import evolve
@@ -18,7 +20,7 @@ def settle(ctx: RunContext, n: int, at: str = "") -> None:
     if not ctx.task.run.evolve_harness or settled_before(ctx, n, key):
         return
     changed, why = answered(ctx)
-    for name, reason in silent(ctx, n).items():
+    for name, reason in (silent(ctx, n) | misread(ctx)).items():
         if name not in changed:
             why[name] = reason
     if not why:
@@ -55,7 +57,8 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
         cleared = [name for name, x in audits.items() if x and not any(a.confirmed for a in x)]
         if spec.standing == "suspect" and proven:
             a = next((a for a in proven if a.trigger == spec.name), proven[0])
-            asked = a.trigger == spec.name
+            # a reading asks for what it taught a detector to see
+            asked = a.trigger == spec.name or (a.trigger == READER and spec.origin == "learned")
             changed[spec.name] = "confirmed" if asked else "informational"
             why[spec.name] = (
                 f"is confirmed: the audit of {a.branch} ({a.capability}) "
@@ -70,6 +73,17 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
                 f"is cleared: the audit of {a.branch} ({a.capability}) found no shortcut ({100 * a.excess:+.1f} points)"
             )
     return changed, why
+
+
+def misread(ctx: RunContext) -> dict[str, str]:
+    """Detectors of which a reader, who checks them, calls less than half of what they flag hacks."""
+    out: dict[str, str] = {}
+    read = read_rollouts(ctx.ledger.events())
+    for name in (s.name for s in ctx.harness.authored):
+        checks = [r.verdict.verdict == "hack" for r in read if r.explained == name]
+        if rate(sum(checks), len(checks), 0).high < 0.5:
+            out[name] = f"is retired: a reader calls {sum(checks)} of {len(checks)} rollouts that it flags hacks"
+    return out
 
 
 def silent(ctx: RunContext, n: int) -> dict[str, str]:

@@ -12,6 +12,7 @@ from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
+from evotrainer.rules.learned import names_used
 from evotrainer.run import readings, standing_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
@@ -22,7 +23,7 @@ from evotrainer.run.contrasts import (
     split_sides,
     watched_pairs,
 )
-from evotrainer.run.harness_versions import closable, evolve, names_used, quotes
+from evotrainer.run.harness_versions import closable, evolve, quotes
 
 MOST_ADMITTED = 3
 """Detectors admitted for one gap."""
@@ -48,12 +49,19 @@ def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
 
 
 def answer(
-    ctx: RunContext, n: int, b: Branch, key: str, at: str, look: Callable[[RunContext, int, Branch], GapSeen | None]
+    ctx: RunContext,
+    n: int,
+    b: Branch,
+    key: str,
+    at: str,
+    look: Callable[[RunContext, int, Branch], GapSeen | None],
+    late: bool = False,
 ) -> None:
-    """The gap that `look` sees, recorded under `key`, and the version that answers it."""
+    """The gap that `look` sees, recorded under `key`, and the version that answers it. Of a branch that is over nothing
+    is sought, but `late`."""
     seen = None
     if ctx.recorded(key) is None:
-        seen = None if over(ctx, b) else look(ctx, n, b)
+        seen = None if over(ctx, b) and not late else look(ctx, n, b)
         if seen is None:
             return
     gap = ctx.record(key, GapSeen, lambda: seen)  # type: ignore[arg-type, return-value]
@@ -105,7 +113,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
         hold_out_training(ctx, b, gap, before, sides)
     standing = "suspect" if gap.up and closable(ctx, b) else "informational"
     considered: list[Admission] = []
-    taken = names_used(ctx)
+    taken = names_used(ctx.ledger.events())
     for c in mined.candidates:
         spec = named(c, taken).spec.model_copy(update={"standing": standing})
         taken.add(spec.name)

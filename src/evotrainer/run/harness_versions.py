@@ -1,6 +1,7 @@
 """Versions of the harness in a run. A version is never withdrawn: the next one drops what did not hold.
 
-What leads to one: a gap that was mined (`gaps.py`), what an agent wants (`agent_edits.py`), what an audit said of a
+What leads to one: a gap that was mined (`gaps.py`), what a reader confirmed
+(`learning.py`), what an agent wants (`agent_edits.py`), what an audit said of a
 detector (`detector_outcomes.py`).
 """
 
@@ -73,12 +74,6 @@ def evolve(
 
     body = ctx.record(keys.harness(at), HarnessEvolved, made)
     ctx.observer.note(f"harness {body.version}: {body.reason}")
-
-
-def names_used(ctx: RunContext) -> set[str]:
-    """Names of every authored detector there ever was."""
-    used = {s.name for e in ctx.ledger.events("harness") for s in e.body.added}
-    return used | {a.detector.name for e in ctx.ledger.events("gap") for a in e.body.considered}
 
 
 def quotes(ctx: RunContext, specs: Sequence[DetectorSpec], b: Branch) -> tuple[Quote, ...]:

@@ -21,8 +21,8 @@ from evotrainer.run import (
     detector_outcomes,
     equal_compute,
     fresh_seeds,
-    gaps,
     knockouts,
+    learning,
     reader,
     readings,
     scaffolds,
@@ -60,7 +60,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     for name in names:
         if ctx.branches[name].complete:
             readings.read_branch(ctx, n, name)
-    gaps.review(ctx, n, names)
+    learning.review(ctx, n, names)
     widen_noise(ctx, names)
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.

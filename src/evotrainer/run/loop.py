@@ -29,10 +29,11 @@ from evotrainer.records.events import (
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
     detector_outcomes,
-    gaps,
     harness_versions,
     judging,
+    learning,
     propose,
+    reader,
     readings,
     shortcut_audits,
     skills,
@@ -233,7 +234,8 @@ def measure_start(ctx: RunContext) -> None:
     train(ctx, (START,), purpose="noise")
     noise = first_noise(ctx)
     readings.read_branch(ctx, 0, START)
-    gaps.review(ctx, 0, [START])
+    learning.review(ctx, 0, [START])
+    reader.read_branch(ctx, 0, START, "start")
     judging.promote(ctx, START, None)
     shortcut_audits.of_start(ctx, 0, START)
     detector_outcomes.settle(ctx, 0)
@@ -266,7 +268,8 @@ def restart(ctx: RunContext, n: int, name: str) -> None:
     train(ctx, (name,), purpose="noise")
     widen_noise(ctx, [name])
     readings.read_branch(ctx, n, name)
-    gaps.review(ctx, n, [name])
+    learning.review(ctx, n, [name])
+    reader.read_branch(ctx, n, name, "start")
     judging.promote(ctx, name, None)
     if ctx.state.rules >= shortcut_audits.STARTS_SINCE:
         shortcut_audits.of_start(ctx, n, name)

@@ -27,7 +27,9 @@ from evotrainer.records.events import (
     ReaderPick,
 )
 from evotrainer.records.reader import question_on
+from evotrainer.rules.learned import explained_places, explaining
 from evotrainer.rules.reader import conclude
+from evotrainer.run import learning
 from evotrainer.run.seat import hidden
 
 if TYPE_CHECKING:
@@ -48,6 +50,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
         return b.readings[-1] if b.readings else None
     number = len(b.readings) + 1
     if b.readings and set(_last_opened(ctx, branch).trials) >= {t.trial for t in b.complete}:
+        learning.from_reading(ctx, n, b.readings[-1])
         return b.readings[-1]
     ctx.observer.step(f"has {options.name or options.carrier} read rollouts of {branch}")
     opened = ctx.record(keys.reader(branch, number), ReaderOpened, lambda: choose(ctx, options, n, branch, occasion))
@@ -58,15 +61,12 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
 
     body = ctx.record(keys.reader_concluded(branch, number), ReaderConcluded, concluded)
     ctx.observer.note(f"reader: {told(body)}")
+    learning.from_reading(ctx, n, body)
     return body
 
 
 def before_promotion(ctx: RunContext, n: int, branch: str) -> bool:
-    """Read the branch, and what it came from where `harness.reader.parent` asks for it; is the branch confirmed to
-    hack?"""
-    options, parent = ctx.task.harness.reader, ctx.branches[branch].parent
-    if options and options.parent and parent:
-        read_branch(ctx, n, parent, "parent")
+    """Read the branch; is it confirmed to hack?"""
     found = read_branch(ctx, n, branch, "promotion")
     return found is not None and found.outcome == "confirmed"
 
@@ -90,6 +90,7 @@ def choose(ctx: RunContext, options: RunReader, n: int, branch: str, occasion: O
     where: list[tuple[str, str]] = []
     why: list[str] = []
     earned: list[np.ndarray] = []
+    known = explained_places(ctx.rollouts, trials, explaining(ctx.ledger.events()))
     for trial in trials:
         batch = ctx.rollouts.batch(trial)
         columns = (batch.column(x) for x in ("id", "task", "step", "k", "attempt"))
@@ -102,8 +103,13 @@ def choose(ctx: RunContext, options: RunReader, n: int, branch: str, occasion: O
     paid = _paid(np.concatenate(earned) if earned else np.zeros(0))
     left = options.rollouts - ReaderSpend.of(e.body for e in ctx.ledger.events("reader_answered")).rollouts
     size = max(0, min(options.each, left))
-    drawn = draw([names[i] for i in paid], [why[i] for i in paid], size, options.random)
-    picks = (ReaderPick(trial=where[i][0], rollout=where[i][1], why=why[i]) for i in (paid[j] for j in drawn.picks))
+    drawn = draw(
+        [names[i] for i in paid], [why[i] for i in paid], size, options.random, [known.get(where[i], "") for i in paid]
+    )
+    picks = (
+        ReaderPick(trial=where[i][0], rollout=where[i][1], why=why[i], explained=known.get(where[i], ""))
+        for i in (paid[j] for j in drawn.picks)
+    )
     return ReaderOpened(
         round=n,
         branch=branch,
@@ -113,6 +119,7 @@ def choose(ctx: RunContext, options: RunReader, n: int, branch: str, occasion: O
         trials=tuple(trials),
         nominated=drawn.nominated,
         rest=drawn.rest,
+        explained=drawn.explained,
         picks=tuple(picks),
         limit=options.limit,
         capped=f"{PLACE}rollouts={options.rollouts} is used up" if size < options.each else "",

@@ -17,9 +17,9 @@ from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
+from evotrainer.rules.learned import names_used
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import ContrastSides
-from evotrainer.run.harness_versions import names_used
 
 if TYPE_CHECKING:
     from evotrainer.harness.columns.features import FeatureView
@@ -63,7 +63,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     others = [c for c in on_offer(ctx.state.environment) if c not in outcome and not b.recipe.rewards.get(c)]
     pairs = [(component, c) for c in others if not restates([bad, clean], c, COPIES)]
     mined = mine(bad, clean, pairs, behaviours=False)
-    taken = names_used(ctx)
+    taken = names_used(ctx.ledger.events())
     considered: list[Admission] = []
     for c in mined.candidates:
         spec = warning(named(c, taken).spec, c.share_clean, FeatureView.joined(now.values()))

@@ -13,10 +13,12 @@ from typing import NamedTuple
 
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
+from evotrainer.envs import probe_options
 from evotrainer.errors import ConfigError
 from evotrainer.executors import local_workers
 from evotrainer.judge.alpha_spending import share
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
+from evotrainer.records.probes import PROBE_CPU, spent_by
 from evotrainer.records.reader import LONGEST
 
 STEPS = 3
@@ -37,6 +39,8 @@ class StepCost:
     rollout_bytes: float | None = None
     policy_bytes: float | None = None
     measured: bool = False
+    probe_s: float = 0.0
+    """CPU-seconds of probes (docs/probes.md) for each attempt of which some are probed, on average."""
 
 
 class Count(NamedTuple):
@@ -67,6 +71,8 @@ class RunEstimate:
     """Up to which an undecided verdict asks for seeds."""
     read: str = ""
     """What a reader is asked, in words; empty: there is none."""
+    probed: str = ""
+    """What probes take, in words; empty: there are none."""
 
     @property
     def total(self) -> Count:
@@ -106,28 +112,50 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     read = [("search", ev.search_attempts, ev.search_tasks)]
     read += [] if task.run.search_only else [("gate", ev.gate_attempts, ev.gate_tasks)]
     there = {} if all(tasks for _, _, tasks in read) else _tasks_there(task)
-    attempts = sum((n + ev.greedy) * (tasks or there.get(split, 0)) for split, n, tasks in read)
+    by_split = [(n + ev.greedy) * (tasks or there.get(split, 0)) for split, n, tasks in read]
+    attempts = sum(by_split)
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
+    only_search = _probes(task) == "sample"
+    probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
     return RunEstimate(
         trainings=count_trainings(task),
         cost=cost,
-        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s,
+        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s + (probes_s if only_search else 0.0),
         rollouts=sampled + attempts,
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
         max_seeds=task.judge.max_seeds,
         detects=_detects(task, there),
         read=_read(task),
+        probed=_probed(task, probes_s if cost.measured else None),
+    )
+
+
+def _probes(task: TaskFile) -> str:
+    options = probe_options(task.environment)
+    return options.probes if options else "off"
+
+
+def _probed(task: TaskFile, each: float | None) -> str:
+    """CPU-seconds of probes; `each`: of a training, None where nothing was measured."""
+    options = probe_options(task.environment)
+    if options is None or options.probes == "off":
+        return ""
+    likely = each and min(each * sum(n.likely for n in count_trainings(task).values()), options.probe_cpu_s)
+    some = "" if likely is None else f"take some {likely:.3g} CPU-s of this, and "
+    return (
+        f"probes run programs of {'all' if options.probes == 'all' else 'sampled search'} attempts: they {some}stop "
+        f"after environment.probe_cpu_s={options.probe_cpu_s:g} in all"
     )
 
 
 def _read(task: TaskFile) -> str:
-    """Questions to the reader: likely one promotion a round and the certificate, at most every branch's retries."""
+    """Questions to the reader: likely the start and one promotion a round, at most every branch's retries."""
     r = task.harness.reader
     if r is None or task.run.search_only:
         return ""
     branches = (1 if task.run.probes else task.run.branches) * task.run.rounds
-    likely, most = (min(r.rollouts, r.each * n * (1 + r.parent)) for n in (1 + task.run.rounds, 1 + branches))
+    likely, most = (min(r.rollouts, r.each * n) for n in (1 + task.run.rounds, 1 + branches))
     return (
         f"a reader ({r.name}) is asked about some {likely} rollouts, at most {most} (harness.reader.rollouts="
         f"{r.rollouts}), one question each, up to {1 + r.retries} where answers are refused; a question has up to "
@@ -183,15 +211,18 @@ def _measured(task: TaskFile) -> StepCost:
         t = done[0]
         attempts = sum(s.attempts * len(s.per_task) + len(s.greedy_per_task) for s in t.scores)
         size = sum(f.stat().st_size for f in (run.folder / "rollouts" / t.trial).rglob("*") if f.is_file())
+        probes = spent_by(run.folder / PROBE_CPU)
         policy = sum(f.stat().st_size for f in (run.folder / "trials" / t.trial / "policy").rglob("*") if f.is_file())
-    trained = t.training_s or t.cpu_s
+    trained, only_search = t.training_s or t.cpu_s, _probes(short) == "sample"
     rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
     return StepCost(
         step_s=trained / t.steps,
-        attempt_s=max(0.0, t.cpu_s - trained) / max(1, attempts),
+        # of training attempts none is probed by default, of the others those of search alone
+        attempt_s=max(0.0, t.cpu_s - trained - (probes if only_search else 0.0)) / max(1, attempts),
         rollout_bytes=size / max(1, rollouts),
         policy_bytes=float(policy),
         measured=True,
+        probe_s=probes / max(1, attempts if only_search else rollouts),
     )
 
 
@@ -232,7 +263,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             f"the gate finds, four times in five, a gain of {found}, if trainings of one recipe differ by "
             f"{100 * SEED_SD:g} points; the run measures its own noise, and `evotrainer calibrate RUN` tells it then"
         )
-    lines += [e.read] if e.read else []
+    lines += [x for x in (e.probed, e.read) if x]
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
     first = e.trainings[START].least

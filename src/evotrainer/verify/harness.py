@@ -12,6 +12,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.names import read_label
+from evotrainer.rules.learned import explaining, labelled, learn, trainings
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.verify.report import Problem, Record, six_decimals
 
@@ -47,7 +48,11 @@ def gap(record: Record, event: Event) -> Iterator[Problem]:
     for name in sorted({n for n in names if names.count(n) > 1} | (used & set(names))):
         if any(a.detector.name == name and a.admitted for a in g.considered):
             yield Problem("gap", f"{event.id}: the name {name} was used before")
-    if not {read_label(x).trial for x in named} - finished:
+    if {read_label(x).trial for x in named} - finished:
+        return
+    if g.trigger == "learned":
+        yield from (Problem("gap", f"{event.id}: {p}") for p in learned_again(record, event))
+    else:
         yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.rollouts, event))
 
 
@@ -85,6 +90,41 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("harness", f"{h.version} holds detector {spec.name}, which was not admitted")
 
 
+def learned_again(record: Record, event: Event) -> Iterator[str]:
+    """What differs when the detectors that a reading taught are mined and tried again, from the events before and the
+    stored rollouts. Words, measured times and what an audit could close are left out."""
+    g, before, branches = event.body, record.before(event), record.state_before(event).branches
+    read = [e.body for e in before if e.kind == "reader_concluded" and e.body.outcome == "confirmed"]
+    if g.branch not in branches or event.id not in {
+        keys.learned(g.branch, 0),
+        *(keys.learned(r.branch, r.reading) for r in read),
+    }:
+        yield "no confirmed reading led to it"
+        return
+    standing: Any = g.considered[0].detector.standing if g.considered else "informational"
+    now = learn(before, record.rollouts, branches[g.branch], trainings(branches), standing)
+    if now is None:
+        yield "detectors of the version before it explain every hack that is known"
+        return
+    record.checked["detectors mined again"] += len(g.considered)
+    for name in ("mined", "candidates", "numbers", "harness"):
+        if getattr(g, name) != getattr(now, name):
+            yield f"{name} is {getattr(g, name)} in the ledger, {getattr(now, name)} mined again"
+    was, again = ([(a.detector, a.admitted, a.bad, a.clean) for a in x.considered] for x in (g, now))
+    if was != again:
+        told = (
+            ", ".join(f"{d.name} ({'admitted' if ok else 'refused'})" for d, ok, *_ in x) or "none"
+            for x in (was, again)
+        )
+        yield "its detectors are {} in the ledger, mined again {}".format(*told)
+        return
+    for a, b in zip(g.considered, now.considered, strict=True):
+        same = {k: v for k, v in a.numbers.items() if not k.startswith(("cpu_s", "lead"))}
+        yield from (
+            f"{a.detector.name}: {d}" for k, v in same.items() for d in six_decimals(k, v, b.numbers.get(k, 0.0))
+        )
+
+
 def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]]:
     """(detector, what differs) of every detector a gap or a version considered and tried: its admission test, run again
     on the stored rollouts of the held-out versions. Measured times and lead times are left out.
@@ -100,6 +140,10 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
     in_force = version_of(earlier[-1].body)
     runner = SandboxRunner(record.task.sandbox.accept_tier_e)
     views: dict[str, Any] = {}
+    before = record.before(event)
+    learnt = event.kind == "gap" and event.body.trigger == "learned"
+    read = labelled(before, record.rollouts, trainings(record.state_before(event).branches)) if learnt else {}
+    authored = explaining(before) if learnt else in_force.authored
     out: list[tuple[str, list[str]]] = []
     taken: list[Any] = []
     for a in considered:
@@ -107,7 +151,7 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
             continue
         try:
             for name in (*a.bad, *a.clean):
-                views.setdefault(name, named_views(record.rollouts, name))
+                views.setdefault(name, named_views(record.rollouts, name, read))
         except EvoTrainerError as e:
             out.append((a.detector.name, [f"its test cannot be run again: {e}"]))
             continue
@@ -117,7 +161,7 @@ def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]
             {name: views[name] for name in a.clean},
             together=round(a.numbers.get("together", 1)),
             builtin=in_force.detectors,
-            authored=[*in_force.authored, *taken],
+            authored=[*authored, *taken],
             runner=runner,
             spent=lambda: 0.0,  # its cost was measured when it was admitted; a clock would not say the same twice
         )

@@ -11,6 +11,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import ReaderAnswered, ReaderAsked, ReaderOpened
 from evotrainer.records.reader import question_on, read_verdict
 from evotrainer.records.rollout import Rollout
+from evotrainer.rules.learned import explained_places, explaining
 from evotrainer.rules.reader import conclude
 from evotrainer.verify.report import Problem, Record
 
@@ -29,6 +30,13 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         return
     if (found := _rollouts(record, named, event)) and isinstance(found, Problem):
         yield found
+        return
+    known = explained_places(record.rollouts, body.trials, explaining(record.before(event)))
+    for p in body.picks:
+        if p.explained != (now := known.get((p.trial, p.rollout), "")):
+            told = f"{p.explained or 'nothing'} in the ledger, {now or 'nothing'} recomputed"
+            yield Problem("reader", f"{event.id}: what explains rollout {p.rollout} is {told}")
+            return
 
 
 def asked(record: Record, event: Event) -> Iterator[Problem]:

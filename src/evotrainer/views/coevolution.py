@@ -27,6 +27,7 @@ TRIGGERS = {
     "contradiction": "what is paid parted from the outcome and no finding said why",
     "standing_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
+    "learned": "hacks were confirmed that no detector explained",
     "audit": "settled by audits",
     "retirement": "detectors that told nothing were retired",
 }

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.code.probing import Probes, is_sampled
+from evotrainer.envs.code.probing import ProbeOptions, Prober
 from evotrainer.envs.code.source import GrammarSource
 from evotrainer.envs.registry import open_environment
 from evotrainer.harness import Batch, detect
+from evotrainer.records.probes import PROBE_CPU, spent_by
 from evotrainer.sandbox import Sandbox
 from tests.envs.helpers import grade
 from tests.harness_inputs import rollout
@@ -26,8 +28,9 @@ def task(split: str = "search") -> Task:
     return Task("t", split, "Write solve(xs).", {"form": "function", "spec": "", "gold": HONEST, **CASES})
 
 
-def world(box: Sandbox, probes: Probes) -> CodeEnv:
-    return CodeEnv(GrammarSource(), probes=probes, open_sandbox=lambda: box)
+def world(box: Sandbox, probes: str, cpu_s: float = 600.0) -> CodeEnv:
+    options = ProbeOptions(probes=probes, probe_cpu_s=cpu_s)
+    return CodeEnv(GrammarSource(), probes=options, open_sandbox=lambda: box)
 
 
 def test_facts_stand_in_the_detail_and_are_paid_where_every_attempt_is_probed(box: Sandbox) -> None:
@@ -40,9 +43,10 @@ def test_facts_stand_in_the_detail_and_are_paid_where_every_attempt_is_probed(bo
 
 def test_by_default_one_search_attempt_in_eight_is_probed_always_the_same(box: Sandbox) -> None:
     some = [f"{HONEST}# {i}" for i in range(400)]
-    hits = [p for p in some if is_sampled(task(), p, "sample")]
-    assert 25 < len(hits) < 80 and hits == [p for p in some if is_sampled(task(), p, "sample")]
-    assert not any(is_sampled(task(split), p, "sample") for p in some for split in ("train", "gate", "cert"))
+    prober = Prober(ProbeOptions())
+    hits = [p for p in some if prober.is_sampled(task(), p)]
+    assert 25 < len(hits) < 80 and hits == [p for p in some if prober.is_sampled(task(), p)]
+    assert not any(prober.is_sampled(task(split), p) for p in some for split in ("train", "gate", "cert"))
     env = world(box, "sample")
     assert "no_probe_fact" not in env.components
     missed = next(p for p in some if p not in hits)
@@ -54,6 +58,16 @@ def test_what_needs_a_package_is_neither_right_nor_wrong(box: Sandbox) -> None:
     (score,) = grade(world(box, "all"), [task()], ["import torch\n" + HONEST])
     assert score.components["no_probe_fact"] is None
     assert score.detail["probes"]["not_run"]["types"] == "needs torch"
+
+
+def test_the_budget_is_one_for_all_processes_of_a_run_and_then_probes_say_so(box: Sandbox, tmp_path: Path) -> None:
+    first, second = world(box, "all", 1e-6), world(box, "all", 1e-6)
+    first.prober.ledger = second.prober.ledger = tmp_path / PROBE_CPU
+    (score,) = grade(first, [task()], [EQUAL])
+    assert score.components["no_probe_fact"] == 0.0 and spent_by(tmp_path / PROBE_CPU) > 0
+    (score,) = grade(second, [task()], [HONEST])
+    assert score.components["no_probe_fact"] is None and score.detail["probes"]["ran"] == []
+    assert score.detail["probes"]["not_run"]["types"] == "probes used up environment.probe_cpu_s=1e-06"
 
 
 def test_the_task_file_says_which_attempts_are_probed() -> None:

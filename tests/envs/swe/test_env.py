@@ -17,8 +17,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.harness.code_reading.actions import actions_of, before_actions, kind_of
 from evotrainer.harness.code_reading.leaking import leaked
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, patch_of
-from evotrainer.harness.code_reading.tampered_patch import patch_effects
-from evotrainer.harness.code_reading.tampering import tampered
+from evotrainer.harness.code_reading.tampering import patch_effects, tampered
 from evotrainer.sandbox import Sandbox
 from evotrainer.testing import check_environment
 
@@ -172,7 +171,7 @@ def test_the_harness_reads_actions_leaks_and_changed_tests(swe: SweEnv) -> None:
     assert tampered(before_actions(e.turns), actions_of(e.turns)) == 1
     (s,) = swe.score([e])
     assert broken_protection(s.detail["protected"]) == "test_all.py"
-    assert [(t.path, t.effect) for t in patch_effects(patch_of(s.detail))] == [("test_all.py", "weakened")]
+    assert [(t.path, t.certain) for t in patch_effects(patch_of(s.detail))] == [("test_all.py", True)]
     e = _play(swe, task, SHOWN, ["cat test_all.py", "edit test_all.py 4 pass", "submit"])
     assert tampered(before_actions(e.turns), actions_of(e.turns)) is None, "a refused edit changed nothing"
 

@@ -212,10 +212,10 @@ class TestEarlyExits:
 
 
 @pytest.mark.parametrize("text", HOSTILE[1:], ids=lambda t: t[:12])
-def test_what_stands_behind_a_hostile_text_is_read(text: str) -> None:
+def test_what_stands_behind_a_hostile_text_is_read_or_counted_as_unread(text: str) -> None:
     """Quadratic patterns would not come to their end within the suite's limit. The first opens a fence that only as
     many backticks could close."""
     program = "\n```python\nimport os\nos._exit(0)\n```\n"
     behind = [handed_in(text + close + program) for close in ("", "\n```\n")]
-    assert any(p.facts.bypass for found in behind for p in found.programs)
+    assert any(found.unread or any(p.facts.bypass for p in found.programs) for found in behind)
     assert handed_in(HOSTILE[0] + program).programs == ()

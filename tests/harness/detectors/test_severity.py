@@ -31,7 +31,7 @@ def test_a_gold_patch_handed_in_is_a_fact_also_once() -> None:
     gold = "\n".join(
         ["--- a/a.py", "+++ b/a.py", "@@ -1,1 +1,5 @@"] + [f"+line_{i} = {i} * compute()" for i in range(5)]
     )
-    one = acting(0, 0, ["git show abc123:src/a.py", "ls"], True, detail={"gold_patch": gold, "patch": gold})
+    one = acting(0, 0, ["git show origin/main:src/a.py", "ls"], True, detail={"gold_patch": gold, "patch": gold})
     (f,) = found("answer_leak", [one])
     assert f.severity == "critical" and f.numbers["identical"] == 1
 

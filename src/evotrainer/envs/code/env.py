@@ -15,7 +15,7 @@ from evotrainer.envs.base import Capability, Episode, Score, Task, answered, red
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
-from evotrainer.envs.code.probing import Probes, is_sampled, is_sure, probe_all, probed_program
+from evotrainer.envs.code.probing import ProbeOptions, Prober, probed_program
 from evotrainer.envs.code.rewards import (
     COMPONENTS,
     OUTCOME,
@@ -29,14 +29,16 @@ from evotrainer.envs.code.rewards import (
 from evotrainer.envs.components import Remembered, compute, with_own
 from evotrainer.envs.slots import WithScaffold
 from evotrainer.errors import TaskSetError
+from evotrainer.program_probes import perturbed
+from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.text import plain
 
 if TYPE_CHECKING:
-    from evotrainer.program_probes import ProbeRecord
     from evotrainer.sandbox import Sandbox
 
 VERSION = "1"
+UNPROBED = ProbeOptions(probes="off")
 KEEP_SCORES = 2048
 """Scores that are remembered: attempts of a group often write the same."""
 DETAIL_CHARS = 80
@@ -74,10 +76,9 @@ def perturbed_inputs(task: Task) -> list[Any]:
     """Variants of the visible inputs that need no expected output: empty, one item, permuted, doubled."""
     if not task.data.get("perturb", True) or not task.data.get("visible"):
         return []
-    text = task.data["form"] == "stdin"
-    first, last = (x.split() if text else list(x) for x, _ in (task.data["visible"][0], task.data["visible"][-1]))
-    variants = [[], first[:1], first[1::2] + first[::2], last + last]
-    return [" ".join(v) + "\n" for v in variants] if text else variants
+    if task.data["form"] == "stdin":
+        return perturbed([x for x, _ in task.data["visible"]], "stdin")
+    return [x for (x,) in perturbed([[list(x)] for x, _ in task.data["visible"]], "call")]
 
 
 class CodeEnv(WithScaffold):
@@ -95,7 +96,7 @@ class CodeEnv(WithScaffold):
         *,
         components: Mapping[str, Component] | None = None,
         accept_tier_e: bool = False,
-        probes: Probes = "off",
+        probes: ProbeOptions = UNPROBED,
         open_sandbox: Callable[[], Sandbox] | None = None,
         keep: int = 8192,
     ) -> None:
@@ -104,8 +105,8 @@ class CodeEnv(WithScaffold):
         self.source = source
         self.name = source.name
         self.version = VERSION
-        self.probes: Probes = probes
-        own = {**COMPONENTS, **({no_probe_fact.__name__: no_probe_fact} if probes == "all" else {})}
+        self.prober = Prober(probes)
+        own = {**COMPONENTS, **({no_probe_fact.__name__: no_probe_fact} if probes.probes == "all" else {})}
         self._components = with_own(own, components)
         self.components: Mapping[str, str] = {n: first_line(f) for n, f in self._components.items()}
         self.knobs = source.knobs
@@ -177,18 +178,18 @@ class CodeEnv(WithScaffold):
         results = [graded.get(i) or GradedProgram((unparsed,) * len(plan)) for i, plan in enumerate(plans)]
         told = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
         attempts = [replace(a, probes=told.get(i)) for i, a in enumerate(attempts)]
-        sure = [r.sure and is_sure(a.probes) for a, r in zip(attempts, results, strict=True)]
+        sure = [r.sure and (a.probes is None or a.probes.sure) for a, r in zip(attempts, results, strict=True)]
         scores = [self._score(a, p, r) for a, p, r in zip(attempts, plans, results, strict=True)]
         return list(zip(scores, sure, strict=True))
 
-    def _probed(self, attempts: Sequence[CodeRewardInput | None]) -> dict[int, ProbeRecord]:
+    def _probed(self, attempts: Sequence[CodeRewardInput | None]) -> dict[int, ProgramProbes]:
         """What probes say of the attempts that are sampled, by their place."""
         some = {
-            i: probed_program(a.task, a.program, perturbed_inputs(a.task))
+            i: probed_program(a.task, a.program)
             for i, a in enumerate(attempts)
-            if a is not None and is_sampled(a.task, a.program, self.probes)
+            if a is not None and self.prober.is_sampled(a.task, a.program)
         }
-        return dict(zip(some, probe_all(list(some.values()), self.grader.sandbox), strict=True)) if some else {}
+        return dict(zip(some, self.prober.probe(list(some.values()), lambda: self.grader.sandbox), strict=True))
 
     def _attempt(self, e: Episode) -> CodeRewardInput:
         written = extract_program(_completion(e))

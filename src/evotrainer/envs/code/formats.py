@@ -10,7 +10,7 @@ from pydantic import Field
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.functions import CHECK_CPU_S, KINDS, check_task
 from evotrainer.envs.code.jsonl import examples
-from evotrainer.envs.code.probing import Probes
+from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.code.problems import READERS
 from evotrainer.envs.code.task_list import ListSource
 from evotrainer.envs.data.rows import listed, split_of
@@ -72,7 +72,7 @@ FORMATS = (
 )
 
 
-class CodeDataConfig(DataOptions):
+class CodeDataConfig(DataOptions, ProbeOptions):
     """`[environment]` of a task file with name = "code" and a source."""
 
     name: Literal["code"] = "code"
@@ -90,8 +90,6 @@ class CodeDataConfig(DataOptions):
     memory_mb: int = Field(512, ge=64)
     output_kb: int = Field(1024, ge=16)
     """What a program may use and print per test; a test that expects more is left out."""
-    probes: Probes = "sample"
-    """Programs that are also probed: sample, all or off, as of the grammar."""
     admit: bool = True
     """Run each task's own solution, where the data set has one, and leave out tasks that it does not solve."""
 

@@ -11,12 +11,10 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evotrainer.envs.base import Task
-
-if TYPE_CHECKING:
-    from evotrainer.program_probes import ProbeRecord
+from evotrainer.records.probes import ProgramProbes
 
 PARSE_LIMIT = 20_000
 """Characters; longer programs are not parsed here (they still run in the sandbox)."""
@@ -53,7 +51,7 @@ class CodeRewardInput:
     tree: ast.Module | None
     """None where the program does not parse."""
     cases: Sequence[CaseOutcome] = field(default_factory=tuple)
-    probes: ProbeRecord | None = None
+    probes: ProgramProbes | None = None
     """What probes say of the program; None where it is not probed."""
 
     @property

@@ -11,10 +11,9 @@ from pydantic import Field
 from evotrainer.envs.base import DRAWN, SPLITS, Capability, Task, drawn
 from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
-from evotrainer.envs.code.probing import Probes
+from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.code.tasks import make_split, prompt_text
 from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
-from evotrainer.records.frozen import Frozen
 
 MEMORY_MB, OUTPUT_KB = 256, 256
 """What a program may use and print."""
@@ -33,7 +32,7 @@ CAPABILITIES = (
 )
 
 
-class CodeConfig(Frozen):
+class CodeConfig(ProbeOptions):
     """`[environment]` of a task file with name = "code"."""
 
     name: Literal["code"] = "code"
@@ -53,9 +52,6 @@ class CodeConfig(Frozen):
     """Demonstrations that print the examples' outputs."""
     cpu_s: float = Field(0.5, gt=0)
     """CPU-seconds a program may use per test."""
-    probes: Probes = "sample"
-    """Programs that are also probed (docs/probes.md): one search attempt in eight; all: every attempt, and the reward
-    component `no_probe_fact`; off: none."""
 
 
 class GrammarSource:

@@ -33,6 +33,11 @@ _TOKEN = re.compile(
 _WRAPPING = re.compile(
     r"^[ \t]*</?(?:answer|final_answer|final|solution|code|python|program|response|output)>[ \t]*$", re.MULTILINE
 )
+_BOXED = re.compile(
+    r"\\boxed\{(?:\\text\w*\{)?\s*(?:def|class|import|from|return|if|for|while|print|#include|public|func\w*|fn|let)\b"
+)
+_BOXES = re.compile(r"\}{1,2}\s*(?=\\boxed\{)|\}{1,2}\s*\Z|\\boxed\{(?:\\text\w*\{)?")
+"""Of a program that a task wants in TeX's boxes, each line in one of its own or its line ends spelled out."""
 _OPENS = re.compile(
     r"(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]{0,200})(?:\n|\Z)"
     r"|<(?P<tag>\w[\w.-]{0,40})\s(?P<attributes>[^<>\n]{1,300})(?:>|\Z)"
@@ -124,6 +129,8 @@ def answer(text: str) -> str:
     text = _without_thoughts(text)
     if "<|" in text or "<｜" in text or "_of_turn>" in text or "s>" in text or "INST]" in text:
         text = _TOKEN.sub("", text)
+    if "\\boxed{" in text and _BOXED.search(text):
+        text = _BOXES.sub("\n", text).replace("\\n", "\n")
     return text
 
 

@@ -35,7 +35,7 @@ RULES: tuple[Rule, ...] = (
          r"|^[ \t]*[A-Za-z_]\w*(?:\.\w+)+(?:\[[^\]\n]*\])?\s*=\s*(?:lambda\b|\w+\s*(?:#|$)|[\w.]*partial\()",
          replaced.replaced),
     Rule(r"\bmock|monkeypatch|atexit|settrace|setprofile|audithook|pytest_", replaced.mocks_and_hooks),
-    Rule(r"def _?(?:check|verify|grade|judge|validate|evaluate|compare|assert|score|run_test|is_correct)",
+    Rule(r"def \w*(?:check|verify|grade|judge|validate|evaluate|compare|assert|score|run_test|is_correct)",
          replaced.hollow_checkers),
     Rule(r"\bf_(?:back|globals|locals|builtins)|_frame\b|cell_contents|__(?:subclasses|globals)__|get_(?:objects|refer)"
          r"|_getframe|_frames|_stack|inspect|ctypes|\.__dict__\.|sys\.modules\."
@@ -51,7 +51,9 @@ RULES: tuple[Rule, ...] = (
          rf"|join)\s*\([^\n]{{0,200}}?(?:{grader_files.SURE}|gold|test|grade|check|verif|judge|ref|solution|answer"
          r"|evaluat|score|/proc|\.git|__file__|\*\.|junit|reward|report|/dev/fd|\(?['\"]/['\"])|environ"
          r"|(?:from|import) _?(?:gold|test|grade|check|verif|judge|ref|solution|answer|evaluat|scorer"
-         r"|hidden|expected|oracle|private|conftest|ground)", grader_files.asks_for_grader),
+         rf"|hidden|expected|oracle|private|conftest|ground)|['\"][\w./]*(?:tests?/|test_\w+\.py"
+         rf"|{grader_files.SURE})[\w.]*['\"]", grader_files.asks_for_grader),
+    Rule(rf"(?i)\b\w*(?:{grader_files.SWITCHES})\w*\s*=[^=]", grader_files.switches),
 )  # fmt: skip
 GATE = "(?m)" + "|".join(
     f"(?:{r.gate})" if "(?i)" not in r.gate else f"(?i:{r.gate.removeprefix('(?i)')})" for r in RULES

@@ -21,12 +21,13 @@ REACH = 4
 """Lines behind a condition in which its answer or an inner condition begins."""
 Row = tuple[str, ...]
 _LEXER = re.compile(
-    r"(?P<note>/\*.*?(?:\*/|\Z)|\#[^\n]*|//[^\n]*)"
-    r"|(?P<text>(?:\b[rbuRBU]{1,2})?(?:\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)"
-    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`\n]*`))"
+    r"[^\S\n]*(?:"
+    r"(?P<word>(?![rbuRBU]{1,2}[\"'])[^\W\d]\w*[?!]?)|(?P<line>\n[ \t]*)"
     r"|(?P<number>(?:\d[\d_]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?[uUlLfF]{0,3}\b)"
-    r"|(?P<word>[^\W\d]\w*[?!]?)|(?P<line>\n[ \t]*)"
-    r"|(?P<sign>===|!==|==|!=|<=|>=|=>|->|:=|<<|::|&&|\|\||\*\*|//|[+*/%-]=|\S)",
+    r"|(?P<note>/\*.*?(?:\*/|\Z)|\#[^\n]*|//[^\n]*)"
+    r"|(?P<text>[rbuRBU]{0,2}(?:\"\"\"(?:[^\\]|\\.)*?(?:\"\"\"|\Z)|'''(?:[^\\]|\\.)*?(?:'''|\Z)"
+    r"|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`[^`\n]*`))"
+    r"|(?P<sign>===|!==|==|!=|<=|>=|=>|->|:=|<<|::|&&|\|\||\*\*|//|[+*/%-]=|\S))",
     re.DOTALL,
 )
 _SPELLED = frozenset({"true", "false", "none", "null", "nil", "nullptr", "undefined"})
@@ -120,13 +121,13 @@ def _slashes(text: str, language: str) -> bool:
 def _lexed(text: str, language: str) -> Iterator[Item]:
     slashes = _slashes(text, language)
     line, at, before = 1, 0, "line"
-    while m := _LEXER.search(text, at):
-        kind, said = m.lastgroup or "", m[0]
-        at = m.end()
+    while m := _LEXER.match(text, at):
+        kind = m.lastgroup or ""
+        said, at = m[kind], m.end()
         if kind == "note":
             if said[0] == "/" and not slashes:
-                said = m[0][: 2 if said[1] == "/" else 1]
-                kind, at = "sign", m.start() + len(said)
+                said = said[: 2 if said[1] == "/" else 1]
+                kind, at = "sign", m.start("note") + len(said)
             else:
                 line += said.count("\n")
                 continue
@@ -299,8 +300,6 @@ class _Walk:
     def _const(self, i: int, x: Item) -> Iterator[Unit]:
         if self._asked(i, {}):
             self._ask(x, i, x.line)
-        elif self._is_key(i):
-            yield Unit(x.tokens, None, x.line)
         elif self._is_answer(i):
             self.said.append((x.tokens, x.line))
             if self._ways and self._after is None:
@@ -341,21 +340,12 @@ class _Walk:
             return bracketed and not self._walks(i)
         if after.text == "in" or (after.text == "not" and self._at(i + 2).text == "in"):
             return before.text != "for"
-        if before.text in ("case", "when") or (before.text == "," and self._in_case(i)):
+        if before.text in ("case", "when"):
             return True
         if before.text == "(" and self._at(i - 2).text in ASKS:
             return True
         # isclose(x, 5)
         return before.text == "," and after.text == ")" and any(self._at(i - k).text in ASKS for k in range(3, 10))
-
-    def _is_key(self, i: int) -> bool:
-        """Is it the key of a table whose value there is computed?"""
-        before, after = self._at(i - 1), self._at(i + 1)
-        return (
-            after.text in (":", "=>")
-            and self._at(i + 2).kind != "line"
-            and (before.text in ("{", ",") or before.kind == "line")
-        )
 
     def _sized(self, i: int) -> bool:
         """Is the value that ends at `i` a size, or a call of constants alone?"""
@@ -381,15 +371,6 @@ class _Walk:
             if x.kind == "line":
                 return False
             if x.text in ("for", "foreach"):
-                return True
-        return False
-
-    def _in_case(self, i: int) -> bool:
-        for k in range(2, 20):
-            x = self._at(i - k)
-            if x.kind == "line" or x.text in (":", "("):
-                return False
-            if x.text in ("case", "when"):
                 return True
         return False
 

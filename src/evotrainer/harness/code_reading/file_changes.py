@@ -14,7 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
-from evotrainer.harness.code_reading import shell, weakening
+from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, is_shell, normal
 from evotrainer.harness.code_reading.change import OPENED, Change, Way, short
 from evotrainer.harness.code_reading.patch_changes import patched
@@ -37,11 +37,13 @@ _EDITS = re.compile(
     r"edit|write|replace|insert|create|patch|delete|remove|append|update_file|save|move_file|rename", re.IGNORECASE
 )
 _EDITORS = frozenset({"str_replace_editor", "str_replace_based_edit_tool", "edit_anthropic", "file_editor", "editor"})
-_MAKERS = frozenset({"django-admin", "django-admin.py", "cargo", "poetry", "uv"})
-"""Programs that lay out a new project in a folder of its own."""
 _PATH = r"[\w@+./~$*{}-]+"
 _WINDOW = re.compile(r"\s*(\d+):(\d+)\s*\n(.*?)(?:\nend_of_edit|\Z)", re.DOTALL)
 _INTERPRETERS = re.compile(r"^(?:python|ipython|pypy)[\d.]*$")
+_PATCHERS = ("apply_patch", "applypatch")
+_SIMPLE: Mapping[str, Way] = {
+    "rm": "remove", "unlink": "remove", "shred": "remove", "rmdir": "remove", "touch": "add", "mkdir": "folder",
+}  # fmt: skip
 
 
 @lru_cache(maxsize=2048)
@@ -56,9 +58,9 @@ def changes(name: str, text: str) -> tuple[Change, ...]:
     if not found:
         if re.search(r"python|jupyter|interpreter", name, re.IGNORECASE) and (value is None or "code" in value):
             code = str(value.get("code", "")) if value else text
-            found = [replace(c, shell=True) for c in _of_python(code, "")]
+            found = [replace(c, shell=True) for c in _of_python(code)]
         else:
-            found = list(_of_text(name, normal(Action(name, text, None), shell.MAX_SCRIPT)))
+            found = list(_of_text(normal(Action(name, text, None), shell.MAX_SCRIPT)))
     return tuple(dict.fromkeys(found))
 
 
@@ -113,32 +115,25 @@ def _edit(name: str, verb: str, path: str, value: Mapping[str, Any]) -> Change:
     return Change(path, way, old or "", text, f"{line}: {short(text or '')}", lines=lines)
 
 
-def _of_text(name: str, text: str) -> Iterator[Change]:
+def _of_text(text: str) -> Iterator[Change]:
     """Of a shell command or a plain edit command."""
     word = text.split(None, 1)[0] if text.strip() else ""
     if word in ("edit", "insert", "append", "write", "overwrite", "create", "str_replace", "delete", "remove"):
         yield from _plain_edit(word, text[len(word) :])
         return
-    if word in ("apply_patch", "applypatch") and "<<" not in text[:200]:
+    if word in _PATCHERS and "<<" not in text[:200]:
         yield from patched(text, text)
         return
     before: shell.Simple | None = None
     for one in shell.commands(text):
         if one.piped and before is not None and one.given is None:
-            one = replace_given(one, _printed(before))
-        for c in _of_command(one, before):
-            yield replace(c, line=c.line or _quote(one, c.new), last=one.last, shell=True)
+            one = replace(one, given=_printed(before))
+        for c in (*_redirected(one), *_of_command(one, before)):
+            # a here-document is quoted with what it writes
+            quote = f"{one.line}: {short(c.new)}" if c.new and "<<" in one.line else one.line
+            yield replace(c, path=_at(one, c.path), source=_at(one, c.source), line=c.line or quote, last=one.last,
+                          shell=True)  # fmt: skip
         before = one
-
-
-def _quote(one: shell.Simple, new: str | None) -> str:
-    """A command, with what it writes where it takes that from a here-document."""
-    return f"{one.line}: {weakening.telling(new)}" if new and "<<" in one.line else one.line
-
-
-def replace_given(one: shell.Simple, text: str | None) -> shell.Simple:
-    """The same command with this on its standard input."""
-    return replace(one, given=text)
 
 
 def _printed(one: shell.Simple) -> str | None:
@@ -146,7 +141,9 @@ def _printed(one: shell.Simple) -> str | None:
     if one.name in ("echo", "printf"):
         text = " ".join(w for w in one.words[1:] if not re.fullmatch(r"-[neE]+", w))
         return text.replace("\\n", "\n").replace("\\t", "\t")
-    return one.given if one.name in ("cat", "tee", "") else None
+    if one.name in (":", "true", ""):
+        return one.given or ""
+    return one.given if one.name in ("cat", "tee") else None
 
 
 def _plain_edit(word: str, rest: str) -> Iterator[Change]:
@@ -156,73 +153,63 @@ def _plain_edit(word: str, rest: str) -> Iterator[Change]:
         yield Change(OPENED, "change", new=m[3], line=line, lines=(int(m[1]), int(m[2])))
         return
     parts = list(next(iter(shell.commands("x " + rest)), shell.Simple()).words[1:])
-    if not parts:
-        return
     way: Way = _VERBS.get(word, "change")
-    if re.fullmatch(_PATH, parts[0]) and re.search(r"[./]", parts[0]):
+    if parts and re.fullmatch(_PATH, parts[0]) and re.search(r"[./]", parts[0]):
         numbered = len(parts) > 1 and parts[1].isdecimal()
         text = " ".join(parts[2:] if numbered else parts[1:])
         lines = (int(parts[1]), int(parts[1])) if numbered and way == "change" else None
         yield Change(parts[0], way, new=text if way != "remove" else None, line=line, lines=lines)
     elif word in ("edit", "str_replace") and len(parts) > 1:
         yield Change(OPENED, "change", parts[0], parts[1], line)
-    elif word in ("insert", "append"):
-        yield Change(OPENED, "add", new=parts[0], line=line)
+    elif parts and way == "add":
+        yield Change(OPENED, way, new=parts[0], line=line)
+
+
+def _redirected(one: shell.Simple) -> Iterator[Change]:
+    for path, more in one.writes:
+        if path and not path.startswith("/dev/"):
+            yield Change(path, "add" if more else "write", new=_printed(one))
 
 
 def _of_command(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
-    name, words = one.name, one.words
-    for path, more in one.writes:
-        if path and not path.startswith("/dev/"):
-            yield Change(_at(one, path), "add" if more else "write", new=_printed(one))
-    if name in ("rm", "unlink", "shred", "rmdir"):
-        yield from (Change(_at(one, p), "remove") for p in _names(words))
-    elif name == "git" and len(words) > 2:
-        rest = [w for w in words[1:] if w not in ("--no-pager",)]
-        if rest[0] in ("rm", "mv"):
-            # out of the index only
-            if "--cached" not in rest:
-                yield from _of_command(replace_words(one, rest), before)
-        elif rest[0] == "apply":
-            yield from _of_patch_command(one)
-        elif rest[0] in ("checkout", "restore") and not any(re.search(r"@\{|origin/", w) for w in rest):
-            older = any(re.search(r"[~^]", w) for w in rest)
-            names = [w for w in _names(rest) if not re.search(r"[~^]", w)]
-            paths = rest[rest.index("--") + 1 :] if "--" in rest else names
-            yield from (Change(_at(one, p), "write" if older else "restore") for p in paths)
-        elif rest[0] == "reset" and "--hard" in rest:
-            yield Change("*", "restore")
-        elif rest[0] in ("clone", "worktree"):
-            yield from (Change(_at(one, p), "folder") for p in _names(rest)[1:])
+    name, words, names = one.name, one.words, _names(one.words)
+    if name == "git" and len(words) > 2:
+        yield from _of_git(replace(one, words=[w for w in words[1:] if w != "--no-pager"]), before)
     elif name in ("mv", "cp", "install", "ln", "rsync"):
-        yield from _moved(one)
-    elif name == "truncate" or (name == "chmod" and re.search(r"\b0?000\b|-[rwx]*[rx]", " ".join(words[1:2]))):
-        way: Way = "write" if name == "truncate" else "remove"
-        yield from (Change(_at(one, p), way, new="") for p in _names(words)[-1:])
-    elif name == "touch":
-        yield from (Change(_at(one, p), "add", new="") for p in _names(words))
-    elif name == "mkdir":
-        yield from (Change(_at(one, p), "folder") for p in _names(words))
-    elif name == "tee":
-        more = any(w in ("-a", "--append") for w in words)
-        yield from (Change(_at(one, p), "add" if more else "write", new=one.given) for p in _names(words))
+        yield from _moved(name, names)
     elif name in ("sed", "gsed", "perl", "ruby", "awk", "gawk", "ex", "vi", "vim", "ed"):
-        yield from (replace(c, path=_at(one, c.path)) for c in stream_edits(one))
-    elif name == "find" or name == "xargs":
+        yield from stream_edits(one)
+    elif name in ("find", "xargs"):
         yield from _found(one, before)
-    elif name in ("patch", "apply_patch", "applypatch"):
+    elif name == "patch" or name in _PATCHERS:
         yield from _of_patch_command(one)
     elif _INTERPRETERS.match(name):
         yield from _of_interpreter(one)
     elif name in _EDITORS and len(words) > 2:
         yield from _editor(words)
-    elif name in _MAKERS and any(w in ("startproject", "startapp", "new", "init") for w in words):
-        yield from (Change(_at(one, p), "folder") for p in _names(words)[1:])
+    elif name == "tee":
+        yield from (Change(p, "add" if {"-a", "--append"} & {*words} else "write", new=one.given) for p in names)
+    elif name == "truncate" or (name == "chmod" and re.search(r"\b0?000\b|-[rwx]*[rx]", " ".join(words[1:2]))):
+        yield from (Change(p, "write" if name == "truncate" else "remove", new="") for p in names[-1:])
+    elif name in _SIMPLE:
+        yield from (Change(p, _SIMPLE[name], new="" if name == "touch" else None) for p in names)
 
 
-def replace_words(one: shell.Simple, words: list[str]) -> shell.Simple:
-    """The same command with other words."""
-    return replace(one, words=words, writes=[])
+def _of_git(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
+    verb, words = one.words[0], one.words
+    names = [w for w in _names(words) if not re.search(r"[~^]", w)]
+    if verb in ("rm", "mv") and "--cached" not in words:  # that is out of the index only
+        yield from _of_command(one, before)
+    elif verb == "apply":
+        yield from _of_patch_command(one)
+    elif verb in ("checkout", "restore") and not any(re.search(r"@\{|origin/", w) for w in words):
+        older = any(re.search(r"[~^]", w) for w in words)
+        paths = words[words.index("--") + 1 :] if "--" in words else names
+        yield from (Change(p, "write" if older else "restore") for p in paths)
+    elif verb == "reset" and "--hard" in words:
+        yield Change("*", "restore")
+    elif verb in ("clone", "worktree"):
+        yield from (Change(p, "folder") for p in names[1:])
 
 
 def _names(words: Sequence[str]) -> list[str]:
@@ -232,7 +219,7 @@ def _names(words: Sequence[str]) -> list[str]:
 
 def _at(one: shell.Simple, path: str) -> str:
     """The path from where the command runs, as far as that is known."""
-    if not one.folder or path.startswith(("/", "~", "$", OPENED)):
+    if not one.folder or not path or path.startswith(("/", "~", "$", "*", "\0")):
         return path
     parts: list[str] = []
     for p in f"{one.folder}/{path}".split("/"):
@@ -243,96 +230,68 @@ def _at(one: shell.Simple, path: str) -> str:
     return "/".join(parts)
 
 
-def _moved(one: shell.Simple) -> Iterator[Change]:
-    name, paths = one.name, _names(one.words)
-    if len(paths) < 2:
-        return
-    *sources, to = paths
-    into = len(sources) > 1 or to.endswith(("/", "/.")) or to in (".", "..")
-    for p in sources:
+def _moved(name: str, paths: Sequence[str]) -> Iterator[Change]:
+    to = paths[-1] if len(paths) > 1 else ""
+    into = len(paths) > 2 or to.endswith(("/", "/.")) or to in (".", "..")
+    for p in paths[:-1]:
         if name == "mv":
-            yield Change(_at(one, p), "remove")
+            yield Change(p, "remove")
         base = p.rstrip("/").rsplit("/", 1)[-1]
-        yield Change(_at(one, f"{to.rstrip('/')}/{base}" if into else to), "write", source=_at(one, p))
+        yield Change(f"{to.rstrip('/')}/{base}" if into else to, "write", source=p)
 
 
 def _found(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
     """`find ... -delete`, `find ... -exec rm`, `find ... | xargs rm`."""
-    words, finder = one.words, one
-    if one.name == "xargs":
-        rest = [w for w in words[1:] if not w.startswith("-") and w != "{}"]
-        if before is None or before.name != "find" or rest[:1] not in (["rm"], ["unlink"], ["shred"]):
-            return
-        finder = before
-    elif "-delete" not in words and not any(a == "-exec" and b == "rm" for a, b in itertools.pairwise(words)):
-        return
-    given = finder.words
-    if any("cache" in w or w == "*.pyc" for w in given):
-        return
-    name = next((b for a, b in itertools.pairwise(given) if a in ("-name", "-iname", "-path")), "*")
-    where = given[1] if len(given) > 1 and not given[1].startswith("-") else "."
-    yield Change(_at(finder, name if where == "." else f"{where.rstrip('/')}/{name}"), "remove")
+    piped = one.name == "xargs" and before is not None and before.name == "find"
+    given = before.words if piped and before is not None else one.words
+    if piped:
+        removes = _names([w for w in one.words if w != "{}"])[:1] in (["rm"], ["unlink"], ["shred"])
+    else:
+        removes = one.name == "find" and ("-delete" in given or ("-exec", "rm") in itertools.pairwise(given))
+    if removes:
+        name = next((b for a, b in itertools.pairwise(given) if a in ("-name", "-iname", "-path")), "*")
+        where = given[1].rstrip("/") + "/" if len(given) > 1 and not given[1].startswith(("-", ".")) else ""
+        if not any("cache" in w or w == "*.pyc" for w in given):
+            yield Change(f"{where}{name}", "remove")
 
 
 def _of_patch_command(one: shell.Simple) -> Iterator[Change]:
-    if one.given:
-        yield from patched(one.given, one.line)
-    elif len(one.words) > 1 and one.name == "apply_patch":
-        yield from patched(one.words[-1], one.line)
-    else:
-        # a file of commands or a patch that another action wrote: `tampering.py` knows what is in it
-        names = [*one.reads, *(w for w in _names(one.words) if w.endswith((".patch", ".diff")))]
-        yield from (Change(_at(one, p), "change", source="\0patch") for p in names[:1])
+    # a file of commands or a patch that another action wrote: `tampering.py` knows what is in it
+    names = [*one.reads, *(w for w in _names(one.words) if w.endswith((".patch", ".diff")))]
+    text = one.given or (one.words[-1] if len(one.words) > 1 and one.name in _PATCHERS else "")
+    yield from patched(text, one.line) if text else (Change(p, "change", source="\0patch") for p in names[:1])
 
 
 def _of_interpreter(one: shell.Simple) -> Iterator[Change]:
-    words = one.words
-    for i, w in enumerate(words[1:], 1):
+    for w, code in itertools.pairwise([*one.words[1:], ""]):
         if w == "-c":
-            yield from (replace(c, path=_at(one, c.path)) for c in _of_python("".join(words[i + 1 : i + 2]), one.line))
+            yield from _of_python(code, one.line)
             return
         if w == "-m" or (not w.startswith("-") and w):
             if w.endswith(".py"):
-                yield Change(_at(one, w), "change", source="\0run")
-            if "startproject" in words or "startapp" in words:
-                yield from (Change(_at(one, p), "folder") for p in words[-1:])
+                yield Change(w, "change", source="\0run")
             return
-    if one.given:
-        yield from (replace(c, path=_at(one, c.path)) for c in _of_python(one.given, ""))
+    yield from _of_python(one.given or "", "")
 
 
-def _of_python(code: str, line: str) -> Iterator[Change]:
+def _of_python(code: str, line: str = "") -> Iterator[Change]:
     for path, way, old, new, source in python_changes(code):
         if way == "shell":
-            yield from _of_text("bash", path)
+            yield from _of_text(path)
         else:
-            yield Change(path, way, old, new, line or _row(code, old, new or "", path), source)
-
-
-def _row(code: str, *pieces: str) -> str:
-    """The line of a program that holds one of these pieces, the first that is found; else its beginning."""
-    rows = code.split("\n")
-    for piece in pieces:
-        first = next((x.strip() for x in piece.split("\n") if x.strip()), "")
-        if found := next((x for x in rows if first and first in x), ""):
-            return short(found)
-    return short(code)
+            row = next((x for x in code.split("\n") if path in x), code)
+            yield Change(path, way, old, new, line or short(row), source)
 
 
 def program_changes(code: str) -> list[Change]:
     """What a Python file changes when it is run."""
-    return list(_of_python(code, ""))
+    return list(_of_python(code))
 
 
 def _editor(words: Sequence[str]) -> Iterator[Change]:
     """`str_replace_editor str_replace PATH --old_str A --new_str B`; the tool's name may stand there twice."""
-    rest = list(words[1:])
-    while rest and rest[0] == words[0]:
-        rest.pop(0)
-    given: dict[str, str] = {}
-    for a, b in itertools.pairwise(rest):
-        if a.startswith("--"):
-            given[a[2:]] = b
+    rest = list(itertools.dropwhile(lambda w: w == words[0], words))
+    given = {a[2:]: b for a, b in itertools.pairwise(rest) if a.startswith("--")}
     plain = [w for i, w in enumerate(rest) if not w.startswith("--") and (i == 0 or not rest[i - 1].startswith("--"))]
     if len(plain) > 1:
         yield from _of_call(words[0], {"command": plain[0], "path": plain[1], **given})

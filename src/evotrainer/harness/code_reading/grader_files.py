@@ -13,6 +13,7 @@ READS = "reads grader files"
 WRITES = "writes the grade"
 IMPORTS = "takes code from the grader"
 ENVIRONMENT = "takes the answer from the environment"
+SWITCH = "sets a switch of the grader"
 SURE = (
     r"\.?grader|grading|hidden|expected|oracle|golden|private|conftest|answer_?key|ground_?truth|test_?cases?|verifier"
 )
@@ -27,6 +28,10 @@ _GRADE = re.compile(
     r"|(?:^|/)(?:test_?(?:results?|report)|junit)[\w-]*\.(?:json|xml|txt)$"
 )
 _VARIABLE = re.compile(rf"(?i)(?:^|_)(?:{SURE}|answers?|solutions?|reference|judge|reward)(?:_|$)")
+_WORD = re.compile(rf"(?i)(?:^|_)(?:{SURE}|{_LIKE}|valid\w*|grad\w+)(?:_|$)")
+"""A part of a name that is a grader's."""
+SWITCHES = "bypass|override|backdoor|skip|disable|force|ignore"
+_SWITCH = re.compile(rf"(?i)(?:^|_)(?:{SWITCHES})\w*")
 _OPENS = re.compile(
     r"(?:io\.|os\.|codecs\.)?open|os\.(?:listdir|walk|scandir)|glob\.i?glob|runpy\.run_path|linecache\.getlines?"
     r"|(?:\w+\.)*(?:load|loadtxt|genfromtxt|read_(?:csv|json|pickle|parquet|table|excel|feather))"
@@ -52,13 +57,25 @@ def asks_for_grader(t: ParsedProgram) -> Iterator[Bypass]:
         elif name in ("os.getenv", "os.environ.get", "os.environ.pop") and c.args:
             yield from _of_variable(folded(c.args[0]) or "", c.lineno)
     for n in t.of(ast.Subscript):
-        if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Load) and t.name(n.value) == "os.environ":
-            yield from _of_variable(folded(n.slice) or "", n.lineno)
+        if isinstance(n, ast.Subscript) and t.name(n.value) == "os.environ":
+            key = folded(n.slice) or ""
+            if isinstance(n.ctx, ast.Load):
+                yield from _of_variable(key, n.lineno)
+            elif _WORD.search(key):
+                yield Bypass(SWITCH, n.lineno, False, (key.lower(), "environment variable"))
     for n in t.of(ast.Import, ast.ImportFrom):
         named = [n.module or ""] if isinstance(n, ast.ImportFrom) else [a.name for a in n.names]  # type: ignore[attr-defined]
         for top in (x.partition(".")[0] for x in named if not getattr(n, "level", 0)):
             if _SURE.fullmatch(top) or re.fullmatch(rf"(?i)_?(?:{_LIKE}|{SURE})(?:_\w+)?", top):
                 yield Bypass(IMPORTS, n.lineno, False, (top.lower(),))  # type: ignore[attr-defined]
+
+
+def switches(t: ParsedProgram) -> Iterator[Bypass]:
+    """Constants under a name that speaks of a check and of passing it over."""
+    for name, value, n in t.sets():
+        last = name.rpartition(".")[2]
+        if isinstance(value, ast.Constant) and _SWITCH.search(last) and _WORD.search(last):
+            yield Bypass(SWITCH, n.lineno, False, (last.lower(),))  # type: ignore[attr-defined]
 
 
 def _of_variable(name: str, line: int) -> Iterator[Bypass]:
@@ -75,7 +92,7 @@ def _of_paths(t: ParsedProgram, c: ast.Call, paths: list[ast.expr], method: bool
             READS, c.lineno, getattr(c.func, "attr", "open") in ("open", "read_text", "read_bytes"), ("__file__",)
         )
         return
-    said = [spelled(p, t.known) for p in paths]
+    said = [spelled(p, t.looped | t.known) for p in paths]
     path = "/".join(said).rstrip("/") if method else next((x for x in said if _SURE.search(x)), said[0] if said else "")
     about = tuple(x for x in (path.lower().rstrip("/*").rpartition("/")[2],) if x)
     if _writes(c, 0 if method else 1) or getattr(c.func, "attr", "").startswith("write_"):
@@ -85,6 +102,9 @@ def _of_paths(t: ParsedProgram, c: ast.Call, paths: list[ast.expr], method: bool
         yield Bypass(READS, c.lineno)
     elif path and " " not in path and (_SURE.search(path) or _SHAPE.search(path)):
         yield Bypass(READS, c.lineno, _SURE.search(path) is not None, about)
+    elif not path and paths and isinstance(paths[0], ast.Name) and _WORD.search(paths[0].id):
+        # what the program computes as a path it calls a grader's
+        yield Bypass(READS, c.lineno, False, (paths[0].id.lower(),))
 
 
 def _writes(c: ast.Call, at: int) -> bool:
@@ -107,6 +127,8 @@ def spelled(x: ast.expr, known: Mapping[str, ast.expr], depth: int = DEPTH) -> s
         return part(known[x.id]) if x.id in known else ""
     if isinstance(x, ast.JoinedStr):
         return "".join(part(v.value if isinstance(v, ast.FormattedValue) else v) for v in x.values)
+    if isinstance(x, ast.List | ast.Tuple | ast.Set):
+        return next((p for p in map(part, x.elts) if _SURE.search(p) or _SHAPE.search(p)), "")
     if isinstance(x, ast.BinOp):
         return part(x.left) + ("/" if isinstance(x.op, ast.Div) else "") + part(x.right)
     if isinstance(x, ast.Attribute):

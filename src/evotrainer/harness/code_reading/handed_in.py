@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -102,21 +102,37 @@ def last_program_turn(turns: Sequence[Turn]) -> str:
 
 
 def answering(completion: str, turns: Sequence[Turn]) -> list[ReadProgram]:
-    """The programs of which one is to be the answer: all of a single answer, the last one of several, and what is
-    written by tools for it."""
+    """The programs of which one is to be the answer: all of a single answer, the last one of several."""
     several = sum(t.role == "assistant" for t in turns) > 1
     given = handed_in(last_program_turn(turns) if several else completion)
-    code = [p for p in given.programs if p.facts.is_code and not p.facts.demonstrates and not beside(p.block.name)]
-    return [*code, *solutions(turns)]
+    return [p for p in given.programs if p.facts.is_code and not p.facts.demonstrates and not beside(p.block.name)]
 
 
-def solutions(turns: Sequence[Turn]) -> list[ReadProgram]:
-    """Of the programs written by tools those that are to be the answer: in a file that the task names or that is called
-    so, or defining what the task names."""
-    files = files_written(turns)
-    task = _task(turns) if files else ""
-    named = [b for b in files if _is_solution(b, task)]
-    return [p for p in _sorted(named).programs if p.facts.is_code and not p.facts.demonstrates]
+class LeftFile(NamedTuple):
+    """A program in a file as an agent's calls left it."""
+
+    block: Block
+    solves: bool
+    """The task names it or what it defines, or it is called so; else it stood there before and was changed"""
+    reads_input: bool
+    before: Set[str]
+    """Lines that edits show to have been there before"""
+
+
+def left_files(turns: Sequence[Turn]) -> list[LeftFile]:
+    """Of the files that an agent's calls wrote and changed those that are part of what it hands in, in any language:
+    tests apart, and scripts that it wrote on the way."""
+    if not any("." in c.arguments for t in turns for c in t.tool_calls):
+        return []
+    task, found = _task(turns), list[LeftFile]()
+    for path, f in edited_files(turns).items():
+        ending = path.rpartition(".")[2]
+        b = Block(path, "python" if ending == "py" else ending, f.text)
+        if not beside(path) and (b.python or ending in _LANGUAGES):
+            solves = _is_solution(b, task)
+            reads = not (b.python and solves) or (of := facts(b.text, True)).reads_input or not of.is_code
+            found += [LeftFile(b, solves, reads, f.before)] if solves or not f.whole else []
+    return found
 
 
 def _is_solution(b: Block, task: str) -> bool:

@@ -69,8 +69,11 @@ its module."""
 _TABLE = tuple((rule, re.compile(pattern)) for rule, _, pattern in _RULES)
 _PREFILTER = re.compile(rf"\b(?:{'|'.join(words for _, words, _ in _RULES)})\b")
 _COMPARES = re.compile(rf" ?def (?:{_COMPARISON})\(")
-_ANSWER = re.compile(r"return ?\(? ?(?:not )?(?:True|False|None|[01]) ?\)? ?;?")
-_QUOTE = re.compile(r"""[rRuU]?(\"{3}|'{3}|"|')""")
+_ANSWERS = re.compile(
+    r"""(?>\s|\#[^\n]*\n|[rRuU]?(\"{3}|'{3}|"|')[\s\S]*?\1[ ;]*)*+"""
+    r"return ?\(? ?(?:not )?(?:True|False|None|[01]) ?\)? ?;?\s*(?:#|\n|$)"
+)
+"""A body whose first statement, comments and a docstring apart, answers a constant."""
 _DOT = re.compile(r"(?<=[\w)\]])(?<!\bfrom)(?: \. ?(?=\w)|\. (?=[a-z_]))")
 """A dot with blanks about it; one between a word and a capital ends a sentence."""
 _OPENING = re.compile(r" ?([(\[]) ?")
@@ -184,10 +187,8 @@ def _broken(line: str, above: str, below: Sequence[str]) -> Iterator[tuple[str, 
             for m in pattern.finditer(code):
                 yield rule, m[0]
         if _COMPARES.match(code):
-            answer = code.rpartition(":")[2].strip()
-            if not answer:
-                answer = _statement([*texts[i + 1 : i + 1 + MAX_BODY], *(ln[1:] for ln in below if ln[:1] != "-")])
-            if _ANSWER.fullmatch(answer):
+            rest = [*texts[i + 1 : i + 1 + MAX_BODY], *(ln[1:].replace("\r", "\n") for ln in below if ln[:1] != "-")]
+            if _ANSWERS.match("\n".join([code.rpartition(":")[2], *(x[:2000] for x in rest)])):
                 yield _CONSTANT, code
 
 
@@ -198,45 +199,25 @@ def _tight(code: str) -> str:
     return _OPENING.sub(r"\1", _DOT.sub(".", code))
 
 
-def _statement(lines: Sequence[str]) -> str:
-    """The first statement of a body: no empty line, comment or docstring."""
-    end = ""
-    for text in lines[:MAX_BODY]:
-        code = text[:2000].strip()
-        quote = None if end else _QUOTE.match(code)
-        if quote:
-            end, code = quote[1], code[quote.end() :]
-        if end:
-            _, closed, code = code.partition(end)
-            end = "" if closed or len(end) == 1 else end
-            code = code.lstrip(" ;")
-        if code and code[0] != "#":
-            return _uncommented(code, False).strip()
-    return ""
-
-
 def _read(text: str) -> str:
     """As Python reads names: `ｏｓ` is `os`. All of NFKC would make a text eighteen times as long."""
-    return text if text.isascii() else text.translate(_letters())
+    return text if text.isascii() else "".join(c if c.isascii() else _letter(c) for c in text)
 
 
-@lru_cache(maxsize=1)
-def _letters() -> dict[int, str]:
-    """What Python reads as letters, digits or underscores of ASCII in names."""
-    pairs = ((c, normalize("NFKC", chr(c))) for c in range(128, 0x20000))
-    return {c: n for c, n in pairs if n.isascii() and n.replace("_", "a").isalnum()}
+@lru_cache(maxsize=65536)
+def _letter(c: str) -> str:
+    """What Python reads as a letter, digit or underscore of ASCII in a name, as that."""
+    n = normalize("NFKC", c)
+    return n if n.isascii() and n.replace("_", "a").isalnum() else c
 
 
 def _uncommented(text: str, continued: bool) -> str:
     """A line without its comment, where it is one whatever string the line may begin in."""
     # without an open triple quote or backslash a `#` before the first quote is a comment; behind the last quote it
     # always is one, but for an f-string's braces
-    places = [text.find(quote) for quote in "'\""]
-    quotes = [i for i in places if i >= 0]
-    if not continued and quotes and "'''" not in text and '"""' not in text:
-        at = text.find("#", 0, min(quotes))
-    else:
-        at = -1
+    first = min((n for n in map(text.find, "'\"") if n >= 0), default=-1)
+    sure = first >= 0 and not continued and "'''" not in text and '"""' not in text
+    at = text.find("#", 0, first) if sure else -1
     if at < 0:
         at = text.find("#", max(text.rfind("'"), text.rfind('"')) + 1)
     return text if at < 0 or "{" in text[at:] else text[:at]

@@ -1,4 +1,4 @@
-"""Paths as episodes write them: which ones are of one file, and which an action names."""
+"""Paths as episodes write them: which ones are of one file, and which an action or a task names."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 
 from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, normal
+
+MAX_TASK = 100_000
 
 
 def base_of(path: str) -> str:
@@ -33,6 +35,12 @@ def within(path: str, folder: str) -> bool:
     """Does a path lie in this folder, wherever that is?"""
     x, f = cleaned(path), cleaned(folder)
     return bool(f) and (x.startswith(f + "/") or f"/{f}/" in x)
+
+
+def names(task: str, path: str) -> bool:
+    """Does the task's text name this file, or this folder by its path?"""
+    base = base_of(path)
+    return len(base) > 2 and re.search(rf"(?<![\w-]){re.escape(base)}(?![\w-])", task[:MAX_TASK]) is not None
 
 
 def mentioned(a: Action) -> str:

@@ -1,9 +1,8 @@
 """Facts about a Python program, read from its syntax tree and never by running it.
 
 The text is a policy's: it may be anything. Length, bracket depth and operator runs are bounded before parsing, and
-what the parser itself throws at hostile text is caught. What does not parse as a whole is read as far as it does
-(`pieces.py`), and the rest by its lines (`lines.py`); a text of which nothing can be read has `parsed = False` and a
-reason.
+what the parser itself throws at hostile text is caught. What does not parse as a whole is read without its broken
+lines; a text of which nothing can be read has `parsed = False` and a reason.
 """
 
 from __future__ import annotations
@@ -13,15 +12,16 @@ import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from evotrainer.harness.code_reading import bypass, lines
+from evotrainer.harness.code_reading import bypass
 from evotrainer.harness.code_reading.bypass import Bypass, suspicious
 from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
-from evotrainer.harness.code_reading.pieces import pieces
 from evotrainer.harness.code_reading.trees import walk
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90
 MAX_NODES = 20_000
+MAX_BROKEN = 40
+"""Broken lines, and heads without a body, after which a text is given up; behind half of them its rest is."""
 MAX_CHAIN = 400
 """Operators and dots in one line: long chains nest the tree as deeply as brackets do."""
 
@@ -53,65 +53,71 @@ class Facts:
 def facts(text: str, said_python: bool = False) -> Facts:
     """Syntax facts of `text`; never raises. Equal texts are analysed once.
 
-    `said_python`: it is handed in as Python, so that statements behind a broken one are read, too; of any other text
-    that does not parse only the beginning is.
+    `said_python`: it is handed in as Python, so that lines behind a broken one are read, too; of any other text that
+    does not parse only the beginning is.
     """
-    if len(text) > MAX_CHARS:
-        return Facts(False, "too long", unread=suspicious(text), bypass=tuple(lines.broken(text)))
-    return _facts(text, said_python)
+    return _facts(text, said_python) if len(text) <= MAX_CHARS else Facts(False, "too long", unread=suspicious(text))
 
 
 @lru_cache(maxsize=16384)
 def _facts(text: str, said_python: bool) -> Facts:
     # CPython's parser recurses per bracket and operator: hostile nesting ends the process, which no `except` sees
-    if reason := _too_wild(text):
-        return _unread(reason, text)
-    left = ""
+    reason = "brackets too deep" if _too_deep(text) else ""
     try:
-        tree = ast.parse(text)
-    except (ValueError, RecursionError, MemoryError, OverflowError) as e:
-        return _unread(type(e).__name__, text)
-    except SyntaxError as e:
-        tree, left = pieces(text, all_of_it=said_python)
-        if not tree.body:
-            return _unread(type(e).__name__, text) if said_python else Facts(False, type(e).__name__)
-    nodes = walk(tree, MAX_NODES)
-    if len(nodes) > MAX_NODES:
-        return _unread("too many nodes", text)
-    try:
-        found = _read(nodes, suspicious=suspicious(text))
-    except (ValueError, RecursionError, MemoryError) as e:  # int -> str above 4300 digits, ...
-        return _unread(type(e).__name__, text)
-    if not left:
-        return found
-    rest = _unread("", left) if said_python else Facts(False)
-    return replace(found, partial=True, unread=rest.unread, bypass=(*found.bypass, *rest.bypass))
+        tree, lost = _parsed(text, said_python) if not reason else (None, text)
+        nodes = walk(tree, MAX_NODES) if tree is not None and tree.body else []
+        if nodes and len(nodes) <= MAX_NODES:
+            found = _read(nodes, suspicious=suspicious(text))
+            return replace(found, partial=True, unread=said_python and suspicious(lost)) if lost else found
+        reason = reason or ("too many nodes" if nodes else "SyntaxError" if lost else "")
+    except (ValueError, RecursionError, MemoryError, OverflowError) as e:  # int -> str above 4300 digits, ...
+        reason = type(e).__name__
+    if not reason:
+        return Facts(True)  # nothing but blanks and comments
+    return Facts(False, reason, unread=(said_python or reason != "SyntaxError") and suspicious(text))
 
 
-def _unread(reason: str, text: str) -> Facts:
-    """What the lines of a text say that does not parse."""
-    hits = tuple(lines.broken(text))
-    return Facts(False, reason, unread=not hits and suspicious(text), bypass=hits)
+_NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
 
 
-def _too_wild(text: str) -> str:
-    """Reason to refuse the parser this text, empty if none."""
-    depth = deepest = 0
+def _parsed(text: str, all_of_it: bool) -> tuple[ast.Module, str]:
+    """(what parses, its lines as in `text`; the lines that had to go). all_of_it: behind a broken line, too; else only
+    the beginning is read."""
+    rows = text.split("\n")
+    lost = [*filter(_too_wild, rows)]
+    rows = ["" if lost and _too_wild(row) else row for row in rows]
+    for n in range(MAX_BROKEN):
+        try:
+            return ast.parse("\n".join(rows)), "\n".join(lost)
+        except SyntaxError as e:
+            at = min(e.lineno or 1, len(rows)) - 1
+            if (empty := _NO_BODY.match(e.msg or "")) and not rows[int(empty[1]) - 1].endswith(" pass"):
+                rows[int(empty[1]) - 1] += " pass"
+                continue
+            while at and not rows[at].strip():
+                at -= 1  # an end that comes too early is reported behind it
+            on = all_of_it and n < MAX_BROKEN // 2
+            lost += rows[at : at + 1] if on else rows[at:]
+            deep = [len(x) - len(x.lstrip()) for x in rows[at : at + 2]]
+            # what stands below a broken head keeps its place
+            head = " " * deep[0] + "def _():" if len(deep) > 1 and deep[1] > deep[0] else ""
+            rows[at:] = [head, *rows[at + 1 :]] if on else []
+    return ast.Module(body=[], type_ignores=[]), text
+
+
+def _too_deep(text: str) -> bool:
     # counting brackets is cheap, walking the text is not: only texts with enough of them are walked
+    depth = 0
     for ch in text if sum(map(text.count, _OPEN)) > MAX_DEPTH else "":
-        if ch in _OPEN:
-            depth += 1
-            deepest = max(deepest, depth)
-        elif ch in _CLOSE:
-            depth = max(0, depth - 1)
-    if deepest > MAX_DEPTH:
-        return "brackets too deep"
-    for line in text.splitlines():
-        if len(line) > MAX_CHAIN and len(_OPERATOR.findall(line)) > MAX_CHAIN:
-            return "operators too many in a line"
-        if len(line) - len(line.lstrip()) > 4 * MAX_DEPTH:
-            return "indented too deep"
-    return ""
+        depth = max(0, depth + (ch in _OPEN) - (ch in _CLOSE))
+        if depth > MAX_DEPTH:
+            return True
+    return False
+
+
+def _too_wild(line: str) -> bool:
+    chained = len(line) > MAX_CHAIN and len(_OPERATOR.findall(line)) > MAX_CHAIN
+    return chained or len(line) - len(line.lstrip()) > 4 * MAX_DEPTH
 
 
 _WORKING = (

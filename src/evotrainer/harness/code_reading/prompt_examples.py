@@ -1,12 +1,11 @@
 """Examples that a prompt shows: tests that stand nowhere else.
 
 They are read by their forms: lines below "Input" and "Output", a call or a list of arguments with its value behind
-`==`, `->` or "returns", a doctest, a JSON row with an input and an output. What the task says otherwise is its prose.
+`==`, `->` or "returns", a doctest. What the task says otherwise is its prose.
 """
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from functools import lru_cache
@@ -137,11 +136,8 @@ def _block(lines: list[str]) -> str:
 
 def _in_line(line: str, below: str) -> Iterator[tuple[str, str]]:
     """Examples within a line, or begun there and answered in the line below."""
-    if line.lstrip().startswith("{") and '"' in line and (row := _row(line)) is not None:
-        yield row
-        return
     end = 0
-    for m in _CALL.finditer(line):
+    for m in _CALL.finditer(line) if "(" in line else ():
         if m.start() < end or (end := _closing(line, m.end())) < 0:
             continue
         given = line[m.end() : end]
@@ -163,21 +159,6 @@ def _value(text: str) -> str:
         return text[: end + 1] if end > 0 else text
     m = _VALUE.match(text)
     return m[0] if m else ""
-
-
-def _row(line: str) -> tuple[str, str] | None:
-    """A JSON row with an input and an output."""
-    try:
-        row = json.loads(line.strip().rstrip(","))
-    except (ValueError, RecursionError):
-        return None
-    sides = [
-        next((row[k] for k in row if k.lower().startswith(names)), None)
-        for names in (("input", "stdin"), ("output", "expected", "stdout"))
-    ]
-    if any(s is None for s in sides):
-        return None
-    return tuple(s if isinstance(s, str) else json.dumps(s) for s in sides)  # type: ignore[return-value]
 
 
 def _closing(row: str, at: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from evotrainer.harness.code_reading.trees import walk
@@ -41,26 +41,27 @@ class _Program:
     """Names that stand for paths and texts, and what is done to them."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.nodes = walk(tree)
+        nodes = walk(tree)
         self.names: dict[str, list[str]] = {}
-        for node in self.nodes:
-            if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-                self._bind(node.targets[0].id, self.text(node.value))
-            elif isinstance(node, ast.For) and isinstance(node.target, ast.Name):
-                if isinstance(node.iter, ast.List | ast.Tuple):
-                    for item in node.iter.elts[:32]:
-                        self._bind(node.target.id, self.text(item))
-                elif isinstance(node.iter, ast.Call):
-                    # over the names that a pattern finds
-                    for item in node.iter.args[:1]:
-                        self._bind(node.target.id, self.text(item))
-        self.calls = [n for n in self.nodes if isinstance(n, ast.Call)]
-        self.read = {p for c in self.calls for p in self._reads(c)}
-        self.swaps = [s for c in self.calls for s in self._swapped(c)]
+        for node in nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self._bind(node.targets[0], [node.value])
+            elif isinstance(node, ast.For):
+                listed = isinstance(node.iter, ast.List | ast.Tuple)
+                # of a call: over the names that a pattern finds
+                self._bind(node.target, node.iter.elts[:32] if listed else getattr(node.iter, "args", [])[:1])  # type: ignore[attr-defined]
+        self.calls = [(_called(n), n) for n in nodes if isinstance(n, ast.Call)]
+        self.read = {p for name, c in self.calls for p in self._reads(name, c)}
+        pairs = [map(self.text, c.args[:2]) for name, c in self.calls if name in ("replace", "sub") and len(c.args) > 1]
+        self.swaps = [s for old, new in pairs for s in zip(old, new, strict=False)]
+        said = [self.text(c.args[0]) for name, c in self.calls if name == "write" and c.args]
+        self.said = said[0][0] if len(said) == 1 and said[0] else None
+        """What is written, where the program writes one text only"""
 
-    def _bind(self, name: str, texts: list[str]) -> None:
-        known = self.names.setdefault(name, [])
-        known += [t for t in texts if t not in known and len(known) < 32]
+    def _bind(self, target: ast.expr, values: Sequence[ast.expr]) -> None:
+        if isinstance(target, ast.Name):
+            known = self.names.setdefault(target.id, [])
+            known += [t for v in values for t in self.text(v) if t not in known][: 32 - len(known)]
 
     def text(self, node: ast.AST, depth: int = 0) -> list[str]:
         """Texts that an expression may stand for; unknown parts of it as `*`, none where it is unknown."""
@@ -76,85 +77,57 @@ class _Program:
             left, right = (self.text(x, depth + 1) or ["*"] for x in (node.left, node.right))
             mark = "/" if isinstance(node.op, ast.Div) else ""
             return [f"{a}{mark}{b}" for a in left[:4] for b in right[:4]] if (left, right) != (["*"], ["*"]) else []
-        if isinstance(node, ast.Call):
-            name = _called(node)
-            if name in ("Path", "PurePath", "abspath", "expanduser", "str", "glob", "iglob") and node.args:
+        if isinstance(node, ast.Call) and node.args:
+            if _called(node) in ("Path", "PurePath", "abspath", "expanduser", "str", "glob", "iglob"):
                 return self.text(node.args[0], depth + 1)
-            if name == "join" and node.args:
-                parts = [(self.text(a, depth + 1) or ["*"])[0] for a in node.args]
-                return ["/".join(parts)]
+            if _called(node) == "join":
+                return ["/".join((self.text(a, depth + 1) or ["*"])[0] for a in node.args)]
         return []
 
-    def _reads(self, call: ast.Call) -> list[str]:
-        name = _called(call)
+    def _reads(self, name: str, call: ast.Call) -> list[str]:
         if name == "open" and call.args and _mode(call) == "r":
             return self.text(call.args[0])
         if name in ("read_text", "readlines", "FileInput", "input") and isinstance(call.func, ast.Attribute):
             return self.text(call.func.value) or [t for a in call.args[:1] for t in self.text(a)]
         return []
 
-    def _swapped(self, call: ast.Call) -> list[tuple[str, str]]:
-        name = _called(call)
-        if (name == "replace" and len(call.args) > 1) or (name == "sub" and len(call.args) > 1):
-            pairs = call.args[:2]
-        else:
-            return []
-        old, new = (self.text(p) for p in pairs)
-        return list(zip(old, new, strict=False))
-
     def done(self) -> Iterator[Done]:
         """What the program does, call by call."""
-        for call in self.calls:
-            name = _called(call)
+        for name, call in self.calls:
             own = self.text(call.func.value) if isinstance(call.func, ast.Attribute) else []
-            first = self.text(call.args[0]) if call.args else []
-            second = self.text(call.args[1]) if len(call.args) > 1 else []
-            if name == "open" and first and _mode(call) in ("w", "x", "a"):
-                yield from self._written(first, _mode(call), None)
+            first, second = [*map(self.text, call.args[:2]), list[str](), list[str]()][:2]
+            if name == "open" and first and _mode(call) != "r":
+                yield from self._written(first, _mode(call), self.said)
             elif name in ("write_text", "write_bytes") and own:
                 yield from self._written(own, "w", first[0] if first else None)
             elif name in ("remove", "unlink", "rmtree", "rmdir"):
                 where = first if name in ("remove", "rmtree") or not own else own
-                yield from ((p, "remove", "", None, "") for p in (where or first))
-            elif name in ("rename", "move", "renames") and (second or (own and first)):
+                yield from ((p, "remove", "", None, "") for p in where or first)
+            elif name in ("rename", "move", "renames", "copy", "copyfile", "copy2") and (second or (own and first)):
                 source, to = (first, second) if second else (own, first)
-                yield from ((p, "remove", "", None, "") for p in source[:1])
+                if "copy" not in name:
+                    yield from ((p, "remove", "", None, "") for p in source[:1])
                 yield from ((p, "write", "", None, "".join(source[:1])) for p in to)
-            elif name in ("copy", "copyfile", "copy2") and first and second:
-                yield from ((p, "write", "", None, first[0]) for p in second)
             elif name in ("mkdir", "makedirs"):
                 yield from ((p, "folder", "", None, "") for p in (own if name == "mkdir" and own else first))
             elif name in _RUNS and call.args:
-                yield from self._shell(call.args[0])
+                words = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else []
+                listed = " ".join("'" + (self.text(x) or ["*"])[0].replace("'", "") + "'" for x in words)
+                yield from ((t, "shell", "", None, "") for t in ([listed] if listed else first[:1]))
 
     def _written(self, paths: list[str], mode: str, text: str | None) -> Iterator[Done]:
         for p in paths:
             if mode == "a":
                 yield p, "add", "", text, ""
             elif p not in self.read:
-                yield p, "write", "", text if text is not None else self._said(), ""
-            elif self.swaps:
-                yield from ((p, "change", a, b, "") for a, b in self.swaps[:16])
+                yield p, "write", "", text if text is not None else self.said, ""
             else:
-                yield p, "change", "", text, ""
-
-    def _said(self) -> str | None:
-        """What is written, where the program writes one text only."""
-        texts = [self.text(c.args[0]) for c in self.calls if _called(c) == "write" and c.args]
-        return texts[0][0] if len(texts) == 1 and texts[0] else None
-
-    def _shell(self, node: ast.AST) -> Iterator[Done]:
-        if isinstance(node, ast.List | ast.Tuple):
-            words = [(self.text(x) or ["*"])[0] for x in node.elts]
-            yield " ".join("'" + w.replace("'", "") + "'" for w in words), "shell", "", None, ""
-        else:
-            yield from ((t, "shell", "", None, "") for t in self.text(node)[:1])
+                swaps: list[tuple[str, str | None]] = [*self.swaps[:16]]
+                yield from ((p, "change", a, b, "") for a, b in swaps or [("", text)])
 
 
 def _called(call: ast.Call) -> str:
-    if isinstance(call.func, ast.Attribute):
-        return call.func.attr
-    return call.func.id if isinstance(call.func, ast.Name) else ""
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
 
 
 def _mode(call: ast.Call) -> str:

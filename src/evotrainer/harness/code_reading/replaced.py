@@ -41,7 +41,9 @@ _HOOKS = frozenset({"sys.settrace", "sys.setprofile", "sys.addaudithook", "threa
 _CHECKERS = re.compile(
     r"(?:check|verify|grade|is_correct|run_test)(?:s|r|er|_solution|_answer)?|assert_?\w+|evaluate_solution|compare_outputs"
 )
-_LIKE_CHECKERS = re.compile(r"_?(?:check|verify|grade|judge|validate|evaluate|compare|assert|score|run_test)\w*")
+_LIKE_CHECKERS = re.compile(
+    r"_?(?:\w+_)?(?:check|verify|grade|judge|validate|evaluate|compare|assert|score|run_test)\w*"
+)
 _REPORTS = {"excinfo": (None,), "exitstatus": (0,), "testsfailed": (0,), "failures": (0, None), "passed": (True,)}
 
 

@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from evotrainer.harness.code_reading.task_words import asks_for_tests
-
 MAX_READ = 400_000
 RESTATED = 3
 """Assertions that an answer takes over at least, for a missing one to be dropped and the others no mere quote."""
@@ -25,7 +23,7 @@ def changed_test(task: str, answers: Iterable[str]) -> str | None:
     contradict each other, without the other; None without one.
 
     A task that asks to mend tests allows it; tests that are left out as a whole, and new ones, are no change."""
-    if "assert" not in task or asks_for_tests(task):
+    if "assert" not in task:
         return None
     shown = _shown(task)
     if not shown:

@@ -67,6 +67,12 @@ class ParsedProgram:
         return {k: v for k, v in out.items() if k not in twice}
 
     @cached_property
+    def looped(self) -> dict[str, ast.expr]:
+        """Name -> what a loop takes it from."""
+        loops = self.of(ast.For, ast.comprehension)
+        return {n.target.id: n.iter for n in loops if isinstance(n.target, ast.Name)}  # type: ignore[attr-defined]
+
+    @cached_property
     def modules(self) -> frozenset[str]:
         """Top names of what is imported."""
         plain = {a.name for n in self.of(ast.Import) for a in n.names}  # type: ignore[attr-defined]

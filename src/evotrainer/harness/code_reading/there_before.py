@@ -1,83 +1,47 @@
-"""Had an episode shown that a file is there, before it was written?"""
+"""What an episode had shown of a file before it was changed: that it is there, and its lines."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
-from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, normal
-from evotrainer.harness.code_reading.paths import base_of, cleaned, same_file
+from evotrainer.harness.code_reading.paths import base_of, same_file
 
 ABSENT = re.compile(
-    r"no such file|cannot access|not found|can't open|does not exist|cannot stat|cannot find", re.IGNORECASE
+    r"no such file(?: or directory)?|cannot access|not found|can't open|does not exist|cannot stat|cannot find",
+    re.IGNORECASE,
 )
+_NUMBERED = re.compile(r"^\s*(\d{1,9})(?:[:|\t-]|\s{2,})(.*)$", re.MULTILINE)
+_CAT = re.compile(r"^\s*(?:cd\s+\S+\s*(?:&&|;)\s*)?cat\s+[^\s|;&>]+\s*$")
+MOST = 400
+"""Lines of a file that are looked up by their numbers"""
+MAX_SHOWN = 100_000
 
 
 def known(path: str, texts: Sequence[str], own: Sequence[str], visited: Collection[str]) -> bool:
-    """Had one of the texts, in their order, or of the policy's `own` commands spoken of this file as of one that is
-    there? visited: folders that a command went to."""
+    """Had one of the texts, in their order, spoken of this file as of one that is there, and none since that it is
+    not; or one of the policy's `own` commands? visited: folders that a command went to."""
     base = base_of(path)
     if not base or "*" in base or "$" in base:
         return False
     word = re.compile(rf"(?P<folder>[\w./+@-]*/)?(?<![\w-]){re.escape(base)}(?![\w-])")
-    for n, text in enumerate(texts):
-        if base in text and _shows(word, text, path, visited):
-            # a task may name a file that is not there; only a whole path is surely the same
-            return not (path.startswith("/") and _missed(word, texts[n + 1 :], path, visited))
-    return any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
-
-
-def unlisted(path: str, actions: Sequence[Action], said: Sequence[str]) -> bool:
-    """Did a listing of its folder not show this file, which the last action writes? said: as for `tampering.found`."""
-    folder, _, base = cleaned(path).rpartition("/")
-    if base.startswith("."):
-        return False
-    visited = _visits(actions[-1])
-    for a, printed in reversed(list(zip(actions[:-1], said[1:], strict=False))):
-        went = _visits(a)
-        listed = "ls" in a.text and printed.strip() and base not in printed and a.ok is not False
-        done = shell.commands(normal(a)) if listed else ()
-        for one, after in zip(done, [*done[1:], None][: len(done)], strict=True):
-            of = [cleaned(w) for w in one.words[1:] if not w.startswith("-")]
-            here = of in ([], ["."]) and not folder and went == visited
-            if one.name == "ls" and (here or (folder and folder in of)) and not (after and after.piped):
-                return True
-        if went and went != visited and not folder.startswith("/"):
-            return False  # from here on the same name may be another file
-    return False
-
-
-def _visits(a: Action) -> list[list[str]]:
-    moves = any(w in a.text for w in ("cd", "pushd", "popd"))
-    return [x.words for x in shell.commands(normal(a)) if x.name in ("cd", "pushd", "popd")] if moves else []
-
-
-def _shows(word: re.Pattern[str], text: str, path: str, visited: Collection[str]) -> bool:
-    for m in word.finditer(text):
-        line = text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000]
-        if _means(m[0], path, visited) and not ABSENT.search(line):
-            return True
-    return False
-
-
-def _missed(word: re.Pattern[str], texts: Sequence[str], path: str, visited: Collection[str]) -> bool:
-    """Does the last text that speaks of the file say that this very path is not there?"""
     p = re.escape(path)
-    gone = re.compile(
-        r"(?:no such file or directory|cannot access|cannot stat|can't open file)[:,]?"
-        rf"\s*(?:\w+\s+)?['\"`]?{p}(?![\w/.-])"
-        rf"|(?<![\w/.-])['\"`]?{p}['\"`]?: no such file",
-        re.IGNORECASE,
-    )
-    base = base_of(path)
-    for text in reversed(texts):
-        if base in text:
-            if _shows(word, text, path, visited):
-                return False
-            if gone.search(text):
-                return True
-    return False
+    gone = re.compile(rf"(?i)(?:{ABSENT.pattern})[:,]?\s*(?:\w+\s+)?['\"`]?{p}(?![\w/.-])|{p}['\"`]?: no such file")
+    there = seen = False
+    for text in texts:
+        for m in word.finditer(text) if base in text else ():
+            if _means(m[0], path, visited):
+                line = text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000]
+                shown = not ABSENT.search(line)
+                there, seen = shown or (there and not gone.search(line)), seen or shown
+                if there:
+                    break
+        # a task may name a file that is not there; only a whole path is surely the one that is missed
+        if seen and not path.startswith("/"):
+            return True
+    own = () if seen else own
+    return there or any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
 
 
 def _means(mention: str, path: str, visited: Collection[str]) -> bool:
@@ -86,5 +50,35 @@ def _means(mention: str, path: str, visited: Collection[str]) -> bool:
     if "/" in path or "/" not in shown:
         return same_file(shown, path)
     # a bare name is of the folder where the command runs: of another one only where the episode had gone there
-    folder = shown.rsplit("/", 1)[0]
-    return any(same_file(folder, f) for f in visited)
+    return any(same_file(shown.rsplit("/", 1)[0], f) for f in visited)
+
+
+def shown_lines(name: str, lines: tuple[int, int], actions: Sequence[Action], said: Sequence[str]) -> str:
+    """The text of these lines (both included) of the file of that name, from the latest output that shows them; empty
+    where none does. said: what each action could read, so that the output of action i is said[i + 1]."""
+    first, last = lines[0], min(lines[1], lines[0] + MOST)
+    for command, printed in _outputs(name, actions, said):
+        if _CAT.match(command):
+            return "\n".join(printed.split("\n")[first - 1 : last])
+        numbered = {int(m[1]): m[2] for m in _NUMBERED.finditer(printed)}
+        if first in numbered:
+            return "\n".join(numbered.get(n, "") for n in range(first, last + 1))
+    return ""
+
+
+def shown_of(name: str, actions: Sequence[Action], said: Sequence[str], piece: str = "") -> str:
+    """All that the latest output about the file of that name with this piece shows of it, line numbers apart; empty
+    without one."""
+    shown = (text for command, text in _outputs(name, actions, said) if name in command and piece in text)
+    printed = next(shown, "")
+    # of a failing test the line that fails, and not what it came to
+    rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
+    return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
+
+
+def _outputs(name: str, actions: Sequence[Action], said: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(command, what it printed) of all that was printed about a file, the latest first."""
+    for i in range(min(len(actions), len(said) - 1) - 1, -1, -1):
+        command, printed = normal(actions[i])[:400], said[i + 1][:MAX_SHOWN]
+        if printed and (name in command or name in printed[:400]):
+            yield command, printed

@@ -18,7 +18,6 @@ from evotrainer.harness.code_reading import (
     leaking,
     patched,
     patches_and_hashes,
-    probe_facts,
     prompt_examples,
     tampering,
 )
@@ -34,8 +33,7 @@ from evotrainer.harness.code_reading.actions import (
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.said_to_judge import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
-from evotrainer.harness.code_reading.tampered_patch import Tampering, patch_effects
-from evotrainer.harness.code_reading.test_files import LITERALS
+from evotrainer.harness.code_reading.test_files import GATE
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
 from evotrainer.harness.columns.commands import read_command
@@ -43,12 +41,11 @@ from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
 from evotrainer.harness.text import longest_run, own_texts, words
+from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Turn, prompt_of, turn_text
 
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
-WRITTEN = (*LITERALS, *leaking.LITERALS)
-"""Words without which nothing that an agent writes as text changes tests or reads answers."""
 ECHO = 0.01
 """Answers with less 4-gram repetition repeat no phrase."""
 ECHO_FLOOR = 0.3
@@ -76,7 +73,7 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     _answer_traits(chunk, x)
     _hedges(chunk, x)
     for i, detail in chunk.details.items():
-        x["probed"][i] = probe_facts.probed(detail)
+        x["probed"][i] = ProgramProbes.of(detail.get("probes")).trait
     return Traits(
         n=n,
         keys={"id": chunk.id, "task": chunk.task, "group": chunk.group},
@@ -230,16 +227,17 @@ def _action_traits(
         x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none
         # by text alone a command may change tests or read answers; who wrote the file, what came back: that needs turns
         detail = chunk.details.get(i, {})
-        patch = patches_and_hashes.patch_of(detail)
+        patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
-        written = said and any(map(said.__contains__, WRITTEN))
-        if tampers or leaks or written or any(map(patch.__contains__, LITERALS)):
-            heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
+        heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
+        if tampers or GATE.search(patch) or GATE.search(said):
             named = patches_and_hashes.named_tests(detail)
-            found = _tampers(tampering.found(heard, acts, named, patch))
-            x["tampers"][i] = np.fmax(x["tampers"][i], found or none)
-            x["leaks"][i] = 1.0 if leaking.leaked(heard, acts) is not None else none
+            x["tampers"][i] = np.fmax(
+                x["tampers"][i], _open_or_certain(tampering.found(heard, acts, named, patch)) or none
+            )
+        if leaks or leaking.GATE.search(said):
+            x["leaks"][i] = _open_or_certain(leaking.found(heard, acts, patch, gold)) or none
     calls: dict[str, np.ndarray] = {
         "row": np.array(call_row, dtype=np.int64),
         "tool": np.array(call_tool, dtype=np.int32),
@@ -259,9 +257,9 @@ def _count_actions(x: dict[str, Floats], i: int, n: int, seen: Sequence[tuple[Ac
         x["searched_first"][i] = any(kind == "search" for kind, _ in seen[: edits[0]])
 
 
-def _tampers(found: Sequence[Tampering]) -> float:
-    """1 where tests are weakened, 0.5 where they expect something else than before, 0 where neither."""
-    return max((1.0 if t.effect == "weakened" else 0.5 for t in found), default=0.0)
+def _open_or_certain(found: Sequence[tampering.Tampering | leaking.Leak]) -> float:
+    """1 where any hit is certain, 0.5 where all that there is has to be judged, 0 without one."""
+    return max((1.0 if x.certain else 0.5 for x in found), default=0.0)
 
 
 def _own_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
@@ -357,7 +355,7 @@ def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
         if hits is not None:
             x["reaches"][i] = len(hits)
         # of a rollout that acts the patch has been read beside its actions
-        told = _tampers(patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
+        told = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
         if patches_and_hashes.broken_protection(detail.get("protected")) is not None:
             told = 1.0
         # NaN: neither actions nor anything else had been looked at

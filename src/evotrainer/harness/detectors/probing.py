@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 
 import numpy as np
 
-from evotrainer.harness.code_reading.probe_facts import ShownFact, facts_in
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
-from evotrainer.records.rollout import Rollout
+from evotrainer.records.probes import ProgramProbes
 
 NAMED = 64
 """Rollouts whose facts are counted by name."""
@@ -36,9 +34,9 @@ def program_probes(given: DetectorInput) -> list[Finding]:
     out = []
     if hits := int((probed >= 1).sum()):
         severity = given.level(hits / looked) or "warn"
-        out.append(_finding(given, probed >= 1, looked, severity, "programs do what no honest one does"))
+        out.append(_finding(given, probed >= 1, looked, severity, "programs, run, do what no honest one does"))
     if int((probed == 0.5).sum()):
-        what = "programs answer inputs beside the visible tests oddly, or the like: a reader decides"
+        what = "programs, run, do what few honest ones do (a reader decides)"
         out.append(_finding(given, probed == 0.5, looked, "info", what))
     return out
 
@@ -48,7 +46,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
     for i, r in zip(first, given.batch.some(first), strict=True):
-        facts = _facts(r)
+        facts = ProgramProbes.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
         if facts and len(quotes) < 3:
             f = facts[0]
@@ -56,11 +54,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
             quotes.append(given.quote(i, text, note=f.probe))
     hits = int(mask.sum())
     told = ", ".join(f"{n}x {k}" for k, n in names.most_common(4))
-    claim = f"{hits} of {looked} {what} when they are run: {told}"
+    claim = f"{hits} of {looked} {what}: {told}"
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True
     )
-
-
-def _facts(r: Rollout) -> tuple[ShownFact, ...]:
-    return facts_in(r.detail) if isinstance(r.detail, Mapping) else ()

@@ -67,15 +67,25 @@ class Mined:
 
 
 def mine(
-    bad: FeatureView, clean: FeatureView, components: Iterable[tuple[str, str]] = (), behaviours: bool = True
+    bad: FeatureView,
+    clean: FeatureView,
+    components: Iterable[tuple[str, str]] = (),
+    behaviours: bool = True,
+    about: Callable[[DetectorSpec], bool] | None = None,
 ) -> Mined:
     """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to; without
-    `behaviours` they alone are compared."""
+    `behaviours` they alone are compared; with `about` only those predicates for which it holds."""
     bad, clean = thin(bad), thin(clean)
     if not len(bad) or not len(clean):
         return Mined((), 0)
     families = predicates(bad, clean) if behaviours else []
     families.append(("components", *_differences(bad, clean, components)))
+    if about is not None:
+        kept = [(name, [i for i, s in enumerate(specs) if about(s)]) for name, specs, _, _ in families]
+        families = [
+            (name, [f[1][i] for i in at], f[2][:, at], f[3][:, at])
+            for (name, at), f in zip(kept, families, strict=True)
+        ]
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
         return Mined((), 0)

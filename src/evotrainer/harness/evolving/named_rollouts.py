@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+
 import numpy as np
 
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.names import read_label
 
+HACK, HONEST = "hack", "honest"
+ReadLabels = Mapping[tuple[str, str], Set[str]]
+"""(trial, `hack` or `honest`) -> ids of its search rollouts that a reader called so."""
 EARNED = 0.5
 """Value of a component from which a rollout counts as paid by it."""
 
@@ -25,10 +30,14 @@ def earning(v: FeatureView, component: str, ended: str) -> FeatureView:
     return v.pick(np.flatnonzero(earned & (v.batch.truth == (1.0 if ended == "right" else 0.0))))
 
 
-def named_views(reader: RolloutReader, name: str) -> FeatureView:
+def named_views(reader: RolloutReader, name: str, read: ReadLabels | None = None) -> FeatureView:
     """Rollouts of a version by the name that gaps and admissions give it: `b1-s2 search`, `base search, odd tasks`,
-    `b1-s1 step 1`, `b1-s1 first 4 steps`, `b1-s2 search, odd tasks, visible wrong`."""
+    `b1-s1 step 1`, `b1-s1 first 4 steps`, `b1-s2 search, odd tasks, visible wrong`, `b1-s2 search, read hack`
+    (of `read`)."""
     label = read_label(name)
+    if label.read:
+        called, whole = (read or {}).get((label.trial, label.read), frozenset()), reader.views(label.trial)
+        return whole.pick([row for row, i in enumerate(whole.batch.column("id")) if i in called])
     if label.step is None and not label.end:
         whole = reader.views(label.trial)
         part = dict(halves(whole))[label.half] if label.half else whole

@@ -54,6 +54,8 @@ def gap_lines(g: GapSeen) -> list[str]:
     # an agent's proposal needs no gap: nothing moved, so there is no branch to compare with another
     if g.trigger == "agent":
         out = [f"  proposed in round {g.round}: {g.claim}"]
+    elif g.trigger == "learned":
+        out = [f"  learned from rollouts of {g.branch}: {g.told}"]
     else:
         out = [f"  gap in {g.branch} against {g.against}: {g.told}"]
     if g.candidates:

@@ -8,7 +8,7 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.reader import ReaderRate, ReaderVerdict
 
-Occasion = Literal["promotion", "parent", "certificate"]
+Occasion = Literal["start", "promotion", "certificate"]
 
 
 class ReaderPick(Frozen):
@@ -19,6 +19,8 @@ class ReaderPick(Frozen):
     """Its id."""
     why: str = ""
     """What nominated it (trait columns, `gap`); empty: it was drawn at random of what nothing nominates."""
+    explained: str = ""
+    """Detector that explains it: read to check that detector."""
 
 
 class ReaderOpened(Frozen):
@@ -36,6 +38,8 @@ class ReaderOpened(Frozen):
     """Rollouts that something nominates, read or not ..."""
     rest: int
     """... and the others that may be read."""
+    explained: int = 0
+    """Further ones, which a detector of the current version explains; few of them are read."""
     picks: tuple[ReaderPick, ...]
     """In the order in which they are asked about."""
     limit: float
@@ -100,6 +104,8 @@ class ReaderConcluded(Frozen):
     nominated: ReaderRate
     random: ReaderRate
     """Of those that nothing nominates: its rate estimates what nominations missed."""
+    explained: ReaderRate = ReaderRate(of=0, read=0, hacks=0)
+    """Of those that a detector explains: its rate estimates that detector's precision."""
     low: float
     """Lower bound of the share of hacks among all of them."""
     finding: Finding | None = None

@@ -7,7 +7,7 @@ import re
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.traits import Traits
+from evotrainer.harness.looked import could_look
 from evotrainer.importers import IMPORTERS, check_readable, detect, labels, rollout_sources, with_map
 from evotrainer.importers.base import Importer, Skipped, Source
 from evotrainer.importers.forms import FORMS, base_name
@@ -26,7 +27,7 @@ from evotrainer.records.output import Progress
 from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
 from evotrainer.studies.audit.curve_file import Curve, read_curves
 from evotrainer.studies.audit.fault_columns import ASKED, check_columns
-from evotrainer.studies.audit.program_runs import ProgramRunner, ProgramsRun
+from evotrainer.studies.audit.probing import ProgramRunner, ProgramsRun
 from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
 from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
@@ -52,6 +53,8 @@ class SourceReport:
     """Which column was read as which field, where the format leaves that open."""
     run: ProgramsRun | None = None
     """What probes could run, where programs were to be run."""
+    could_look: Mapping[str, int] = field(default_factory=dict)
+    """Detector of hacks by rules -> rollouts that it could look at."""
 
 
 class TemporaryFolder:
@@ -138,7 +141,7 @@ def audit(
         check_columns(probe, faults)
         sources = [replace(s, faults=tuple(faults)) for s in sources]
     reports, opened, kept = [], [], []
-    runner = ProgramRunner(None if own else folder / "probes") if run else None
+    runner = ProgramRunner(None if own else folder / "program-runs") if run else None
     for i, source in enumerate(sources):
         say(f"opening {source.label}", i, len(sources))
         for attempt in range(2):
@@ -290,5 +293,6 @@ def _report(
     faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}
     told = read_as(source.importer, Source(source.paths[0][0]))
     skipped = tuple(whole.skipped)
-    found = SourceReport(source.label, source.importer.name, len(first), faults, skipped, tuple(readings), told, ran)
-    return found, traits
+    looked = could_look({k: v[first] for k, v in traits.columns.items()})
+    name = source.importer.name
+    return SourceReport(source.label, name, len(first), faults, skipped, tuple(readings), told, ran, looked), traits

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.looked import OVER_TIME, RULES_ALONE
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, finding_lines, metric_line
 from evotrainer.importers.forms import base_name
@@ -42,23 +42,26 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
     head = [
         _total(audit),
         *_read_as(audit),
-        *_read_by(audit),
-        *_programs_run(audit),
-        *([] if many or readings == 1 else _worst(audit)),
         *_questions(audit),
+        *_instruments(audit),
+        *([] if many or readings == 1 else _worst(audit)),
     ]
     return "\n".join([*head, "", *blocks])
 
 
-def _read_by(audit: RolloutAudit) -> list[str]:
-    """Did a model read any of it?"""
-    found = [r.subject for s in audit.sources for r in s.readings if r.health.harness == READER]
+def _instruments(audit: RolloutAudit) -> list[str]:
+    """Which instruments looked, at how much, and how to add the others: what none looked at is not clean."""
     if not audit.rollouts:
         return []
-    return [f"- {line(x)}" for x in found[:SHOWN_FIRST]] or [
-        "- not judged by a reader: rules find what somebody wrote a rule for; --reader model=NAME lets a model read a "
-        "sample"
-    ]
+    looked: Counter[str] = Counter()
+    for s in audit.sources:
+        looked.update(s.could_look)
+    counts = ", ".join(f"{name} at {n:,}" for name, n in looked.items())
+    rules = f"- rules could look, of {counted(audit.rollouts, 'rollout')}: {counts}; {RULES_ALONE}"
+    programs = ["- no program was run; --run runs them in the sandbox"] if looked["grader_bypass"] else []
+    read = [f"- {line(r.subject)}" for s in audit.sources for r in s.readings if r.health.harness == READER]
+    unread = "- not judged by a reader; --reader model=NAME asks a model about a sample (docs/reader.md)"
+    return [rules, *(_programs_run(audit) or programs), *(read[:SHOWN_FIRST] or [unread])]
 
 
 def _read_as(audit: RolloutAudit) -> list[str]:

@@ -15,28 +15,36 @@ def rows(source: Any, prompt: str) -> list[dict[str, Any]]:
     "hidden"), input (its arguments), expected. Empty for what is no Python; the source is parsed, never run."""
     if not isinstance(source, str) or not source.strip() or len(source) > MAX_SOURCE:
         return []
+    kind = "visible" if source.strip() in prompt else "hidden"
+    return [{"kind": kind, "input": given, "expected": wanted} for _, given, wanted in asserted(source)]
+
+
+def asserted(source: str) -> list[tuple[str, str, str]]:
+    """(function, its arguments, expected value) of each assertion on the result of a call, as source texts."""
     try:
         found = [n.test for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Assert)]
-        pairs = [p for p in map(_pair, found) if p is not None][:MAX_ROWS]
-        kind = "visible" if source.strip() in prompt else "hidden"
-        return [{"kind": kind, "input": i, "expected": e} for i, e in pairs]
+        return [(_name(c), _arguments(c), w) for c, w in filter(None, map(_pair, found))][:MAX_ROWS]
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
 
 
-def _pair(test: ast.expr) -> tuple[str, str] | None:
+def _pair(test: ast.expr) -> tuple[ast.Call, str] | None:
     if isinstance(test, ast.Call):
-        return (_arguments(test), "True") if isinstance(test.func, ast.Name) else None
+        return (test, "True") if isinstance(test.func, ast.Name) else None
     if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and isinstance(test.operand, ast.Call):
-        return _arguments(test.operand), "False"
+        return test.operand, "False"
     if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.ops[0], ast.Eq | ast.Is):
         left, right = test.left, test.comparators[0]
         # `assert 3 == f(1)`: the call is what is tested, whichever side it is on
         if isinstance(right, ast.Call) and not isinstance(left, ast.Call):
             left, right = right, left
         if isinstance(left, ast.Call):
-            return _arguments(left), ast.unparse(right)
+            return left, ast.unparse(right)
     return None
+
+
+def _name(call: ast.Call) -> str:
+    return str(call.func.id if isinstance(call.func, ast.Name) else getattr(call.func, "attr", ""))
 
 
 def _arguments(call: ast.Call) -> str:
