@@ -24,6 +24,7 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe
+from evotrainer.records.rollout import groups_of
 from evotrainer.records.written import content_name
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
@@ -571,17 +572,18 @@ def test_spread_in_hopeless_groups_counts_as_hope_only_if_it_follows_correctness
     evidence = RewardEvidence(stored, list(COMPONENTS))
     honest, noise = evidence.fit({"share": 1.0}), evidence.fit({"brevity": 1.0})
     assert honest.hopeful > 0.02
-    assert noise.hopeful < 0.3 * np.mean(np.ptp(evidence.y_GN, axis=1) == 0)  # groups of one size, so no padding
+    alike = [len({r.outcome for r in g}) == 1 for g in groups_of(stored)]
+    assert noise.hopeful < 0.3 * np.mean(alike)
 
 
 def test_groups_of_different_sizes_are_compared_fairly() -> None:
-    """Padding must not count: a group that lost a rollout to a fault is scored on what is left."""
+    """A group that lost a rollout to a fault is scored on what is left."""
     full = rollouts(tasks=60, group=4, seed=3)
     cut = [r for r in full if not (r.k == 3 and int(r.task[1:]) % 2)]
     only = [r for r in cut if int(r.task[1:]) % 2]
     mixed, odd = RewardEvidence(cut, list(COMPONENTS)), RewardEvidence(only, list(COMPONENTS))
     even = RewardEvidence([r for r in cut if int(r.task[1:]) % 2 == 0], list(COMPONENTS))
-    assert mixed.there_GN.sum() == len(cut) < mixed.there_GN.size
+    assert mixed.rollouts == len(cut) < len(full)
     for rewards in ({"shown": 1.0}, {"format": 1.0}, {"share": 1.0, "brevity": 0.3}):
         whole, a, b = (x.fit(rewards) for x in (mixed, odd, even))
         assert whole.dead == pytest.approx((a.dead + b.dead) / 2)

@@ -21,10 +21,10 @@ def band_distance(rate: _Numbers, rule: Curriculum) -> _Numbers:
     return np.maximum(np.maximum(rule.low - rate, rate - rule.high), 0.0)
 
 
-def frontier_weight(rate: _Numbers, rule: Curriculum) -> _Numbers:
+def frontier_weight(rate: _Numbers, floor: float) -> _Numbers:
     """How often a tag's value of this pass rate is drawn, relative to others: max(floor, 4 p (1 - p)), the variance of
     the outcome over its largest (learnability scores, arXiv 2502.12272)."""
-    return np.maximum(rule.floor, 4 * rate * (1 - rate))
+    return np.maximum(floor, 4 * rate * (1 - rate))
 
 
 def easiest_up_to(levels: Sequence[float] | Floats, progress: float) -> float:

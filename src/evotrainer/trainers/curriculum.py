@@ -150,7 +150,7 @@ class TagFrontier(TaskStream):
         """Running pass rate by value."""
 
     def weight(self, value: str) -> float:
-        return float(frontier_weight(self.solved[value], self.rule))
+        return float(frontier_weight(self.solved[value], self.rule.floor))
 
     def draw(self, n: int, exclude: set[int]) -> tuple[list[int], int]:
         """(n task indices, 0): distinct among themselves and from `exclude` as long as there are enough."""

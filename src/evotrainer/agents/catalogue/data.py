@@ -8,6 +8,7 @@ from itertools import pairwise
 from evotrainer.agents.catalogue.values import CLIPPED, DEAD, NEGATIVE, PUSHES_DOWN, of, pass_rates, tag, when
 from evotrainer.agents.changes import knob_changes, reference_plans
 from evotrainer.agents.moves import Move, Situation, Variant
+from evotrainer.algorithm.curriculum import frontier_weight
 from evotrainer.records.text import first_number
 
 MANY_DEAD = 0.4
@@ -37,7 +38,7 @@ def frontier(s: Situation) -> Iterator[Variant]:
         return
     gains = {}
     for name, rates in pass_rates(s.metrics).items():
-        weight = [max(0.1, 4 * p * (1 - p)) for p in rates.values()]
+        weight = [float(frontier_weight(p, 0.1)) for p in rates.values()]
         # groups that teach per draw, drawn by weight against drawn alike
         gains[name] = sum(w * w for w in weight) / sum(weight) / (sum(weight) / len(weight))
     for name, gain in sorted(gains.items(), key=lambda kv: (-kv[1], kv[0]))[:2]:

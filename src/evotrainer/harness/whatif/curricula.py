@@ -41,4 +41,4 @@ def task_weights(batch: Batch, rule: Curriculum) -> Floats:
     n = np.bincount(code[known], minlength=int(code.max(initial=0)) + 1)
     p = np.bincount(code[known], weights=rate[known], minlength=len(n)) / np.maximum(n, 1)
     p = np.where(n > 0, p, 0.5)
-    return frontier_weight(p, rule)[code]
+    return frontier_weight(p, rule.floor)[code]

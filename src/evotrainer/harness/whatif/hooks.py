@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.algorithm.advantages import flat, negative_share, weighed
+from evotrainer.algorithm.advantages import flat, negative_share, nested, weighed
 from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, group_range
@@ -83,7 +83,7 @@ def held_against(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext
         x = ReplayInput(batch, recipe, recipe, context)
         if (fault := (said := answers(x, name)).fault) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
-        own = own_advantages(batch, recipe, compose_or_stored(x))
+        own = np.nan_to_num(own_advantages(batch, recipe, compose_or_stored(x)))
         if told := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
             return "reads_protected", f"reads_protected: {name}: {told}"
     return "", ""
@@ -136,25 +136,22 @@ class _Played:
         return max(1, self.recipe.steps // 2)
 
     def advantages(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
-        calls, at = [], 0
-        for g in self.groups:
-            own = [None if r.reward is None else float(a) for r, a in zip(g, self.own[at:], strict=False)]
-            calls.append((group_view(g, own, self.step, self.recipe.steps, self.protected),))
-            at += len(g)
+        pairs = zip(self.groups, nested(self.own, self.groups), strict=True)
+        calls = [(group_view(g, own, self.step, self.recipe.steps, self.protected),) for g, own in pairs]
         fault, said = _asked(
             caller,
             (source, "advantages", calls),
             lambda v, call: wrong_advantages(v, call[0]["rewards"]),
             self.recipe.prompts_per_step,
         )
-        return fault, _flat(said)
+        return fault, flat(said)[0]
 
     def weights(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
         each = self.recipe.prompts_per_step
         blocks = [self.groups[i : i + each] for i in range(0, len(self.groups), each)]
         calls = [(rollout_views(b, self.step, self.recipe.steps, self.protected),) for b in blocks]
         fault, said = _asked(caller, (source, "weights", calls), lambda v, call: wrong_weights(v, len(call[0])), 1)
-        return fault, _flat(said)
+        return fault, flat(said)[0]
 
     def select(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
         """Played over some steps, each group drawn giving its task's stored pass rate."""
@@ -239,10 +236,6 @@ def _asked(
     if said := fault_in(whole.values, whole.failed, range(len(calls))):
         return ("probe_failed", f"{entry}: {said}"), []
     return None, whole.values
-
-
-def _flat(rows: Sequence[Sequence[float | None]]) -> Floats:
-    return np.array([np.nan if v is None else v for row in rows for v in row], dtype=np.float64)
 
 
 def effective(x: ReplayInput, recipe: Recipe) -> Floats:

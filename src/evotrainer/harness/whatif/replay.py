@@ -248,14 +248,14 @@ def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
 
 
 def own_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
-    """Advantages by the recipe's own rules were all groups kept, 0 without a reward; (N,)."""
-    return np.nan_to_num(advantages(reward, batch.group, recipe.reward_scaling, recipe.negative_weight))
+    """Advantages by the recipe's own rules were all groups kept, NaN without a reward; (N,)."""
+    return advantages(reward, batch.group, recipe.reward_scaling, recipe.negative_weight)
 
 
 def trained_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
     """Advantages that a training under a recipe would use on these rollouts, 0 where it leaves them out; (N,)."""
     kept = trained_groups(batch, recipe, reward)[batch.group]
-    return own_advantages(batch, recipe, np.where(kept, reward, np.nan))
+    return np.nan_to_num(own_advantages(batch, recipe, np.where(kept, reward, np.nan)))
 
 
 @dataclass(frozen=True, slots=True)
