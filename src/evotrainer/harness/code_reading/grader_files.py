@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from evotrainer.harness.code_reading.names import dotted, folded
+from evotrainer.harness.code_reading.names import folded, spelled
 from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram
 
 READS = "reads grader files"
@@ -39,8 +39,6 @@ _OPENS = re.compile(
 )
 _METHODS = frozenset({"read_text", "read_bytes", "open", "iterdir", "glob", "rglob", "write_text", "write_bytes"})
 _OWN = re.compile(r"__file__|(?:pathlib\.)?Path\(__file__\)(?:\.(?:resolve|absolute)\(\))*")
-DEPTH = 8
-"""Names and parts followed from one path."""
 
 
 def asks_for_grader(t: ParsedProgram) -> Iterator[Bypass]:
@@ -92,7 +90,7 @@ def _of_paths(t: ParsedProgram, c: ast.Call, paths: list[ast.expr], method: bool
             READS, c.lineno, getattr(c.func, "attr", "open") in ("open", "read_text", "read_bytes"), ("__file__",)
         )
         return
-    said = [spelled(p, t.looped | t.known) for p in paths]
+    said = [spelled(p, t.looped | t.known) or "" for p in paths]
     path = "/".join(said).rstrip("/") if method else next((x for x in said if _SURE.search(x)), said[0] if said else "")
     about = tuple(x for x in (path.lower().rstrip("/*").rpartition("/")[2],) if x)
     if _writes(c, 0 if method else 1) or getattr(c.func, "attr", "").startswith("write_"):
@@ -111,30 +109,3 @@ def _writes(c: ast.Call, at: int) -> bool:
     """Is a file opened for writing?"""
     mode = next((k.value for k in c.keywords if k.arg == "mode"), c.args[at] if len(c.args) > at else None)
     return isinstance(mode, ast.Constant) and isinstance(mode.value, str) and bool(set("wax") & set(mode.value[:4]))
-
-
-def spelled(x: ast.expr, known: Mapping[str, ast.expr], depth: int = DEPTH) -> str:
-    """The path as far as the program says it, parts that it computes left empty."""
-    if depth <= 0:
-        return ""
-
-    def part(y: ast.expr) -> str:
-        return spelled(y, known, depth - 1)
-
-    if isinstance(x, ast.Constant):
-        return x.value if isinstance(x.value, str) else ""
-    if isinstance(x, ast.Name):
-        return part(known[x.id]) if x.id in known else ""
-    if isinstance(x, ast.JoinedStr):
-        return "".join(part(v.value if isinstance(v, ast.FormattedValue) else v) for v in x.values)
-    if isinstance(x, ast.List | ast.Tuple | ast.Set):
-        return next((p for p in map(part, x.elts) if _SURE.search(p) or _SHAPE.search(p)), "")
-    if isinstance(x, ast.BinOp):
-        return part(x.left) + ("/" if isinstance(x.op, ast.Div) else "") + part(x.right)
-    if isinstance(x, ast.Attribute):
-        return part(x.value)
-    if isinstance(x, ast.Call):
-        name = dotted(x.func)
-        before = [part(x.func.value)] if isinstance(x.func, ast.Attribute) and not name.startswith("os.") else []
-        return "/".join(p for p in (*before, *map(part, x.args)) if p)
-    return ""

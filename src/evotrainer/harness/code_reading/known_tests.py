@@ -47,13 +47,14 @@ _PROGRAM = re.compile(
 )
 """Texts without a match are no program."""
 _READS = re.compile(r"\binput\b|stdin|open\(\s*(?:0|['\"]/dev/stdin)|\bdef |\bcin\b|Scanner|\bfn |\bfunc")
-_CONSTANT = r"[\[({]*(?:['\"][^\s]|-?\d)"
+_LITERAL = r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|(?<![\w.])-?\d[\w.]{0,40}|[\[({](?=[\[({'\"\d-])[^\n;#]{1,160}"
 _HELD = re.compile(
-    rf"(?:(?P<sure>[=!]=|\bcase\b|\bwhen\b|\{{|[\[,]\s{{0,20}}[\[(])|\bin\b|\bif\b|[\[({{:=]"
-    rf"|{'|'.join(sorted(ASKS))})[\s(]{{0,20}}(?={_CONSTANT})"
-    r"(?=(?P<value>[^\n;#]{1,120}))"
+    rf"(?:(?P<sure>[=!]=|\b(?:case|when|in|if)\b|\b(?:{'|'.join(sorted(ASKS))})\((?:[^()\n]{{0,60}},)?)"
+    rf"|[\[({{,:=]\s{{0,20}}(?=['\"\[(]))\s{{0,20}}"
+    rf"(?P<value>{_LITERAL})|(?P<left>{_LITERAL})\s*(?:[=!]=|in\b|not in\b|\]?\s*[:=])"
 )
-"""What stands where something may be held against constants."""
+"""What may be held against something, or looked up."""
+_TALK = re.compile(r"\"{3}[^\"]*(?:\"{1,2}[^\"]+)*\"{3}|#[^\n]*")
 COMPARING = (
     *(f"{op}{blank}{x}" for op in ("==", "!=") for blank in ("", " ") for x in "0123456789-'\"[({"),
     *(f"{before}{x}" for before in (" in ", " in", "[", "(") for x in "[({"),
@@ -438,11 +439,12 @@ def possible(text: str, shown: Shown, compares: bool = True) -> bool:
     text = text[-MAX_TEXT:]
     if not _READS.search(text) or _may_answer(text, shown):
         return True
-    short: set[str] = set()
-    for m in _HELD.finditer(text) if compares else ():
-        for t in _tokens(m["value"]):
-            if len(t) > 1 and ((t in shown.given and t not in _SMALL) or len(t) >= LONG):
-                return True
-            if (m["sure"] or m["value"][0] in "([{") and t in shown.given:
-                short.add(t)
-    return len(short) >= SEVERAL
+    points: dict[str, float] = {}
+    for m in _HELD.finditer(_TALK.sub("", text)) if compares else ():
+        found = _tokens(m["value"] or m["left"])
+        if m["sure"] and len(found) >= SEVERAL and shown.given.issuperset(found):
+            return True
+        for t in shown.given.intersection(found):
+            much = SEVERAL if len(t) > 3 or _tells(t) >= SEVERAL else 1 if t in _SMALL else 2
+            points[t] = max(points.get(t, 0), much if m["sure"] or m["left"] else much / 2)
+    return sum(points.values()) >= SEVERAL

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 MAX_FOLDED = 200
 """Characters of a text that is put together of constants."""
-_DEPTH = 6
+DEPTH = 8
+"""Parts and names followed from one expression."""
 
 
 def dotted(node: ast.AST, aliases: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -58,48 +59,48 @@ def _namespace(node: ast.AST, aliases: Mapping[str, str]) -> str:
     return ""
 
 
-def folded(node: ast.AST, depth: int = _DEPTH) -> str | None:
+def folded(node: ast.AST) -> str | None:
     """The text of an expression of constants: `"_ex" + "it"`, `"".join(["a", "b"])`, `"tixe"[::-1]`; None for anything
     else and for more than MAX_FOLDED characters."""
-    text = _text(node, depth)
+    text = spelled(node, unknown=None) if not isinstance(node, ast.Name) else None
     return text if text is not None and len(text) <= MAX_FOLDED else None
 
 
-def _text(node: ast.AST, depth: int) -> str | None:
+def spelled(
+    x: ast.AST, known: Mapping[str, ast.expr] = MappingProxyType({}), unknown: str | None = "", depth: int = DEPTH
+) -> str | None:
+    """The text of an expression as far as the program says it. known: names -> what they are set to; unknown: what
+    stands for a part that is computed, None where the whole is then None."""
+
+    def joined(between: str, parts: Iterable[ast.AST]) -> str | None:
+        texts = [spelled(p, known, unknown, depth - 1) for p in parts]
+        return None if None in texts else between.join(filter(None, texts))
+
     if depth <= 0:
-        return None
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = folded(node.left, depth - 1), folded(node.right, depth - 1)
-        return None if left is None or right is None else left + right
-    if isinstance(node, ast.JoinedStr):
-        return _joined("", node.values, depth)
-    if isinstance(node, ast.FormattedValue):
-        return folded(node.value, depth - 1)
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):
-        s = node.slice
-        backwards = isinstance(s.step, ast.UnaryOp) and isinstance(s.step.op, ast.USub) and not (s.lower or s.upper)
-        text = folded(node.value, depth - 1) if backwards else None
-        return text[::-1] if text is not None else None
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "join":
-        between, parts = folded(node.func.value, depth - 1), node.args[0] if len(node.args) == 1 else None
-        if between is not None and isinstance(parts, ast.List | ast.Tuple):
-            return _joined(between, parts.elts, depth)
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "chr" and len(node.args) == 1:
-        code = node.args[0]
-        return (
-            chr(code.value)
-            if isinstance(code, ast.Constant) and type(code.value) is int and 0 < code.value < 128
-            else None
-        )
-    return None
-
-
-def _joined(between: str, parts: list[ast.expr], depth: int) -> str | None:
-    texts = [folded(p, depth - 1) for p in parts[:MAX_FOLDED]]
-    known = [t for t in texts if t is not None]
-    return between.join(known) if len(known) == len(texts) else None
+        return unknown
+    if isinstance(x, ast.Constant):
+        return x.value if isinstance(x.value, str) else unknown
+    if isinstance(x, ast.Name) and x.id in known:
+        return joined("", [known[x.id]])
+    if isinstance(x, ast.BinOp) and isinstance(x.op, ast.Add | ast.Div):
+        return joined("", (x.left, ast.Constant("/" if isinstance(x.op, ast.Div) else ""), x.right))
+    if isinstance(x, ast.JoinedStr):
+        return joined("", x.values[:MAX_FOLDED])
+    if isinstance(x, ast.FormattedValue | ast.Attribute):
+        return joined("", [x.value])
+    if isinstance(x, ast.Subscript) and isinstance(x.slice, ast.Slice) and ast.unparse(x.slice) == "::-1":
+        return (text := joined("", [x.value])) and text[::-1]
+    if isinstance(x, ast.Call) and getattr(x.func, "attr", "") == "join" and not dotted(x.func).startswith("os."):
+        between, parts = x.func.value, x.args[0] if x.args else None  # type: ignore[attr-defined]
+        if isinstance(parts, ast.List | ast.Tuple) and (sign := joined("", [between])) is not None:
+            return joined(sign, parts.elts[:MAX_FOLDED])
+    if isinstance(x, ast.List | ast.Tuple | ast.Set) and unknown is not None:
+        return joined("/", x.elts)  # a loop walks through them
+    if isinstance(x, ast.Call) and unknown is not None:
+        # of a path that is put together by calls
+        owner = [x.func.value] if isinstance(x.func, ast.Attribute) and not dotted(x.func).startswith("os.") else []
+        return joined("/", (*owner, *x.args))
+    return unknown
 
 
 def aliases_of(nodes: list[ast.AST]) -> dict[str, str]:

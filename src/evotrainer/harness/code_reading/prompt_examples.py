@@ -20,16 +20,13 @@ MAX_PROMPT = 60_000
 MAX_EXAMPLES = 128
 MAX_LINES = 60
 """Lines of one input or output."""
-_HEAD = re.compile(
-    r"^[\s#*_>`-]{0,8}(?:(?:sample|example|test\s?case|case|standard)s?[\s#\d:.*_]{0,8})?(?P<what>input|output)s?"
-    r"(?:\s?(?:example|sample|#)?\s?\d{0,3})?(?:\s?\((?:stdin|stdout)\))?\s?(?P<colon>[:*_`\s=]{0,8})(?P<rest>.*)$",
-    re.IGNORECASE,
+_TITLE = re.compile(
+    r"^[\s#*_>`-]{0,8}(?:(?:sample|example|test\s?case|standard)s?[\s#\d:.*_]{0,8})?(input|output)s?"
+    r"(?:[ \t]?#?\d{1,3})?(?:[ \t]?\((?:stdin|stdout)\))?(?:[ \t]*[:*_`=]{1,8}[ \t]*|[ \t]*$)",
+    re.IGNORECASE | re.MULTILINE,
 )
-_ENDS = re.compile(
-    r"^[\s#*_>-]{0,8}(?:explanation|note|constraints?|examples?(?:\s?\d+)?|sample(?:s|\s?\d+)?|hints?|follow[- ]up"
-    r"|scoring|test\s?cases?|case\s?\d|-{3,}|={3,}|your (?:task|code)|solve|write|please)\b",
-    re.IGNORECASE,
-)
+"""Above an input, or an output."""
+_ENDS = re.compile(r"\n(?:\s*\n|[\s*#_>-]*(?:explanation|note|constraint|example|sample))", re.IGNORECASE)
 _TESTS = re.compile(
     r"unit ?tests?|test ?cases?|\btests?\b\s?[:\d#]|\bassert|\bexamples?\b|>>>|should (?:return|be|give|equal)"
     r"|expected output",
@@ -69,13 +66,13 @@ class PromptExamples(NamedTuple):
 def prompt_examples(prompt: str) -> PromptExamples:
     """The examples of a prompt, at most MAX_EXAMPLES."""
     prompt = prompt[:MAX_PROMPT]
-    rest: list[str] = []
-    pairs = dict.fromkeys(_below_headings(prompt.splitlines(), rest))
+    lines = prompt.splitlines()
+    pairs = dict.fromkeys(_below_titles(prompt))
     prose: list[str] = []
-    for i, line in enumerate(rest):
-        found = [*_in_line(line, rest[i + 1] if i + 1 < len(rest) else "")] if len(line) <= 4000 else []
+    for i, line in enumerate(lines):
+        found = [*_in_line(line, lines[i + 1] if i + 1 < len(lines) else "")] if len(line) <= 4000 else []
         pairs |= dict.fromkeys(found)
-        if not found and not (i and ">>>" in rest[i - 1]):
+        if not found and not (i and ">>>" in lines[i - 1]):
             prose.append(line)
     marker = _TESTS.search(prompt)
     if marker is None:
@@ -87,51 +84,21 @@ def prompt_examples(prompt: str) -> PromptExamples:
     return PromptExamples(tuple(pairs)[:MAX_EXAMPLES], tuple(x for x in prose if x in said), prompt[begin:])
 
 
-def _below_headings(lines: list[str], rest: list[str]) -> Iterator[tuple[str, str]]:
-    """Pairs of what stands below an input and an output; all other lines go to `rest`."""
-    held: dict[str, list[str]] = {}
-    now, fence = "", False
-    for line in [*lines, "Example"]:
-        head = None if fence else _HEAD.match(line)
-        if head is not None and head["rest"] and not head["colon"].strip(" "):
-            head = None  # a sentence that begins with the word
-        if line.lstrip().startswith(("```", "~~~")):
-            fence = not fence
-            now = now if fence or not held.get(now) else ""
-        elif head is not None:
-            now = head["what"].lower()
-            if now == "input" and "output" in held:
-                yield from _pair(held, rest)
-            first = head["rest"].strip("`* ")
-            held[now] = [first] if first else []
-        elif now and not fence and (_ENDS.match(line) or (held[now] and _PROSE.search(line))):
-            yield from _pair(held, rest)
-            now = ""
-            rest.append(line)
-        elif now and len(held[now]) < MAX_LINES:
-            held[now].append(line)
-        else:
-            rest.append(line)
-    yield from _pair(held, rest)
+def _below_titles(prompt: str) -> Iterator[tuple[str, str]]:
+    """What stands below the title of an input, with what stands below that of the output behind it."""
+    parts = _TITLE.split(prompt)
+    for what, body, then, wanted in zip(parts[1::2], parts[2::2], parts[3::2], parts[4::2], strict=False):
+        if (what.lower(), then.lower()) == ("input", "output"):
+            given, wanted = _first(body), _first(wanted)
+            if given and wanted and not (_PROSE.match(given) or _PROSE.match(wanted)):
+                yield _NAME.sub(" ", given).strip() if "=" in given else given, wanted
 
 
-def _pair(held: dict[str, list[str]], rest: list[str]) -> Iterator[tuple[str, str]]:
-    given, wanted = (_block(held.get(k, [])) for k in ("input", "output"))
-    if given and wanted and not (_PROSE.search(given.split("\n", 1)[0]) or _PROSE.search(wanted.split("\n", 1)[0])):
-        yield _NAME.sub(" ", given).strip() if "=" in given else given, wanted
-    else:
-        rest += [x for some in held.values() for x in some]
-    held.clear()
-
-
-def _block(lines: list[str]) -> str:
-    """The lines up to an empty one behind the first."""
-    kept: list[str] = []
-    for i, x in enumerate(lines):
-        if not x.strip() and kept and (i + 1 >= len(lines) or not lines[i + 1].strip() or _PROSE.search(lines[i + 1])):
-            break
-        kept.append(x.strip().strip("`"))
-    return "\n".join(kept).strip()
+def _first(text: str) -> str:
+    """The rest of the title's own line; else the fenced block, or the paragraph, below it."""
+    block = text.partition("\n")[0].strip() or text.strip()
+    block = block[3:].partition("```")[0].partition("\n")[2] if block.startswith("```") else _ENDS.split(block)[0]
+    return "\n".join(x.strip().strip("`") for x in block.splitlines()[:MAX_LINES]).strip()
 
 
 def _in_line(line: str, below: str) -> Iterator[tuple[str, str]]:
