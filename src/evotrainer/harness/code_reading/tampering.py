@@ -17,7 +17,7 @@ from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
-from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_lines, shown_of
+from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_of
 from evotrainer.harness.code_reading.weakening import TestEffect
 
 _GRADERS = re.compile(r"^/(?:logs|tests|usr|bin|etc|opt|grader)/|(?:^|/)verifier/|-packages/")
@@ -212,7 +212,8 @@ class _Episode:
         one.removed = c.way == "remove"
         gone, come = weakening.lines_of(c.old), weakening.lines_of(c.new)
         if c.lines is not None:
-            gone = weakening.lines_of(shown_lines(base, c.lines, *heard)) or [UNSHOWN]
+            rows = shown_of(base, *heard).split("\n")[c.lines[0] - 1 : c.lines[1]]
+            gone = weakening.lines_of("\n".join(rows)) or [UNSHOWN]
         elif c.way == "write":
             # written as a whole: all that was shown of it goes, and all that was written into it
             gone = weakening.lines_of(shown_of(base, *heard))
