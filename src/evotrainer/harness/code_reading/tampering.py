@@ -62,11 +62,6 @@ def suspect(name: str, text: str) -> bool:
     return any(kind_of_file(c.path) or c.path == OPENED or c.source for c in file_changes.changes(name, text))
 
 
-def tampered(said: Sequence[str], actions: Sequence[Action], named: str = "", patch: str = "") -> int | None:
-    """Place of the first action that certainly weakens or removes somebody else's tests, None if there is none."""
-    return next((t.place for t in found(said, actions, named, patch) if t.certain), None)
-
-
 def found(said: Sequence[str], actions: Sequence[Action], named: str = "", patch: str = "") -> list[Tampering]:
     """What stays done to somebody else's tests, certain ones first.
 
