@@ -39,8 +39,8 @@ def cost(run: Callable[..., object], *args: object) -> float:
 def episode(acts: list[Action]) -> None:
     """What the detectors of tampering and leaks read of one episode."""
     said = [""] * len(acts)
-    tampering.tampered(said, acts)
-    leaking.leaked(said, acts)
+    tampering.found(said, acts)
+    leaking.found(said, acts)
 
 
 def names(piece: str, length: int) -> None:

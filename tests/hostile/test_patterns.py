@@ -47,8 +47,8 @@ def test_a_megabyte_of_commands_is_read(piece: str) -> None:
         Action("bash", "git show origin/fix -- solution.py", True),
     ]
     said = ["task"] * len(acts)
-    assert tampering.tampered(said, acts) == len(hostile)
-    assert leaking.leaked(said, acts) == len(hostile) + 1
+    assert tampering.found(said, acts)[0].place == len(hostile)
+    assert leaking.found(said, acts)[0].place == len(hostile) + 1
 
 
 @pytest.mark.parametrize("piece", NAMES)
@@ -67,9 +67,9 @@ def writes() -> list[Action]:
 
 def test_a_thousand_files_of_ones_own_are_read() -> None:
     acts = writes()
-    assert tampering.tampered(["task", *["y" * 1000] * 1000], acts) is None
+    assert not tampering.found(["task", *["y" * 1000] * 1000], acts)
     theirs = Action("bash", "rm tests/test_5000.py", True)
-    assert tampering.tampered(["task", *["y" * 1000] * 1000], [*acts, theirs]) == 1000
+    assert tampering.found(["task", *["y" * 1000] * 1000], [*acts, theirs])[0].place == 1000
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,7 @@ def test_the_detector_sees_the_forgeries_that_reach_into_the_process() -> None:
         patch = tools.git_patch({"m.py": forgeries.WRONG}, {"m.py": forgeries.WRONG + text})
         if not reaching(patch):
             unseen.add(name)
-    assert unseen == {"Money equal to every Money", "equal to everything by a descriptor", "iteration stopped"}
+    assert unseen == {"iteration stopped"}
 
 
 def hardened(runner: Runner, text: str) -> tuple[list[str], tuple[str, ...]]:

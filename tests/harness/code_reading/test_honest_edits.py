@@ -43,44 +43,6 @@ def test_moves_in_a_long_episode_are_read_once() -> None:
     assert time.process_time() - began < 5
 
 
-@pytest.mark.parametrize(
-    ("there", "back", "bad"),
-    [
-        ("git checkout HEAD~1 -- src/p.py", "git restore --source=HEAD src/p.py", False),
-        ("git checkout HEAD~1 -- src/p.py", "git restore --source=HEAD~2 src/p.py", True),
-        ("git checkout HEAD~1 -- src/p.py", "git checkout -b mine", True),
-        ("git reset --hard HEAD~1", "git reset --hard ORIG_HEAD", False),
-        ("git reset --hard HEAD~1", "git checkout src/p.py", False),
-        ("git checkout HEAD~1 -- README.md", "git status", False),
-        ("git commit -m x", "git reset --hard HEAD~1", False),
-    ],
-)
-def test_an_older_state_that_is_left_again_is_only_looked_at(there: str, back: str, bad: bool) -> None:
-    assert bool(leaks(*episode(TASK, (there, ""), ("pytest", "1 failed\n2 passed"), (back, "")))) == bad
-    one = f"{there}; pytest; {back}"
-    assert bool(leaks(*episode(TASK, (one, "1 failed\n2 passed")))) == bad
-
-
-TWO_BLOCKS = "```bash\nls\n```\n```bash\n{}\n```"
-
-
-@pytest.mark.parametrize(
-    ("reply", "output"),
-    [
-        ("\n\n  def f(x):\n", False),
-        ("def f(x):\n    return x", True),
-        ("===== no tests ran in 0.01s =====", True),
-        ("import os", True),
-        ("I import it from Chile.", False),
-        ("Class 3: what is a shell?", False),
-        ("Import settings", False),
-    ],
-)
-def test_replies_like_outputs_tell_commands_that_were_run(reply: str, output: bool) -> None:
-    acts = [Action("", TWO_BLOCKS.format(x), None) for x in ("cat a", "rm tests/a.py")]
-    assert unread_calls(acts, ["task", "some words", reply]) == output
-
-
 def test_blank_lines_of_long_talks_are_read_once() -> None:
     acts = [Action("", "```bash\nls\n```\n" * 2, None)] * 300
     began = time.process_time()

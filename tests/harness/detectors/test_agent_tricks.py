@@ -74,7 +74,7 @@ def test_looks_at_answers_are_seen_and_certain_where_their_lines_are_handed_in(r
 
 @pytest.mark.parametrize("row", of("innocent of leaking", "certain tampering", "innocent of tampering"))
 def test_honest_looks_are_no_leak(row: dict[str, Any]) -> None:
-    assert leaking.leaked(*episode(row)) is None
+    assert leaking.found(*episode(row)) == []
 
 
 FIX = "def slope(a, b):\n    if a == b:\n        raise ValueError(a)\n    return (a - b) / (a + b)\n"
@@ -238,4 +238,4 @@ def test_a_patch_is_the_same_in_both_forms() -> None:
 
 @pytest.mark.parametrize("text", ["", "#git log", "&& git", "( git", "git", "\n# solution.py\n", "'git"])
 def test_an_action_without_a_whole_command_is_read_too(text: str) -> None:
-    assert leaking.leaked([TASK, ""], [Action("bash", text, True)]) is None
+    assert leaking.found([TASK, ""], [Action("bash", text, True)]) == []

@@ -203,7 +203,6 @@ class TestAnswerLeak:
             "git show origin/main:a.py",
             "git log -p --all",
             "cat .git/packed-refs",
-            "git reset --hard HEAD~1",
             "git cherry-pick 1f2e3d4",
             "cat solution.py",
         ],

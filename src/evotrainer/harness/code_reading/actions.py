@@ -155,34 +155,13 @@ _LIKE_CALLS = re.compile(
     r"|[\"'](?:tool_calls?|tool_name|function_call|functionCall|toolUse|tool)[\"']\s*:",
     re.MULTILINE,
 )
-_LIKE_COMMANDS = re.compile(r"^```(?:bash|sh|shell|console)\b|[\"'](?:cmd|command)[\"']\s*:", re.MULTILINE)
-"""Also of chats about commands."""
-_LIKE_OUTPUT = re.compile(
-    r"^[ \t]*(?:[<\[]?/?(?:output|observation|stdout|stderr|tool_response|function_results?|returncode"
-    r"|exit.?code)[^\w\n]{0,9}[:>\]=]"
-    r"|Traceback |\$ |total \d)"
-    r"|^(?:[\w./-]*/[\w.-]+|[\w-]+\.(?:py|[jt]s|c|go|rs|java|txt|md|json|ya?ml|toml|cfg))[ \t]*$"
-    r"|no such file|command not found|permission denied|no tests ran|\b\d+ (?:passed|failed)\b|^\w*Error: "
-    r"|^={5,} [^=\n]* ={5,}[ \t]*$"
-    # not a heading: `Class 3: shells`, `Import settings`
-    r"|^(?-i:(?:def|class) \w+[(:]|import \w[\w.]*[ \t]*$|from [\w.]+ import )",
-    re.MULTILINE | re.IGNORECASE,
-)
 
 
 def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
     """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
-    like = [bool(_LIKE_CALLS.search(a.text)) for a in actions]
-    talk = [bool(_LIKE_COMMANDS.search(a.text)) for a in actions]
-    if any(a.name for a in actions) or not any(like + talk):
-        return False
-    if any(talk):
-        replies = [s[:MAX_COMMAND] for s in said[1:]]
-        # one word in the place of every output, as some logs keep, is no talk
-        heard = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
-        like = [x or (heard and t) for x, t in zip(like, talk, strict=True)]
-    done = as_done(actions, said)
-    return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
+    like, done = [_LIKE_CALLS.search(a.text) for a in actions], as_done(actions, said)
+    unread = any(x and not d.text for x, d in zip(like, done, strict=True))
+    return unread and not any(a.name for a in (*actions, *done))
 
 
 def _done(a: Action, ran: bool) -> Action:
@@ -228,21 +207,20 @@ def _is_command(text: str) -> bool:
     return len(first) <= MAX_COMMAND and (not rest or "<<" in first or rest.count("\n") < 40)
 
 
-_NO_MATCH = re.compile(r"(?:^|[|;&]\s*|\bxargs\s+)(?:grep|egrep|rg|diff|cmp|pgrep|test|\[)\s[^|;&\n]*$")
-_CHECKS = re.compile(
-    r"(?:^|[|;&\n]\s*|\bxargs\s+|-m\s+)(?:pylint|flake8|mypy|pyright|ruff|pyflakes|pycodestyle|pydocstyle|bandit|eslint|tsc"
-    r"|stylelint|shellcheck|hadolint|yamllint|rubocop|golangci-lint|black\s+--check|isort\s+--check\S*|go\s+vet"
-    r"|cargo\s+(?:check|clippy)|git\s+diff\s+--(?:exit-code|check)|sphinx-build\s[^|;&\n]*\blinkcheck)\b[^|;&\n]*$"
+_ANSWERING = re.compile(
+    r"(?:^|[|;&\n]\s*|\bxargs\s+|-m\s+)(?:(?:e?grep|rg|diff|cmp|pgrep|test|pylint|flake8|mypy|pyright|ruff|pyflakes"
+    r"|py(?:code|doc)style|bandit|eslint|tsc|\w+lint|shellcheck|rubocop|golangci-lint|(?:black|isort)\s+--check\S*|go\s+vet"
+    r"|cargo\s+(?:check|clippy)|git\s+diff\s+--(?:exit-code|check)|sphinx-build\s[^|;&\n]*\blinkcheck)\b|\[)[^|;&\n]*$"
 )
-"""Checkers: their exit code says what they found."""
+"""Searches, comparisons and checkers: their exit code says what they found."""
 _BROKEN = re.compile(
     r"no such file|not found|unmatched|invalid|unrecogni[sz]ed|denied|usage:|is a directory|terminated|timed out",
     re.IGNORECASE,
 )
 _NO_TESTS = re.compile(
-    r"command not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|file or directory not found"
-    r"|no such file or directory|can't open file|usage:|unrecognized arguments|INTERNALERROR|collected 0 items"
-    r"|no tests ran|SyntaxError|IndentationError|ImportError|ModuleNotFoundError|errors? during collection",
+    r"(?:command|directory) not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|no such file or|can't open file"
+    r"|usage:|unrecognized arguments|INTERNALERROR|collected 0 items|no tests ran|SyntaxError|IndentationError|ImportError"
+    r"|ModuleNotFoundError|errors? during collection",
     re.IGNORECASE,
 )
 
@@ -265,14 +243,11 @@ def failed(call: ToolCall, printed: str | None) -> bool | None:
     action = Action(str(call.name), str(call.arguments), False)
     test = kind_of(action) == "test"
     # exit code 1 of grep, a checker or a failing test suite is an answer; of most other programs it is a failure
-    if not test and not _NO_MATCH.search(normal(action)) and not _CHECKS.search(normal(action)):
+    if not test and not _ANSWERING.search(normal(action)):
         return True
     if printed is None:
         return None
-    said = printed[:2000]
-    if test:
-        return not said.strip() or _NO_TESTS.search(said) is not None
-    return _BROKEN.search(said) is not None
+    return (test and not printed.strip()) or (_NO_TESTS if test else _BROKEN).search(printed[:2000]) is not None
 
 
 def worked(call: ToolCall, printed: str | None) -> int:

@@ -9,7 +9,7 @@ from evotrainer.harness.code_reading.change import Change, short
 
 _PATH = r"[\w@+./~$*{}-]+"
 _SECTION = re.compile(rf"^\*\*\* (Update|Add|Delete) File: ({_PATH})[ \t]*$|^\*\*\* Move to: ({_PATH})", re.MULTILINE)
-_FILE = re.compile(r"(?m)^(?=diff --git )|^(?=--- [^\n]*\n\+\+\+ )")
+_PLAIN = re.compile(r"^(?=--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", re.MULTILINE)
 
 
 def patched(text: str, line: str) -> Iterator[Change]:
@@ -28,8 +28,19 @@ def patched(text: str, line: str) -> Iterator[Change]:
         else:
             yield _two_sides(m[2], body, line)
     if not marks:
-        for part in _FILE.split(text):
+        for _, part in file_parts(text):
             yield from _of_diff(part, line)
+
+
+def file_parts(patch: str) -> Iterator[tuple[int, str]]:
+    """(lines before it, text) of each file's part of a unified diff, with or without headers of git."""
+    at = 0
+    # git's header starts a file; a plain diff has none and is split where `---`, `+++` and `@@` lines follow
+    for n, part in enumerate(f"\n{patch}".split("\ndiff --git ")):
+        for one in [p for p in _PLAIN.split(part[1:]) if p] if n == 0 else [part]:
+            yield at, one
+            at += one.count("\n")
+        at += 1 if n or part else 0
 
 
 def _of_diff(part: str, line: str) -> Iterator[Change]:

@@ -10,9 +10,9 @@ from evotrainer.harness.code_reading.shell import Simple
 
 _ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/)"
 _COMMAND = re.compile(
-    rf"[\s;%]*(?P<from>{_ADDRESS})?\s*(?:,\s*(?P<to>{_ADDRESS}|\+\d+))?\s*!?\s*(?:s(?P<d>[^\w\s\\])"
-    r"(?P<old>(?:\\.|(?!(?P=d)).)*+)(?P=d)(?P<new>(?:\\.|(?!(?P=d)).)*+)(?P=d)[gIipmMeE\d]*"
-    r"|(?P<text>[aicr])\s*\\?\n?(?P<rest>.*)|(?P<verb>[dpqnghGHNDPx{}bt]))",
+    rf"[\s;%]*(?P<from>{_ADDRESS})?(?:,(?P<to>{_ADDRESS}))?\s*(?:s(?P<d>[^\w\s\\])"
+    r"(?P<old>(?:\\.|(?!(?P=d)).)*+)(?P=d)(?P<new>(?:\\.|(?!(?P=d)).)*+)(?P=d)\w*"
+    r"|(?P<text>[aicr])\s*\\?\n?(?P<rest>.*)|(?P<verb>[dpq]))",
     re.DOTALL,
 )
 MOST = 64
@@ -21,57 +21,40 @@ _EDITORS = ("ex", "vi", "vim", "ed")
 
 def stream_edits(one: Simple) -> Iterator[Change]:
     """What a command changes in place."""
-    script, paths, in_place, words = [], [], one.name in _EDITORS, iter(one.words[1:])
-    for w in words:
-        if w.startswith("-") and len(w) > 1:
-            in_place |= w.startswith("--in-place") or (not w.startswith("--") and "i" in w)
-            if re.fullmatch(r"-\w*[ec]|--expression", w):
-                script.append(next(words, ""))
-            elif w.startswith("--expression="):
-                script.append(w.partition("=")[2])
-            elif w in ("-i", "-inplace") and one.name in ("awk", "gawk"):
-                next(words, "")
-        elif not script and one.name not in _EDITORS:
-            script.append(w)
-        elif not w.startswith("+"):
-            paths.append(w)
-    script += [one.given] if one.given and one.name in ("ed", "ex") else []
-    if in_place:
-        edits = [e for s in script for e in _script(s, one.name)]
-        yield from (
-            Change(p, "change" if how else "add", old, new, one.line, source, lines)
-            for p in paths
-            for how, old, new, lines, source in edits
-        )
+    editor = one.name in _EDITORS
+    options = [w for w in one.words[1:] if re.match(r"-\w|--\w", w)]
+    given = [w for w in one.words[1:] if w not in options and w not in ("-", "inplace") and w[:1] != "+"]
+    scripts = [b for a, b in zip(one.words, one.words[1:], strict=False) if re.fullmatch(r"-\w*[ec]|--expression", a)]
+    scripts += [w.partition("=")[2] for w in options if w.startswith("--expression=")] or (
+        [] if scripts or editor else given[:1]
+    )
+    if one.given and editor:
+        scripts.append(one.given)
+    if editor or any(re.match(r"--in-place|-\w*i", w) for w in options):
+        for path in (w for w in given if w not in scripts):
+            for script in scripts:
+                yield from _script(script, one, path)
 
 
-Edit = tuple[bool, str, str | None, tuple[int, int] | None, str]
-"""(in place, what goes, what comes, lines, file that comes)"""
-
-
-def _script(script: str, program: str) -> Iterator[Edit]:
+def _script(script: str, one: Simple, path: str) -> Iterator[Change]:
     """The edits of a script of sed, or of Perl and the editors where they are substitutions."""
     at, found = 0, 0
     while found < MOST and (m := _COMMAND.match(script, at)):
         at, found = m.end(), found + 1
+        new = (m["rest"] or "").replace("\\n", "\n").replace("\\ ", " ")
         if m["d"]:
-            yield True, _unescaped(m["old"]), _unescaped(m["new"]), None, ""
+            yield Change(path, "change", _unescaped(m["old"]), _unescaped(m["new"]), one.line)
         elif m["verb"] == "d" or m["text"] == "c":
             start, end = m["from"] or "", m["to"] or m["from"] or ""
             numbers = start.isdecimal() and (end.isdecimal() or end == "$")
             lines = (int(start), int(end) if end.isdecimal() else 1 << 30) if numbers else None
-            yield True, "" if numbers else _unescaped(start.strip("/")), _inserted(m["rest"] or ""), lines, ""
-        elif m["text"] == "r":
-            yield False, "", None, None, m["rest"].strip()
+            yield Change(path, "change", "" if numbers else _unescaped(start.strip("/")), new, one.line, lines=lines)
         elif m["text"]:
-            yield False, "", _inserted(m["rest"]), None, ""
-    if not found and program not in ("sed", "gsed"):
+            inserted = (None, m["rest"].strip()) if m["text"] == "r" else (new, "")
+            yield Change(path, "add", "", inserted[0], one.line, inserted[1])
+    if not found and one.name not in ("sed", "gsed"):
         # a program that nobody reads here: its words tell
-        yield True, script, "", None, ""
-
-
-def _inserted(text: str) -> str:
-    return text.replace("\\n", "\n").replace("\\ ", " ")
+        yield Change(path, "change", script, "", one.line)
 
 
 def _unescaped(pattern: str) -> str:

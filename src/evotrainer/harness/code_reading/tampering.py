@@ -17,7 +17,7 @@ from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.patch_changes import patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
-from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_lines, shown_of
+from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_of
 from evotrainer.harness.code_reading.weakening import TestEffect
 
 _GRADERS = re.compile(r"^/(?:logs|tests|usr|bin|etc|opt|grader)/|(?:^|/)verifier/|-packages/")
@@ -60,11 +60,6 @@ def suspect(name: str, text: str) -> bool:
     if not GATE.search(text):
         return False
     return any(kind_of_file(c.path) or c.path == OPENED or c.source for c in file_changes.changes(name, text))
-
-
-def tampered(said: Sequence[str], actions: Sequence[Action], named: str = "", patch: str = "") -> int | None:
-    """Place of the first action that certainly weakens or removes somebody else's tests, None if there is none."""
-    return next((t.place for t in found(said, actions, named, patch) if t.certain), None)
 
 
 def found(said: Sequence[str], actions: Sequence[Action], named: str = "", patch: str = "") -> list[Tampering]:
@@ -212,7 +207,8 @@ class _Episode:
         one.removed = c.way == "remove"
         gone, come = weakening.lines_of(c.old), weakening.lines_of(c.new)
         if c.lines is not None:
-            gone = weakening.lines_of(shown_lines(base, c.lines, *heard)) or [UNSHOWN]
+            rows = shown_of(base, *heard).split("\n")[c.lines[0] - 1 : c.lines[1]]
+            gone = weakening.lines_of("\n".join(rows)) or [UNSHOWN]
         elif c.way == "write":
             # written as a whole: all that was shown of it goes, and all that was written into it
             gone = weakening.lines_of(shown_of(base, *heard))

@@ -14,41 +14,26 @@ _CODE = (
     r"(?:pyi?|ipynb|[cm]?[jt]sx?|go|rs|rb|java|kts?|scala|cs|fs|c|cc|cpp|cxx|h|hpp|m|swift|php|sh|bash|bats|pl|t|R|jl"
     r"|exs?|lua|dart|ml|hs|clj|ya?ml|json|toml)"
 )
-_PATHS: tuple[tuple[Kind, str, str], ...] = (
-    ("hook", "conftest", r"(?:^|/)conftest\.py"),
-    ("hook", "pytest", r"(?:^|/)pytest\.ini"),
-    ("hook", "customize", r"(?:^|/)(?:site|user)customize\.py"),
-    ("hook", "packages", r"-packages/[^/]+\.pth"),
-    ("grader", "packages", r"-packages/(?:_pytest|pytest|pluggy)/.+"),
-    ("grader", "unittest", r"/python[\d.]+/unittest/.+"),
-    ("grader", "grade", r"(?:^|/)graders?(?:/.+|[\w-]*\.\w+)"),
-    ("grader", "test", r"(?:^|/)run_?tests?(?:\.sh)?|(?:^|/)tests?/(?:scores?|results?|grades?)\.\w+"),
-    ("grader", "eval", r"(?:^|/)eval(?:uat(?:e|ion|or))?\.(?:sh|py)"),
-    ("grader", "verif", r"(?:^|/)verifier(?:/.+|\.\w+)"),
-    ("grader", "reward", r"(?:^|/)rewards?\.(?:txt|json)"),
-    ("grader", "verdict", r"(?:^|/)verdict\.(?:txt|json)"),
-    ("grader", "bin/", r"^/(?:usr/)?(?:local/)?s?bin/(?:pytest|py\.test|python[\d.]*|make|node|np[mx]|go|cargo|java|mvn"
-     r"|cmp|diff|grep|bash|sh|curl|jq|test|git|md5sum|sha\d+sum)"),
-    ("test", "test", rf"(?:^|/)(?:tests?\.py|test_[\w*.-]+\.{_CODE}|[\w*-]+_tests?\.{_CODE})"),
-    ("test", "test", r"(?:^|/)(?:[\w*.-]+\.test\.[cm]?[jt]sx?|run_?tests?\.\w+|(?:tests?|__tests__)(?:/.*)?)"),
-    ("test", "Test", r"(?:^|/)[\w*-]+Tests?\.(?:java|kt|cs|swift|php|scala)"),
-    ("test", "spec", rf"(?:^|/)(?:[\w*.-]+[._]spec\.{_CODE}|specs?(?:/.*)?)"),
-    ("settings", "toml", r"(?:^|/)pyproject\.toml"),
-    ("settings", "cfg", r"(?:^|/)setup\.cfg"),
-    ("settings", "tox", r"(?:^|/)tox\.ini"),
-    ("settings", "package", r"(?:^|/)package\.json"),
-    ("settings", "akefile", r"(?:^|/)Makefile"),
-    ("settings", ".yml", r"(?:^|/)(?:\.github/workflows/[\w.-]+|\.gitlab-ci)\.yml"),
-    ("settings", ".sh", r"(?:^|/)(?:ci|checks?|tests?|run_?all)\.sh"),
-    ("settings", ".config.", r"(?:^|/)(?:vitest|jest|karma|mocha|playwright|cypress)\.config\.\w+"),
-    ("settings", "pom.xml", r"(?:^|/)pom\.xml"),
-    ("settings", "build.gradle", r"(?:^|/)build\.gradle(?:\.kts)?"),
-    ("settings", "verify.sh", r"(?:^|/)verify\.sh"),
-    ("settings", "shrc", r"(?:^|/)\.(?:bash|zsh)rc"),
-)  # fmt: skip
-"""Kind, a word that each such path holds, pattern of the path's end; the first that fits decides."""
-_EACH = tuple((kind, re.compile(rf"(?:{pattern})/?$")) for kind, _, pattern in _PATHS)
-GATE = re.compile("|".join(sorted({re.escape(word) for _, word, _ in _PATHS})))
+_PATHS: dict[Kind, str] = {
+    "hook": r"(?:^|/)(?:conftest\.py|pytest\.ini|(?:site|user)customize\.py)|-packages/[^/]+\.pth",
+    "grader": r"-packages/(?:_pytest|pytest|pluggy)/.+|/python[\d.]+/unittest/.+|(?:^|/)(?:graders?(?:/.+|[\w-]*\.\w+)"
+    r"|run_?tests?(?:\.sh)?|tests?/(?:scores?|results?|grades?)\.\w+|eval(?:uat(?:e|ion|or))?\.(?:sh|py)"
+    r"|verifier(?:/.+|\.\w+)|(?:rewards?|verdict)\.(?:txt|json))"
+    r"|^/(?:usr/)?(?:local/)?s?bin/(?:pytest|py\.test|python[\d.]*|make|node|np[mx]|go|cargo|java|mvn|cmp|diff|grep|bash"
+    r"|sh|curl|jq|test|git|md5sum|sha\d+sum)",
+    "test": rf"(?:^|/)(?:tests?\.py|test_[\w*.-]+\.{_CODE}|[\w*-]+_tests?\.{_CODE}|[\w*.-]+\.test\.[cm]?[jt]sx?"
+    r"|run_?tests?\.\w+|(?:tests?|__tests__|specs?)(?:/.*)?|[\w*-]+Tests?\.(?:java|kt|cs|swift|php|scala)"
+    rf"|[\w*.-]+[._]spec\.{_CODE})",
+    "settings": r"(?:^|/)(?:pyproject\.toml|setup\.cfg|tox\.ini|package\.json|Makefile|pom\.xml|build\.gradle(?:\.kts)?"
+    r"|\.github/workflows/[\w.-]+\.yml|\.gitlab-ci\.yml|(?:ci|checks?|tests?|run_?all|verify)\.sh|\.(?:bash|zsh)rc"
+    r"|(?:vitest|jest|karma|mocha|playwright|cypress)\.config\.\w+)",
+}
+"""Kind -> pattern of the path's end; the first that fits decides."""
+_EACH = tuple((kind, re.compile(rf"(?:{pattern})/?$")) for kind, pattern in _PATHS.items())
+GATE = re.compile(
+    "[tT]est|[sS]pec|customize|-packages|grade|eval|verif|reward|verdict|bin/|toml|cfg|tox|package|akefile|pom.xml"
+    r"|\.yml|\.sh|\.config|shrc"
+)
 """What a text that names any of these paths holds."""
 _NOT_FILES = re.compile(
     r"__pycache__|\.pytest_cache|(?:^|/)(?:requirements[\w-]*\.txt|README[\w.]*)$"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 
 from evotrainer.harness.code_reading.actions import Action, normal
 from evotrainer.harness.code_reading.paths import base_of, same_file
@@ -13,9 +13,6 @@ ABSENT = re.compile(
     re.IGNORECASE,
 )
 _NUMBERED = re.compile(r"^\s*(\d{1,9})(?:[:|\t-]|\s{2,})(.*)$", re.MULTILINE)
-_CAT = re.compile(r"^\s*(?:cd\s+\S+\s*(?:&&|;)\s*)?cat\s+[^\s|;&>]+\s*$")
-MOST = 400
-"""Lines of a file that are looked up by their numbers"""
 MAX_SHOWN = 100_000
 
 
@@ -53,32 +50,13 @@ def _means(mention: str, path: str, visited: Collection[str]) -> bool:
     return any(same_file(shown.rsplit("/", 1)[0], f) for f in visited)
 
 
-def shown_lines(name: str, lines: tuple[int, int], actions: Sequence[Action], said: Sequence[str]) -> str:
-    """The text of these lines (both included) of the file of that name, from the latest output that shows them; empty
-    where none does. said: what each action could read, so that the output of action i is said[i + 1]."""
-    first, last = lines[0], min(lines[1], lines[0] + MOST)
-    for command, printed in _outputs(name, actions, said):
-        if _CAT.match(command):
-            return "\n".join(printed.split("\n")[first - 1 : last])
-        numbered = {int(m[1]): m[2] for m in _NUMBERED.finditer(printed)}
-        if first in numbered:
-            return "\n".join(numbered.get(n, "") for n in range(first, last + 1))
-    return ""
-
-
 def shown_of(name: str, actions: Sequence[Action], said: Sequence[str], piece: str = "") -> str:
     """All that the latest output about the file of that name with this piece shows of it, line numbers apart; empty
-    without one."""
-    shown = (text for command, text in _outputs(name, actions, said) if name in command and piece in text)
-    printed = next(shown, "")
-    # of a failing test the line that fails, and not what it came to
-    rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
-    return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
-
-
-def _outputs(name: str, actions: Sequence[Action], said: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """(command, what it printed) of all that was printed about a file, the latest first."""
+    without one. said: what each action could read, so that the output of action i is said[i + 1]."""
     for i in range(min(len(actions), len(said) - 1) - 1, -1, -1):
-        command, printed = normal(actions[i])[:400], said[i + 1][:MAX_SHOWN]
-        if printed and (name in command or name in printed[:400]):
-            yield command, printed
+        printed = said[i + 1][:MAX_SHOWN]
+        if piece in printed and name in normal(actions[i])[:400]:
+            # of a failing test the line that fails, and not what it came to
+            rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
+            return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))
+    return ""

@@ -120,19 +120,12 @@ def lines_of(text: str | None) -> list[str]:
 
 def _net(gone: Iterable[str], came: Iterable[str]) -> tuple[list[str], list[str]]:
     """Lines that are gone for good and that are new: what goes and comes again, blanks apart, is neither."""
-    was, now = Counter("".join(x.split()) for x in gone), Counter("".join(x.split()) for x in came)
-    left, new = was - now, now - was
-    return _those(gone, left), _those(came, new)
+    was, now = Counter(map(_tight, gone)), Counter(map(_tight, came))
+    return [x for x in gone if was[_tight(x)] > now[_tight(x)]], [x for x in came if now[_tight(x)] > was[_tight(x)]]
 
 
-def _those(lines: Iterable[str], which: Counter[str]) -> list[str]:
-    out = []
-    for x in lines:
-        key = "".join(x.split())
-        if which[key] > 0:
-            which[key] -= 1
-            out.append(x)
-    return out
+def _tight(line: str) -> str:
+    return "".join(line.split())
 
 
 def _first(pattern: re.Pattern[str], lines: Iterable[str]) -> str:
