@@ -16,8 +16,7 @@ from typing import Any
 
 from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, is_shell, normal
-from evotrainer.harness.code_reading.change import OPENED, Change, Way, short
-from evotrainer.harness.code_reading.patch_changes import patched
+from evotrainer.harness.code_reading.change import OPENED, Change, Way, patched, short
 from evotrainer.harness.code_reading.python_files import python_changes
 from evotrainer.harness.code_reading.stream_edits import stream_edits
 
@@ -242,16 +241,12 @@ def _moved(name: str, paths: Sequence[str]) -> Iterator[Change]:
 
 def _found(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
     """`find ... -delete`, `find ... -exec rm`, `find ... | xargs rm`."""
-    piped = one.name == "xargs" and before is not None and before.name == "find"
-    given = before.words if piped and before is not None else one.words
-    if piped:
-        removes = _names([w for w in one.words if w != "{}"])[:1] in (["rm"], ["unlink"], ["shred"])
-    else:
-        removes = one.name == "find" and ("-delete" in given or ("-exec", "rm") in itertools.pairwise(given))
-    if removes:
-        name = next((b for a, b in itertools.pairwise(given) if a in ("-name", "-iname", "-path")), "*")
-        where = given[1].rstrip("/") + "/" if len(given) > 1 and not given[1].startswith(("-", ".")) else ""
-        if not any("cache" in w or w == "*.pyc" for w in given):
+    find = before if one.name == "xargs" and before is not None else one
+    words = [w for w in one.words if w != "{}"]
+    if find.name == "find" and ("-delete" in words or {"rm", "unlink", "shred"} & {*words}):
+        name = next((b for a, b in itertools.pairwise(find.words) if a in ("-name", "-iname", "-path")), "*")
+        where = next((f"{w.rstrip('/')}/" for w in find.words[1:2] if not w.startswith(("-", "."))), "")
+        if "cache" not in where + name and name != "*.pyc":
             yield Change(f"{where}{name}", "remove")
 
 
@@ -275,12 +270,12 @@ def _of_interpreter(one: shell.Simple) -> Iterator[Change]:
 
 
 def _of_python(code: str, line: str = "") -> Iterator[Change]:
-    for path, way, old, new, source in python_changes(code):
+    for path, way, old, new in python_changes(code):
         if way == "shell":
             yield from _of_text(path)
         else:
             row = next((x for x in code.split("\n") if path in x), code)
-            yield Change(path, way, old, new, line or short(row), source)
+            yield Change(path, way, old, new, line or short(row))
 
 
 def program_changes(code: str) -> list[Change]:

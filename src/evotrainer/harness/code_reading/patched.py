@@ -17,7 +17,7 @@ from unicodedata import normalize
 from evotrainer.harness.code_reading import exits, grader_files, replaced
 from evotrainer.harness.code_reading import reaching as reaches
 from evotrainer.harness.code_reading.bypass import RULES, Bypass
-from evotrainer.harness.code_reading.patch_changes import file_parts
+from evotrainer.harness.code_reading.change import file_parts
 from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines
 from evotrainer.harness.code_reading.program import facts
 

@@ -30,7 +30,6 @@ _PREFIX = frozenset(
 _TAKES_VALUE = {"timeout": 1, "nice": 0, "env": 0, "stdbuf": 0, "xvfb-run": 0}
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-_BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}")
 
 
 @dataclass(slots=True)
@@ -103,7 +102,7 @@ class _Reader:
         self.one = Simple()
         self.word: str | None = None
         self.redirect = ""
-        self.pending: list[tuple[str, bool, Simple]] = []
+        self.pending: list[tuple[str, Simple]] = []
 
     def add(self, piece: str) -> None:
         self.word = piece if self.word is None else self.word + piece
@@ -114,9 +113,9 @@ class _Reader:
         if word is None:
             return
         if not how:
-            self.one.words += _expanded(word)
+            self.one.words.append(word)
         elif how.endswith(("<<", "<<-")):
-            self.pending.append((word, how.endswith("-"), self.one))
+            self.pending.append((word, self.one))
         elif how.endswith("<<<"):
             self.one.given = word
         elif how.endswith("<"):
@@ -174,9 +173,9 @@ def _simple(text: str) -> Iterator[Simple]:
     yield r.finish(False, text[start : start + MAX_LINE])
 
 
-def _documents(text: str, at: int, pending: list[tuple[str, bool, Simple]]) -> int:
+def _documents(text: str, at: int, pending: list[tuple[str, Simple]]) -> int:
     """Read the here-documents that begin at `at`; the place after the last."""
-    for word, _, one in pending:
+    for word, one in pending:
         end = re.compile(rf"^[ \t]*{re.escape(word)}[ \t\r]*$", re.MULTILINE).search(text, at)
         # one without an end takes the rest, as in a shell
         one.given = text[at : end.start() if end else len(text)]
@@ -198,11 +197,3 @@ def _bare(words: list[str]) -> list[str]:
         else:
             break
     return words[at:]
-
-
-def _expanded(word: str) -> list[str]:
-    """`{a,b}.py` as two words."""
-    m = _BRACES.search(word)
-    if not m or word.count("{") > 2:
-        return [word]
-    return [word[: m.start()] + x + word[m.end() :] for x in m[1].split(",")[:32]]

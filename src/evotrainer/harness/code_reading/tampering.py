@@ -13,8 +13,7 @@ from fnmatch import fnmatchcase
 
 from evotrainer.harness.code_reading import file_changes, shell, weakening
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
-from evotrainer.harness.code_reading.change import OPENED, Change
-from evotrainer.harness.code_reading.patch_changes import patched
+from evotrainer.harness.code_reading.change import OPENED, Change, patched
 from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
 from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_of

@@ -17,28 +17,19 @@ MAX_SHOWN = 100_000
 
 
 def known(path: str, texts: Sequence[str], own: Sequence[str], visited: Collection[str]) -> bool:
-    """Had one of the texts, in their order, spoken of this file as of one that is there, and none since that it is
-    not; or one of the policy's `own` commands? visited: folders that a command went to."""
+    """Had one of the texts, or of the policy's `own` commands, spoken of this file as of one that is there? visited:
+    folders that a command went to."""
     base = base_of(path)
     if not base or "*" in base or "$" in base:
         return False
-    word = re.compile(rf"(?P<folder>[\w./+@-]*/)?(?<![\w-]){re.escape(base)}(?![\w-])")
-    p = re.escape(path)
-    gone = re.compile(rf"(?i)(?:{ABSENT.pattern})[:,]?\s*(?:\w+\s+)?['\"`]?{p}(?![\w/.-])|{p}['\"`]?: no such file")
-    there = seen = False
-    for text in texts:
-        for m in word.finditer(text) if base in text else ():
-            if _means(m[0], path, visited):
-                line = text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000]
-                shown = not ABSENT.search(line)
-                there, seen = shown or (there and not gone.search(line)), seen or shown
-                if there:
-                    break
-        # a task may name a file that is not there; only a whole path is surely the one that is missed
-        if seen and not path.startswith("/"):
-            return True
-    own = () if seen else own
-    return there or any(base in x and any(_means(m[0], path, visited) for m in word.finditer(x)) for x in own)
+    word = re.compile(rf"(?:[\w./+@-]*/)?(?<![\w-]){re.escape(base)}(?![\w-])")
+    there = []
+    for text in (*own, *texts):
+        at = [m for m in word.finditer(text) if _means(m[0], path, visited)] if base in text else ()
+        lines = [text[text.rfind("\n", 0, m.start()) + 1 : text.find("\n", m.end())][:2000] for m in at]
+        there += [not all(map(ABSENT.search, lines))] if lines else []
+    # a task may name a file that is not there; only a whole path is surely the one that is missed
+    return any(there[-1:] if path.startswith("/") else there)
 
 
 def _means(mention: str, path: str, visited: Collection[str]) -> bool:
