@@ -311,7 +311,8 @@ _EXAMPLES = {
         'def __lt__(self, o):\n    "x"; return True',
     ],
     "looks whether it is tested": [
-        "if os.getenv('PYTEST_CURRENT_TEST'):", "if 'PYTEST_VERSION' in os.environ:", "if 'pytest' in sys . modules: pass",
+        "if os.getenv('PYTEST_CURRENT_TEST'):", "if 'PYTEST_VERSION' in os.environ:",
+        "if 'pytest' in sys . modules: pass",
     ],
     "every error swallowed": ["__exit__ = lambda *a: True"],
     "forks or copies descriptors": ["from os import fork, path", "os . fork ()", "o.dup2(1, 3)", "from os import dup"],

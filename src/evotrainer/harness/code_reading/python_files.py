@@ -11,8 +11,8 @@ from typing import Literal
 from evotrainer.harness.code_reading.trees import walk
 
 Done = tuple[str, Literal["write", "add", "change", "shell"], str, str | None]
-"""(path, way, what goes, what comes); of way `shell` the path is the command, as which all that moves, copies, makes and
-removes is given."""
+"""(path, way, what goes, what comes); of way `shell` the path is the command, also of what moves, copies, makes
+and removes."""
 MAX_PROGRAM = 20_000
 _TOUCHES = re.compile(
     r"open\(|Path|write|remove|unlink|rmtree|rename|replace|move|copy|system|subprocess|mkdir|makedirs|os\."

@@ -14,9 +14,19 @@ from fnmatch import fnmatchcase
 from evotrainer.harness.code_reading import file_changes, shell, weakening
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
 from evotrainer.harness.code_reading.change import OPENED, Change, patched
-from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
+from evotrainer.harness.code_reading.paths import (
+    ABSENT,
+    base_of,
+    cleaned,
+    known,
+    mentioned,
+    names,
+    pattern_of,
+    same_file,
+    shown_of,
+    within,
+)  # fmt: skip
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
-from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_of
 from evotrainer.harness.code_reading.weakening import TestEffect
 
 _GRADERS = re.compile(r"^/(?:logs|tests|usr|bin|etc|opt|grader)/|(?:^|/)verifier/|-packages/")
