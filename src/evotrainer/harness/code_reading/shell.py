@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 
 MAX_SCRIPT = 1 << 16
 """Characters of a command that are read."""
@@ -64,8 +65,7 @@ def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
     """Simple commands in their order, those of shells within shells (`bash -c`, `$(...)`) among them."""
     found: list[Simple] = []
     folder = ""
-    raw = list(_simple(text[:MAX_SCRIPT]))
-    for one in raw:
+    for one in _simple(text[:MAX_SCRIPT]):
         inner = _of_inner_shell(one)
         if inner is not None and depth < DEEP:
             found += (replace(x, last=False, folder=x.folder or folder) for x in commands(inner, depth + 1))
@@ -85,14 +85,10 @@ def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
 
 
 def _of_inner_shell(one: Simple) -> str | None:
-    if one.name not in _SHELLS and one.name != "eval":
-        return None
     if one.name == "eval":
         return " ".join(one.words[1:])
-    for i, w in enumerate(one.words[1:], 1):
-        if re.fullmatch(r"-\w*c", w) and i + 1 < len(one.words):
-            return one.words[i + 1]
-    return one.given if len(one.words) < 3 else None
+    code = (b for a, b in pairwise(one.words) if re.fullmatch(r"-\w*c", a))
+    return next(code, one.given if len(one.words) < 3 else None) if one.name in _SHELLS else None
 
 
 class _Reader:
@@ -139,14 +135,9 @@ def _simple(text: str) -> Iterator[Simple]:
         at = m.end()
         if kind == "blank":
             r.finish_word()
-        elif kind == "redirect" and (r.word is None or not piece[0].isdecimal()):
+        elif kind == "redirect":
             r.finish_word()
             r.redirect = piece
-        elif kind == "redirect":
-            # `a2>b`: the digit belongs to the word
-            digits = re.match(r"\d+", piece)
-            r.add(digits[0] if digits else "")
-            at = m.start() + (digits.end() if digits else len(piece))
         elif kind == "end" or kind == "nested":
             if r.word is not None and piece == "(" and r.word.endswith("$"):
                 r.word = r.word[:-1] or None
