@@ -232,8 +232,10 @@ class _Episode:
 
     def _was_there(self, c: Change, i: int) -> bool:
         """Was the file there before action `i`: it was shown, is edited in place, or goes from among tests?"""
-        among = c.way == "remove" and kind_of_file(c.path.rpartition("/")[0]) == "test" and not own_file(c.path)
-        return c.way == "change" or among or self._known(c.path, i, shown=c.way == "remove")
+        if c.way != "remove":
+            return c.way == "change" or self._known(c.path, i)
+        among = kind_of_file(c.path) != "test" or kind_of_file(c.path.rpartition("/")[0]) == "test"
+        return self._known(c.path, i, shown=True) or (among and not own_file(c.path))
 
     def _make(self, c: Change, own: bool) -> None:
         """A file of one's own: made, written anew, removed."""
