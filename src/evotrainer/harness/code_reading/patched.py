@@ -57,7 +57,7 @@ _WORDS = (
 _TABLE = tuple((rule, re.compile(rf"\b(?:{words})\b")) for rule, words in _WORDS)
 _LOOKED_FOR = (reaches.frames, reaches.asks_whether_tested, replaced.comparisons, replaced.replaced, exits.ended_tests)
 _PARSED = re.compile("|".join(r.gate for r in RULES if r.find in _LOOKED_FOR), re.MULTILINE)
-_GATE = re.compile("|".join([_PARSED.pattern, *(words for _, words in _WORDS)]), re.MULTILINE)
+_ANY = re.compile(rf"\b(?:{'|'.join(words for _, words in _WORDS)})")
 _COMMENT = re.compile(r"#[^'\"{\r]*$|^[^\S\r]*#[^\"{\r]*$")
 _TEST = re.compile(r"^(?:tests?|testing)/(?!.*__init__\.py$)|(?:^|/)(?:test_[^/]*|[^/]*_tests?|tests|conftest)\.py$")
 """Test files, and what lies in `tests/`, `test/` or `testing/` at the top, from which code cannot newly import
@@ -114,7 +114,9 @@ def _broken(rows: Sequence[str], side: str) -> list[tuple[int, str, str]]:
         named = row[:4] == "+++ " and above[:4] == "--- " and below[:2] == "@@"
         lines.append(_read(row[1:]) if row[:1] in (side, " ") and not named else "")
     text = "\n".join(lines)
-    for n, line in enumerate(lines) if _GATE.search(text) else ():
+    for n, line in enumerate(lines) if _ANY.search(text) else ():
+        if not _ANY.search(line):
+            continue
         ends = line if len(line) < 2 * MAX_LINE else f"{line[:MAX_LINE]}\n{line[-MAX_LINE:]}"
         code = " ".join("\r".join(_COMMENT.sub("", x) for x in ends.split("\r")).split(" "))
         found += ((n, rule, m[0]) for rule, pattern in _TABLE for m in pattern.finditer(code))
