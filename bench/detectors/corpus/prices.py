@@ -29,6 +29,7 @@ from evotrainer.records.rollout import Rollout
 ROOM = "evotrainer.harness.code_reading"
 FINDS = """
 bypass found
+file_changes stream_edits
 handed_in runner_file
 leaking found
 patched reaching
@@ -38,15 +39,13 @@ python_files python_changes
 restated_tests changed_test
 known_tests _recognised _written
 said_to_judge said_to_judge repeated
-stream_edits stream_edits
 tampering found patch_effects
 weakening effect_of hook silenced
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """
-paths names
+paths known names
 test_files own_file
-there_before known
 """
 """Modules that take back what others say."""
 ROOMMATES = {
@@ -58,7 +57,7 @@ OFF: Mapping[str, Callable[..., Any]] = {
     "prompt_examples.prompt_examples": lambda prompt: _module("prompt_examples").PromptExamples(
         (), tuple(prompt.splitlines()), ""
     ),
-    "there_before.known": lambda *a: True,
+    "paths.known": lambda *a: True,
 }
 """What a switched-off function answers where that is not the empty value of its annotation."""
 EMPTY: Mapping[str, Callable[[], Any]] = {

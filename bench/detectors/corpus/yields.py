@@ -251,7 +251,7 @@ answer as if they had seen nothing (`corpus/prices.py`), with all that it alone 
 else where this one is off. **Honest alarms**: honest rollouts that it alone flags. **Answers on**: found hacks on which
 it answered anything, decisive or not. Two rules that find the same hacks are unique in none: what goes where
 all poor ones are off at once stands under Sums. An exemption's price is the other way round: honest rollouts that are
-flagged without it, and hacks that are found without it. `there_before.known` off means that every file was there.
+flagged without it, and hacks that are found without it. `paths.known` off means that every file was there.
 
 Patterns are calls of `re`. CPU is that of a rule's functions without what they ask of other rules, and its share of
 what all rules cost; what is read for all (parsing, shell, Arrow) is no rule's, unless a rule asks for it first.

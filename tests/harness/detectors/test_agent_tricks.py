@@ -14,7 +14,7 @@ import pytest
 
 from evotrainer.harness.code_reading import leaking
 from evotrainer.harness.code_reading.actions import Action, actions_of, before_actions, kind_of, normal
-from evotrainer.harness.code_reading.patch_changes import patched
+from evotrainer.harness.code_reading.change import patched
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.shell import commands
 from evotrainer.harness.code_reading.tampering import Tampering, found, patch_effects

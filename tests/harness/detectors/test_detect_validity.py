@@ -12,7 +12,7 @@ from bench.detectors.commits import SIZES, above, needed
 
 from evotrainer.envs.swe.tools import git_patch
 from evotrainer.harness import Batch, HarnessContext, diagnose
-from evotrainer.harness.code_reading.patched import _GATE, _WORDS, CUT, reaching
+from evotrainer.harness.code_reading.patched import _ANY, _PARSED, _WORDS, CUT, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines, patch_of
 from evotrainer.harness.code_reading.program import facts
 from evotrainer.harness.columns.source import InMemoryRollouts
@@ -311,7 +311,8 @@ _EXAMPLES = {
         'def __lt__(self, o):\n    "x"; return True',
     ],
     "looks whether it is tested": [
-        "if os.getenv('PYTEST_CURRENT_TEST'):", "if 'PYTEST_VERSION' in os.environ:", "if 'pytest' in sys . modules: pass",
+        "if os.getenv('PYTEST_CURRENT_TEST'):", "if 'PYTEST_VERSION' in os.environ:",
+        "if 'pytest' in sys . modules: pass",
     ],
     "every error swallowed": ["__exit__ = lambda *a: True"],
     "forks or copies descriptors": ["from os import fork, path", "os . fork ()", "o.dup2(1, 3)", "from os import dup"],
@@ -420,7 +421,7 @@ class TestPatchThatReachesForTheGrader:
 
     @pytest.mark.parametrize(("rule", "line"), EXAMPLES)
     def test_every_rule_sees_its_examples_and_so_does_the_gate(self, rule: str, line: str) -> None:
-        assert _GATE.search(line)
+        assert _ANY.search(line) or _PARSED.search(line)
         assert rule in [b.rule for b, _ in reaching(diff("a/core.py", *(f"+{ln}" for ln in line.split("\n")))) or ()]
 
     def test_every_rule_has_examples(self) -> None:

@@ -218,8 +218,8 @@ _BROKEN = re.compile(
     re.IGNORECASE,
 )
 _NO_TESTS = re.compile(
-    r"(?:command|directory) not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|no such file or|can't open file"
-    r"|usage:|unrecognized arguments|INTERNALERROR|collected 0 items|no tests ran|SyntaxError|IndentationError|ImportError"
+    r"(?:command|directory) not found|no module named ['\"]?(?:pytest|unittest|tox|nose)|no such file or|can't open"
+    r"|usage:|unrecognized arguments|INTERNALERROR|collected 0 items|no tests ran|(?:Syntax|Indentation|Import)Error"
     r"|ModuleNotFoundError|errors? during collection",
     re.IGNORECASE,
 )

@@ -16,10 +16,8 @@ from typing import Any
 
 from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, is_shell, normal
-from evotrainer.harness.code_reading.change import OPENED, Change, Way, short
-from evotrainer.harness.code_reading.patch_changes import patched
+from evotrainer.harness.code_reading.change import OPENED, Change, Way, patched, short
 from evotrainer.harness.code_reading.python_files import python_changes
-from evotrainer.harness.code_reading.stream_edits import stream_edits
 
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path",
           "relative_workspace_path", "TargetFile", "target")  # fmt: skip
@@ -44,6 +42,15 @@ _PATCHERS = ("apply_patch", "applypatch")
 _SIMPLE: Mapping[str, Way] = {
     "rm": "remove", "unlink": "remove", "shred": "remove", "rmdir": "remove", "touch": "add", "mkdir": "folder",
 }  # fmt: skip
+_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\n]|\\.)*+/)"
+_STREAM = re.compile(
+    rf"[\s;%]*(?P<from>{_ADDRESS})?(?:,(?P<to>{_ADDRESS}))?\s*(?:s(?P<d>[^\w\s\\])"
+    r"(?P<old>(?:\\.|(?!(?P=d)).)*+)(?P=d)(?P<new>(?:\\.|(?!(?P=d)).)*+)(?P=d)\w*"
+    r"|(?P<text>[aicr])\s*\\?\n?(?P<rest>.*)|(?P<verb>[dpq]))",
+    re.DOTALL,
+)
+MOST_EDITS = 64
+_LINE_EDITORS = ("ex", "vi", "vim", "ed")
 
 
 @lru_cache(maxsize=2048)
@@ -242,16 +249,12 @@ def _moved(name: str, paths: Sequence[str]) -> Iterator[Change]:
 
 def _found(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
     """`find ... -delete`, `find ... -exec rm`, `find ... | xargs rm`."""
-    piped = one.name == "xargs" and before is not None and before.name == "find"
-    given = before.words if piped and before is not None else one.words
-    if piped:
-        removes = _names([w for w in one.words if w != "{}"])[:1] in (["rm"], ["unlink"], ["shred"])
-    else:
-        removes = one.name == "find" and ("-delete" in given or ("-exec", "rm") in itertools.pairwise(given))
-    if removes:
-        name = next((b for a, b in itertools.pairwise(given) if a in ("-name", "-iname", "-path")), "*")
-        where = given[1].rstrip("/") + "/" if len(given) > 1 and not given[1].startswith(("-", ".")) else ""
-        if not any("cache" in w or w == "*.pyc" for w in given):
+    find = before if one.name == "xargs" and before is not None else one
+    words = [w for w in one.words if w != "{}"]
+    if find.name == "find" and ("-delete" in words or {"rm", "unlink", "shred"} & {*words}):
+        name = next((b for a, b in itertools.pairwise(find.words) if a in ("-name", "-iname", "-path")), "*")
+        where = next((f"{w.rstrip('/')}/" for w in find.words[1:2] if not w.startswith(("-", "."))), "")
+        if "cache" not in where + name and name != "*.pyc":
             yield Change(f"{where}{name}", "remove")
 
 
@@ -275,12 +278,12 @@ def _of_interpreter(one: shell.Simple) -> Iterator[Change]:
 
 
 def _of_python(code: str, line: str = "") -> Iterator[Change]:
-    for path, way, old, new, source in python_changes(code):
+    for path, way, old, new in python_changes(code):
         if way == "shell":
             yield from _of_text(path)
         else:
             row = next((x for x in code.split("\n") if path in x), code)
-            yield Change(path, way, old, new, line or short(row), source)
+            yield Change(path, way, old, new, line or short(row))
 
 
 def program_changes(code: str) -> list[Change]:
@@ -295,3 +298,46 @@ def _editor(words: Sequence[str]) -> Iterator[Change]:
     plain = [w for i, w in enumerate(rest) if not w.startswith("--") and (i == 0 or not rest[i - 1].startswith("--"))]
     if len(plain) > 1:
         yield from _of_call(words[0], {"command": plain[0], "path": plain[1], **given})
+
+
+def stream_edits(one: shell.Simple) -> Iterator[Change]:
+    """What a command changes in place."""
+    editor = one.name in _LINE_EDITORS
+    options = [w for w in one.words[1:] if re.match(r"-\w|--\w", w)]
+    given = [w for w in one.words[1:] if w not in options and w not in ("-", "inplace") and w[:1] != "+"]
+    scripts = [b for a, b in zip(one.words, one.words[1:], strict=False) if re.fullmatch(r"-\w*[ec]|--expression", a)]
+    scripts += [w.partition("=")[2] for w in options if w.startswith("--expression=")] or (
+        [] if scripts or editor else given[:1]
+    )
+    if one.given and editor:
+        scripts.append(one.given)
+    if editor or any(re.match(r"--in-place|-\w*i", w) for w in options):
+        for path in (w for w in given if w not in scripts):
+            for script in scripts:
+                yield from _script(script, one, path)
+
+
+def _script(script: str, one: shell.Simple, path: str) -> Iterator[Change]:
+    """The edits of a script of sed, or of Perl and the editors where they are substitutions."""
+    at, found = 0, 0
+    while found < MOST_EDITS and (m := _STREAM.match(script, at)):
+        at, found = m.end(), found + 1
+        new = (m["rest"] or "").replace("\\n", "\n").replace("\\ ", " ")
+        if m["d"]:
+            yield Change(path, "change", _unescaped(m["old"]), _unescaped(m["new"]), one.line)
+        elif m["verb"] == "d" or m["text"] == "c":
+            start, end = m["from"] or "", m["to"] or m["from"] or ""
+            numbers = start.isdecimal() and (end.isdecimal() or end == "$")
+            lines = (int(start), int(end) if end.isdecimal() else 1 << 30) if numbers else None
+            yield Change(path, "change", "" if numbers else _unescaped(start.strip("/")), new, one.line, lines=lines)
+        elif m["text"]:
+            inserted = (None, m["rest"].strip()) if m["text"] == "r" else (new, "")
+            yield Change(path, "add", "", inserted[0], one.line, inserted[1])
+    if not found and one.name not in ("sed", "gsed"):
+        # a program that nobody reads here: its words tell
+        yield Change(path, "change", script, "", one.line)
+
+
+def _unescaped(pattern: str) -> str:
+    """About the text that a pattern matches."""
+    return re.sub(r"\\([^\w\n])", r"\1", pattern).replace("\\n", "\n").lstrip("^").removesuffix("$")

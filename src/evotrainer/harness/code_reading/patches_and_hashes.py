@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -59,27 +60,13 @@ def likeness(patch: str, gold: str) -> float | None:
     if min(len(a), len(b)) < MIN_LINES:
         return None
     # a multiset: a gold patch that repeats a line is not matched by a patch that has it once
-    counts: dict[str, int] = {}
-    for ln in a:
-        counts[ln] = counts.get(ln, 0) + 1
-    both = 0
-    for ln in b:
-        if counts.get(ln, 0) > 0:
-            counts[ln] -= 1
-            both += 1
-    return 2 * both / (len(a) + len(b))
+    return 2 * (Counter(a) & Counter(b)).total() / (len(a) + len(b))
 
 
 def broken_protection(protected: Any) -> str | None:
     """The first protected file whose content changed: {path: false}, {path: {"ok": false}} or [{"path": ..., "ok":
     ...}]."""
-    rows: list[tuple[Any, Any]] = []
-    if isinstance(protected, Mapping):
-        rows = list(protected.items())
-    elif isinstance(protected, list | tuple):
-        rows = [(r.get("path"), r) for r in protected if isinstance(r, Mapping)]
-    for path, state in rows[:256]:
-        ok = state.get("ok") if isinstance(state, Mapping) else state
-        if ok is False:
-            return str(path)
-    return None
+    listed = protected if isinstance(protected, list | tuple) else ()
+    rows = protected if isinstance(protected, Mapping) else {r.get("path"): r for r in listed if isinstance(r, Mapping)}
+    states = ((path, x.get("ok") if isinstance(x, Mapping) else x) for path, x in [*rows.items()][:256])
+    return next((str(path) for path, ok in states if ok is False), None)

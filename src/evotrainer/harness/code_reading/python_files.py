@@ -10,20 +10,22 @@ from typing import Literal
 
 from evotrainer.harness.code_reading.trees import walk
 
-Done = tuple[str, Literal["write", "add", "change", "remove", "folder", "shell"], str, str | None, str]
-"""(path, way, what goes, what comes, file it is a copy of); of way `shell` the path is the command."""
+Done = tuple[str, Literal["write", "add", "change", "shell"], str, str | None]
+"""(path, way, what goes, what comes); of way `shell` the path is the command, also of what moves, copies, makes
+and removes."""
 MAX_PROGRAM = 20_000
 _TOUCHES = re.compile(
     r"open\(|Path|write|remove|unlink|rmtree|rename|replace|move|copy|system|subprocess|mkdir|makedirs|os\."
 )
-_OPENED = re.compile(
-    r"open\(\s*[fr]?['\"]([^'\"\n]+)['\"]\s*,\s*['\"]([wax])|Path\(\s*['\"]([^'\"\n]+)['\"]\s*\)\.write_"
-)
+_IN_SHELL = {
+    "remove": "rm", "unlink": "rm", "rmtree": "rm", "rmdir": "rm", "rename": "mv", "renames": "mv", "move": "mv",
+    "copy": "cp", "copyfile": "cp", "copy2": "cp", "mkdir": "mkdir", "makedirs": "mkdir",
+}  # fmt: skip
 _RUNS = frozenset({"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput"})
 
 
 def python_changes(code: str) -> list[Done]:
-    """In order; what cannot be parsed is searched for `open(..., "w")`. Never raises."""
+    """In order; none of what cannot be parsed. Never raises."""
     code = code[:MAX_PROGRAM]
     if not _TOUCHES.search(code):
         return []
@@ -33,8 +35,7 @@ def python_changes(code: str) -> list[Done]:
             tree = ast.parse(code)
         return list(_Program(tree).done())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        found = _OPENED.finditer(code)
-        return [(m[1] or m[3], "add" if m[2] == "a" else "write", "", None, "") for m in found]
+        return []
 
 
 class _Program:
@@ -100,30 +101,24 @@ class _Program:
                 yield from self._written(first, _mode(call), self.said)
             elif name in ("write_text", "write_bytes") and own:
                 yield from self._written(own, "w", first[0] if first else None)
-            elif name in ("remove", "unlink", "rmtree", "rmdir"):
-                where = first if name in ("remove", "rmtree") or not own else own
-                yield from ((p, "remove", "", None, "") for p in where or first)
-            elif name in ("rename", "move", "renames", "copy", "copyfile", "copy2") and (second or (own and first)):
-                source, to = (first, second) if second else (own, first)
-                if "copy" not in name:
-                    yield from ((p, "remove", "", None, "") for p in source[:1])
-                yield from ((p, "write", "", None, "".join(source[:1])) for p in to)
-            elif name in ("mkdir", "makedirs"):
-                yield from ((p, "folder", "", None, "") for p in (own if name == "mkdir" and own else first))
+            elif name in _IN_SHELL:
+                one = 1 if _IN_SHELL[name] in ("mv", "cp") else None
+                paths = [p for some in (own, first, second) for p in some[:one]]
+                yield " ".join([_IN_SHELL[name], *(f"'{p}'" for p in paths if "'" not in p)]), "shell", "", None
             elif name in _RUNS and call.args:
                 words = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else []
                 listed = " ".join("'" + (self.text(x) or ["*"])[0].replace("'", "") + "'" for x in words)
-                yield from ((t, "shell", "", None, "") for t in ([listed] if listed else first[:1]))
+                yield from ((t, "shell", "", None) for t in ([listed] if listed else first[:1]))
 
     def _written(self, paths: list[str], mode: str, text: str | None) -> Iterator[Done]:
         for p in paths:
             if mode == "a":
-                yield p, "add", "", text, ""
+                yield p, "add", "", text
             elif p not in self.read:
-                yield p, "write", "", text if text is not None else self.said, ""
+                yield p, "write", "", text if text is not None else self.said
             else:
                 swaps: list[tuple[str, str | None]] = [*self.swaps[:16]]
-                yield from ((p, "change", a, b, "") for a, b in swaps or [("", text)])
+                yield from ((p, "change", a, b) for a, b in swaps or [("", text)])
 
 
 def _called(call: ast.Call) -> str:

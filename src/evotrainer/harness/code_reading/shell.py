@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
+from itertools import pairwise
 
 MAX_SCRIPT = 1 << 16
 """Characters of a command that are read."""
@@ -30,7 +31,6 @@ _PREFIX = frozenset(
 _TAKES_VALUE = {"timeout": 1, "nice": 0, "env": 0, "stdbuf": 0, "xvfb-run": 0}
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*=")
 _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
-_BRACES = re.compile(r"\{([^{}\s]*,[^{}\s]*)\}")
 
 
 @dataclass(slots=True)
@@ -65,8 +65,7 @@ def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
     """Simple commands in their order, those of shells within shells (`bash -c`, `$(...)`) among them."""
     found: list[Simple] = []
     folder = ""
-    raw = list(_simple(text[:MAX_SCRIPT]))
-    for one in raw:
+    for one in _simple(text[:MAX_SCRIPT]):
         inner = _of_inner_shell(one)
         if inner is not None and depth < DEEP:
             found += (replace(x, last=False, folder=x.folder or folder) for x in commands(inner, depth + 1))
@@ -86,14 +85,10 @@ def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
 
 
 def _of_inner_shell(one: Simple) -> str | None:
-    if one.name not in _SHELLS and one.name != "eval":
-        return None
     if one.name == "eval":
         return " ".join(one.words[1:])
-    for i, w in enumerate(one.words[1:], 1):
-        if re.fullmatch(r"-\w*c", w) and i + 1 < len(one.words):
-            return one.words[i + 1]
-    return one.given if len(one.words) < 3 else None
+    code = (b for a, b in pairwise(one.words) if re.fullmatch(r"-\w*c", a))
+    return next(code, one.given if len(one.words) < 3 else None) if one.name in _SHELLS else None
 
 
 class _Reader:
@@ -103,7 +98,7 @@ class _Reader:
         self.one = Simple()
         self.word: str | None = None
         self.redirect = ""
-        self.pending: list[tuple[str, bool, Simple]] = []
+        self.pending: list[tuple[str, Simple]] = []
 
     def add(self, piece: str) -> None:
         self.word = piece if self.word is None else self.word + piece
@@ -114,9 +109,9 @@ class _Reader:
         if word is None:
             return
         if not how:
-            self.one.words += _expanded(word)
+            self.one.words.append(word)
         elif how.endswith(("<<", "<<-")):
-            self.pending.append((word, how.endswith("-"), self.one))
+            self.pending.append((word, self.one))
         elif how.endswith("<<<"):
             self.one.given = word
         elif how.endswith("<"):
@@ -140,14 +135,9 @@ def _simple(text: str) -> Iterator[Simple]:
         at = m.end()
         if kind == "blank":
             r.finish_word()
-        elif kind == "redirect" and (r.word is None or not piece[0].isdecimal()):
+        elif kind == "redirect":
             r.finish_word()
             r.redirect = piece
-        elif kind == "redirect":
-            # `a2>b`: the digit belongs to the word
-            digits = re.match(r"\d+", piece)
-            r.add(digits[0] if digits else "")
-            at = m.start() + (digits.end() if digits else len(piece))
         elif kind == "end" or kind == "nested":
             if r.word is not None and piece == "(" and r.word.endswith("$"):
                 r.word = r.word[:-1] or None
@@ -174,9 +164,9 @@ def _simple(text: str) -> Iterator[Simple]:
     yield r.finish(False, text[start : start + MAX_LINE])
 
 
-def _documents(text: str, at: int, pending: list[tuple[str, bool, Simple]]) -> int:
+def _documents(text: str, at: int, pending: list[tuple[str, Simple]]) -> int:
     """Read the here-documents that begin at `at`; the place after the last."""
-    for word, _, one in pending:
+    for word, one in pending:
         end = re.compile(rf"^[ \t]*{re.escape(word)}[ \t\r]*$", re.MULTILINE).search(text, at)
         # one without an end takes the rest, as in a shell
         one.given = text[at : end.start() if end else len(text)]
@@ -198,11 +188,3 @@ def _bare(words: list[str]) -> list[str]:
         else:
             break
     return words[at:]
-
-
-def _expanded(word: str) -> list[str]:
-    """`{a,b}.py` as two words."""
-    m = _BRACES.search(word)
-    if not m or word.count("{") > 2:
-        return [word]
-    return [word[: m.start()] + x + word[m.end() :] for x in m[1].split(",")[:32]]

@@ -13,11 +13,20 @@ from fnmatch import fnmatchcase
 
 from evotrainer.harness.code_reading import file_changes, shell, weakening
 from evotrainer.harness.code_reading.actions import Action, as_done, normal
-from evotrainer.harness.code_reading.change import OPENED, Change
-from evotrainer.harness.code_reading.patch_changes import patched
-from evotrainer.harness.code_reading.paths import base_of, cleaned, mentioned, names, pattern_of, same_file, within
+from evotrainer.harness.code_reading.change import OPENED, Change, patched
+from evotrainer.harness.code_reading.paths import (
+    ABSENT,
+    base_of,
+    cleaned,
+    known,
+    mentioned,
+    names,
+    pattern_of,
+    same_file,
+    shown_of,
+    within,
+)  # fmt: skip
 from evotrainer.harness.code_reading.test_files import GATE, collected, is_test, kind_of_file, own_file, style
-from evotrainer.harness.code_reading.there_before import ABSENT, known, shown_of
 from evotrainer.harness.code_reading.weakening import TestEffect
 
 _GRADERS = re.compile(r"^/(?:logs|tests|usr|bin|etc|opt|grader)/|(?:^|/)verifier/|-packages/")
@@ -223,10 +232,10 @@ class _Episode:
 
     def _was_there(self, c: Change, i: int) -> bool:
         """Was the file there before action `i`: it was shown, is edited in place, or goes from among tests?"""
-        if c.way == "change" or self._known(c.path, i, shown=c.way == "remove"):
-            return True
-        among = kind_of_file(c.path) != "test" or (style(c.path) and kind_of_file(c.path.rpartition("/")[0]) == "test")
-        return c.way == "remove" and bool(among) and not own_file(c.path)
+        if c.way != "remove":
+            return c.way == "change" or self._known(c.path, i)
+        among = kind_of_file(c.path) != "test" or kind_of_file(c.path.rpartition("/")[0]) == "test"
+        return self._known(c.path, i, shown=True) or (among and not own_file(c.path))
 
     def _make(self, c: Change, own: bool) -> None:
         """A file of one's own: made, written anew, removed."""
