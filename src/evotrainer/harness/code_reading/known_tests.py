@@ -156,7 +156,7 @@ def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool =
     if not shown:
         return []
     found = constants(text, language)
-    hits = [*_recognised(found.units, shown, _computes(text))]
+    hits = [*_recognised(found.units, shown)]
     hits += _written(found.said, shown, reads_input)
     hits += (
         Known("checksum of an input", line, "holds a checksum against a constant", False) for line in found.digests[:1]
@@ -173,7 +173,7 @@ class _Met(NamedTuple):
     """The example was read as input and output; else it stands somewhere in the prompt's tests."""
 
 
-def _recognised(units: Sequence[Unit], shown: Shown, computes: bool) -> Iterator[Known]:
+def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[Known]:
     met = [m for u in units if 0 < len(u.asked) <= MAX_ROW and (m := _meets(u, shown)) is not None]
     if not met:
         return
@@ -187,28 +187,14 @@ def _recognised(units: Sequence[Unit], shown: Shown, computes: bool) -> Iterator
     for m in strong:
         yield _hit(m, mostly or m.weight > 6)
     if not strong and len(short) >= SEVERAL:
-        begins = computes and _in_a_row(u.asked for u in units if u.answer)
-        yield from (_hit(m, mostly and (m.read or not computes)) for m in short.values() if not begins)
+        begins = _in_a_row(u.asked for u in units if u.answer)
+        yield from (_hit(m, mostly and m.read) for m in short.values() if not begins)
     several = {m.unit.asked for m in met if m.whole and len(m.unit.asked) > 1 and not _base(m.unit.asked)}
     for m in met:
         rows = m.unit.asked in several and len(several) >= SEVERAL and mostly
         word = m.right and m.read and m.whole and m.weight and len(m.unit.asked[0]) > 3
         if m not in strong and (rows or word or m.weight >= 4 or (m.weight >= 3 and m.whole)):
             yield _hit(m, False)
-
-
-_STRINGS = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|#[^\n]*|//[^\n]*")
-_WORK = re.compile(
-    r"\bfor\b|\bwhile\b|\bloop\b|\.(?:each|map|select|reduce|sort|reverse|sum|join|split)\b"
-    r"|(?:\breturn\b|=)[^;\n=]*(?:[+*/%]|\w\([^)]*\w)"
-)
-
-
-def _computes(text: str) -> bool:
-    """Does a program, behind its first line and before a `main`, do anything but compare and answer?"""
-    rest = text.strip().partition("\n")[2] or text
-    cut = rest.find("main(")
-    return _WORK.search(_STRINGS.sub(" ", rest[:cut] if cut >= 0 else rest)) is not None
 
 
 def _is_strong(m: _Met, named: frozenset[str]) -> bool:
