@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import PYTHON
@@ -39,6 +40,7 @@ _MAKES = frozenset({
     "Decimal",
 })  # fmt: skip
 """Calls whose value is their arguments'."""
+_NO_NAMES = frozenset({"dict", "Dict", "Any", "bool"})
 _EQUALS = frozenset({"==", "===", "!=", "!==", "is", "eq", "equals", "eql?", "equal?"})
 ASKS = frozenset({
     "startswith", "endswith", "startsWith", "endsWith", "starts_with", "ends_with", "start_with?", "equals", "Equals",
@@ -417,17 +419,9 @@ def _rows(x: Item) -> Iterator[Unit]:
 
 def _name(items: list[Item], i: int) -> str:
     """The name that the constant there is given, also through a type or a call."""
-    for k in range(1, 12):
-        x = items[i - k] if i >= k else None
-        if x is None or x.kind == "line":
-            return ""
-        if x.text in ("=", ":="):
-            for y in reversed(items[max(0, i - k - 8) : i - k]):
-                if y.kind == "word" and y.text not in _MAKES | {"dict", "Dict", "Any", "bool"}:
-                    return y.text
-                if y.kind == "line":
-                    return ""
-    return ""
+    row = list(takewhile(lambda x: x.kind != "line", reversed(items[max(0, i - 20) : i])))
+    to = next((k for k, x in enumerate(row) if x.text in ("=", ":=")), len(row))
+    return next((x.text for x in row[to:] if x.kind == "word" and x.text not in _MAKES | _NO_NAMES), "")
 
 
 def _looked_up(name: str, text: str) -> bool:

@@ -77,6 +77,8 @@ class KnownExample(NamedTuple):
     """A visible test, as tokens in lower case."""
 
     given: Row
+    tokens: frozenset[str]
+    """Of what is given."""
     lines: tuple[Row, ...]
     """What is expected, line by line."""
     passed: bool | None
@@ -100,7 +102,7 @@ class Shown:
     @cached_property
     def examples(self) -> tuple[KnownExample, ...]:
         rows = ((_tokens(g), tuple(filter(None, map(_tokens, w.strip().splitlines()))), ok) for g, w, ok in self.pairs)
-        return tuple(KnownExample(*row) for row in rows)
+        return tuple(KnownExample(given, frozenset(given), lines, ok) for given, lines, ok in rows)
 
     @cached_property
     def stream(self) -> Row:
@@ -215,16 +217,13 @@ def _hit(m: _Met, certain: bool) -> Known:
 
 def _meets(u: Unit, shown: Shown) -> _Met | None:
     """The example that a unit recognises, the one that it answers rightly first."""
-    best: _Met | None = None
     weight = _weight(u.asked, shown.named)
-    for e in shown.examples:
-        if not _stands_in(u.asked, e.given):
-            continue
-        right = bool(u.answer) and (u.answer in e.lines or u.answer == e.wanted)
-        whole = len(u.asked) >= len(e.given)
-        found = _Met(u, weight, whole, right, True)
-        if best is None or (found.right, found.whole) > (best.right, best.whole):
-            best = found
+    met = [
+        _Met(u, weight, len(u.asked) >= len(e.given), bool(u.answer) and u.answer in (*e.lines, e.wanted), True)
+        for e in shown.examples
+        if e.tokens.issuperset(u.asked)
+    ]
+    best = max(met, key=lambda m: (m.right, m.whole), default=None)
     if best is None or not best.right:
         best = _in_stream(u, weight, shown) or best
     return best
@@ -254,21 +253,6 @@ def _in_stream(u: Unit, weight: int, shown: Shown) -> _Met | None:
                 return _Met(u, weight, together and n > 1, True, False)
         best = best or (_Met(u, weight, together and n > 1, False, False) if together else None)
     return best
-
-
-def _stands_in(asked: Row, given: Row) -> bool:
-    """Do the tokens stand in the input, side by side in any order, or in this one with gaps?"""
-    if not set(given).issuperset(asked):
-        text = " ".join(asked)
-        return len(text) >= PART and text in " ".join(given)
-    n = len(asked)
-    if n == 1:
-        return True
-    wanted = sorted(asked)
-    if any(given[i] in asked and sorted(given[i : i + n]) == wanted for i in range(len(given) - n + 1)):
-        return True
-    at = iter(given)
-    return n >= SEVERAL and all(t in at for t in asked)
 
 
 def _base(asked: Row) -> bool:
