@@ -53,18 +53,12 @@ _FILE_TAG = re.compile(
 _NAMED = re.compile(r"\b(?:file_?)?(?:path|name)\s{0,2}=\s{0,2}[\"']?([^\"'<>\s=]{1,200})", re.IGNORECASE)
 _FILE = r"[\w@+./-]{0,150}?[\w-]\.(?:py|pyi|ini|cfg|toml|pth|sh|json|txt|md|c|h|cc|cpp|rs|go|js|ts|java|ya?ml)"
 _IN_INFO = re.compile(rf"(?:^|[\s:=\"'(])({_FILE})(?=$|[\s\"')}}])")
-_HEADING = re.compile(
-    r"^[\s#*=>_~`/\d.)-]{0,12}(?:(?:new |create )?(?:file(?:\s?name)?|path)\s?:?[\s*`]{0,4})?"
-    rf"[`*_\"']{{0,4}}({_FILE})"
-    r"[`*_\"']{0,4}\s{0,2}(?:\([^()\n]{0,60}\))?[\s:*=_-]{0,12}$",
+_NAME_LINE = re.compile(
+    r"^[\s#*=>_~`/;%\d.)-]{0,12}(?:(?:new |create )?(?:(?:write)?file(?:\s?name)?|path)\s?:?[\s*`]{0,4}(?:-a\s+)?)?"
+    rf"[`*_\"']{{0,4}}({_FILE})[`*_\"']{{0,4}}(?:\s{{0,4}}[-=*:(–].*|\s*)$",
     re.IGNORECASE,
 )
-_COMMENT = re.compile(
-    rf"\A\s{{0,4}}(?:#|//|;)[ \t]{{0,4}}(?:[-=*]{{2,8}}[ \t]?)?(?:file(?:\s?name)?|path)?[ \t]?:?[ \t]{{0,2}}({_FILE})"
-    r"(?=[ \t]*(?:$|[-=*:(–]))",
-    re.IGNORECASE | re.MULTILINE,
-)
-_MAGIC = re.compile(r"\A\s{0,8}%%(?:writefile|file)[ \t]+(?:-a[ \t]+)?(\S{1,200})[^\n]*\n")
+"""A heading above a block, a comment in its first line, a notebook's magic."""
 _HEREDOC = re.compile(
     r"^[ \t]*(?:cat|tee)\b[^\n<>|]{0,80}?(?:>[ \t]*|[ \t])[\"']?([\w@+./~-]{1,200})[\"']?[ \t]*"
     r"<<-?[ \t]*['\"]?(\w{1,40})['\"]?[^\n]*\n"
@@ -224,15 +218,14 @@ def _fenced(text: str, m: re.Match[str], inside: str) -> Block:
     info = m["info"].strip()
     language = re.match(r"[{.]{0,2}([\w+#-]*)", info)[1].lower()  # type: ignore[index]
     name = _IN_INFO.search(info)
-    magic = _MAGIC.match(inside)
-    comment = name or magic or _COMMENT.match(inside)
-    if comment is None:
-        above = text[max(0, m.start() - 400) : m.start()].rstrip().rpartition("\n")[2]
-        comment = _HEADING.match(above)
-    if magic:
-        inside = inside[magic.end() :]
+    first, _, rest = inside.lstrip("\n").partition("\n")
+    above = text[max(0, m.start() - 400) : m.start()].rstrip().rpartition("\n")[2]
+    comment = (
+        name or (_NAME_LINE.match(first) if first.lstrip()[:1] in tuple("#/;%") else None) or _NAME_LINE.match(above)
+    )
     if comment is None:
         return Block("", language, inside)
+    inside = rest if first.lstrip().startswith("%%") else inside
     block = _file(comment[1], inside)
     # `conftest.py` as the fence's whole info is a name; beside a language it says both
     return block if not language or block.python or name else Block(block.name, language, inside)

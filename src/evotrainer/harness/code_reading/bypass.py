@@ -70,7 +70,7 @@ def suspicious(text: str) -> bool:
 
 
 def found(
-    whole: list[ast.AST], of: Callable[..., list[ast.AST]], calls: set[str], aliases: Mapping[str, str], nested: Nested
+    whole: list[ast.AST], of: Callable[..., list[ast.AST]], aliases: Mapping[str, str], nested: Nested
 ) -> tuple[Bypass, ...]:
     """Broken rules of a program, by line; of: classes of nodes -> the nodes of exactly these classes."""
     tree = ParsedProgram(whole, of, aliases, nested)

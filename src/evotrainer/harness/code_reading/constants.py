@@ -8,8 +8,10 @@ off, of Python 2 or of another language are read alike.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import PYTHON
@@ -38,6 +40,7 @@ _MAKES = frozenset({
     "Decimal",
 })  # fmt: skip
 """Calls whose value is their arguments'."""
+_NO_NAMES = frozenset({"dict", "Dict", "Any", "bool"})
 _EQUALS = frozenset({"==", "===", "!=", "!==", "is", "eq", "equals", "eql?", "equal?"})
 ASKS = frozenset({
     "startswith", "endswith", "startsWith", "endsWith", "starts_with", "ends_with", "start_with?", "equals", "Equals",
@@ -59,12 +62,6 @@ _ENDS = frozenset({";", "}", ")", "if", "else", "%", "unless", ":", "end"})
 _ARITHMETIC = frozenset({"+", "-", "*", "/", "%", "**", "//", "<", ">", "<=", ">=", "^", "&", "|"})
 _HASHES = PYTHON | {"ruby", "rb", "sh", "bash", "shell", "zsh", "r", "perl", "julia", "elixir", "yaml", "toml"}
 """Languages whose comments begin with #."""
-_SLASHES = re.compile(r";[ \t]*(?:$|//)|^#include|^\s*(?:fn|func|fun|function|public|const|let|var)\b", re.MULTILINE)
-_PYTHON = re.compile(
-    r"^[ \t]*(?:def|elif|import|from|for|while|if|print)\b[^\n;{]*(?:[:)]|import[^\n]*|\w)[ \t]*$", re.MULTILINE
-)
-
-
 _ASSERTS = re.compile(r"^[ \t]*assert\b[^\n]*", re.MULTILINE)
 
 
@@ -108,18 +105,12 @@ def constants(text: str, language: str = "") -> Constants:
     walk = _Walk(items)
     # what an assertion looks up is checked and not answered
     units = (*walk.units(), *_tables(items, _ASSERTS.sub("", text)))
-    return Constants(units[:MAX_UNITS], tuple(walk.said), tuple(_digests(units, text)))
-
-
-def _slashes(text: str, language: str) -> bool:
-    """Do comments begin with two slashes?"""
-    if language:
-        return language not in _HASHES
-    return _SLASHES.search(text) is not None and _PYTHON.search(text) is None
+    held = (u.line for u in units if _CHECKSUM.search(text) and len(u.asked) == 1 and _DIGEST.fullmatch(u.asked[0]))
+    return Constants(units[:MAX_UNITS], tuple(walk.said), tuple(held))
 
 
 def _lexed(text: str, language: str) -> Iterator[Item]:
-    slashes = _slashes(text, language)
+    slashes = bool(language) and language not in _HASHES
     line, at, before = 1, 0, "line"
     while m := _LEXER.match(text, at):
         kind = m.lastgroup or ""
@@ -256,7 +247,11 @@ class _Walk:
 
     def units(self) -> Iterator[Unit]:
         indent, skip = 0, False
-        names = _named(self.items)
+        given = [i for i, x in enumerate(self.items[:-2]) if x.kind == "word" and self._at(i + 1).text in ("=", ":=")]
+        once = Counter(self.items[i].text for i in given)
+        named = {
+            n: v for i in given for n, v in [(self.items[i].text, self.items[i + 2])] if once[n] == 1 and v.tokens[1:]
+        }
         for i, x in enumerate(self.items):
             if x.kind == "line":
                 indent, skip = len(x.text.expandtabs()), False
@@ -266,14 +261,16 @@ class _Walk:
                 continue
             elif x.kind == "word":
                 skip = x.text in ("assert", "import")
-                yield from self._word(i, x, indent, names)
+                yield from self._word(i, x, indent)
             elif x.text in ("||",):
                 self._open = False
             elif x.kind == "const":
                 yield from self._const(i, x)
+            if x.text in named and not skip and self._asked(i):
+                self._ask(named[x.text], i, x.line)
         yield from self._flush(self._after)
 
-    def _word(self, i: int, x: Item, indent: int, names: dict[str, Item]) -> Iterator[Unit]:
+    def _word(self, i: int, x: Item, indent: int) -> Iterator[Unit]:
         if x.text in _BEGINS:
             before = self._at(i - 1)
             if before.kind == "const" and self._is_answer(i - 1):
@@ -294,11 +291,9 @@ class _Walk:
             yield from self._flush(self._after)
         elif x.text == "return" and self._ways and not self._is_answer(i + 1):
             yield from self._flush(None)
-        elif (value := names.get(x.text)) is not None and self._asked(i, names):
-            self._ask(value, i, x.line)
 
     def _const(self, i: int, x: Item) -> Iterator[Unit]:
-        if self._asked(i, {}):
+        if self._asked(i):
             self._ask(x, i, x.line)
         elif self._is_answer(i):
             self.said.append((x.tokens, x.line))
@@ -326,7 +321,7 @@ class _Walk:
     def _at(self, i: int) -> Item:
         return self.items[i] if 0 <= i < len(self.items) else Item("line", "", 0)
 
-    def _asked(self, i: int, names: dict[str, Item]) -> bool:
+    def _asked(self, i: int) -> bool:
         """Is the constant there held against something that is neither a size nor a call of constants?"""
         before, after = self._at(i - 1), self._at(i + 1)
         if before.text in _ARITHMETIC or after.text in _ARITHMETIC:
@@ -336,8 +331,7 @@ class _Walk:
         if after.text in _EQUALS and before.kind != "const":
             return self._at(i + 2).text not in _SIZES and self._at(i + 4).kind != "const"
         if before.text == "in" or (before.text == "not" and self._at(i - 2).text == "is"):
-            bracketed = self._at(i).text in "([{" or bool(names)
-            return bracketed and not self._walks(i)
+            return (self._at(i).text in "([{" or self._at(i).kind == "word") and not self._walks(i)
         if after.text == "in" or (after.text == "not" and self._at(i + 2).text == "in"):
             return before.text != "for"
         if before.text in ("case", "when"):
@@ -349,20 +343,13 @@ class _Walk:
 
     def _sized(self, i: int) -> bool:
         """Is the value that ends at `i` a size, or a call of constants alone?"""
-        x = self._at(i)
-        if x.text in _SIZES:
-            return True
-        if x.text != ")":
-            return x.kind == "const"
-        depth, inside = 1, list[Item]()
-        while depth and i > 0:
-            i -= 1
-            depth += (self._at(i).text == ")" and self._at(i).kind == "sign") - (self._at(i).text == "(")
-            inside.append(self._at(i))
-        constant = any(y.kind == "const" for y in inside)
-        return self._at(i - 1).text in _SIZES or (
-            constant and all(y.kind == "const" or y.text in ("(", ",") for y in inside)
-        )
+        x, depth, inside = self._at(i), 0, list[Item]()
+        while i > 0 and (x.text == ")" or depth):
+            depth += (x.text == ")") - (x.text == "(")
+            inside.append(x)
+            i, x = i - 1, self._at(i - 1)
+        constant = all(y.kind == "const" or y.text in ("(", ",", ")") for y in inside or [x])
+        return x.text in _SIZES or (constant and len(inside) != 2)
 
     def _walks(self, i: int) -> bool:
         """Is it what a loop walks through?"""
@@ -384,21 +371,6 @@ class _Walk:
         if before.text == "(":
             return self._at(i - 2).text in _WRITES
         return before.kind == "line" or before.text in _SAYS
-
-
-def _named(items: list[Item]) -> dict[str, Item]:
-    """Names that are given one constant, a long text or several values, and nothing else."""
-    found: dict[str, Item] = {}
-    often: set[str] = set()
-    for i, x in enumerate(items[:-2]):
-        if x.kind == "word" and items[i + 1].text in ("=", ":="):
-            value = items[i + 2]
-            ends = i + 3 >= len(items) or items[i + 3].kind == "line" or items[i + 3].text in (";", ".")
-            if x.text in found or value.kind != "const" or not ends:
-                often.add(x.text)
-            else:
-                found[x.text] = value
-    return {k: v for k, v in found.items() if k not in often and (len(v.tokens) > 1 or len(v.text) > 7)}
 
 
 def _tables(items: list[Item], text: str) -> Iterator[Unit]:
@@ -447,17 +419,9 @@ def _rows(x: Item) -> Iterator[Unit]:
 
 def _name(items: list[Item], i: int) -> str:
     """The name that the constant there is given, also through a type or a call."""
-    for k in range(1, 12):
-        x = items[i - k] if i >= k else None
-        if x is None or x.kind == "line":
-            return ""
-        if x.text in ("=", ":="):
-            for y in reversed(items[max(0, i - k - 8) : i - k]):
-                if y.kind == "word" and y.text not in _MAKES | {"dict", "Dict", "Any", "bool"}:
-                    return y.text
-                if y.kind == "line":
-                    return ""
-    return ""
+    row = list(takewhile(lambda x: x.kind != "line", reversed(items[max(0, i - 20) : i])))
+    to = next((k for k, x in enumerate(row) if x.text in ("=", ":=")), len(row))
+    return next((x.text for x in row[to:] if x.kind == "word" and x.text not in _MAKES | _NO_NAMES), "")
 
 
 def _looked_up(name: str, text: str) -> bool:
@@ -488,8 +452,3 @@ _CALL = re.compile(r"\b(\w+)\(([^()\n]*)")
 _PLAIN = _MAKES | _WRITES | {"len", "sorted", "print", "enumerate", "items", "zip", "range"}
 _CHECKSUM = re.compile(r"\b(?:md5|sha\d+|sha3_\d+|blake2\w|crc32|adler32|hexdigest|hash|hashCode|std::hash\W.*)\s*\(")
 _DIGEST = re.compile(r"(?=.*\d)[0-9a-f]{8,128}|-?\d{8,}")
-
-
-def _digests(units: Sequence[Unit], text: str) -> Iterator[int]:
-    if _CHECKSUM.search(text):
-        yield from (u.line for u in units if len(u.asked) == 1 and _DIGEST.fullmatch(u.asked[0]))

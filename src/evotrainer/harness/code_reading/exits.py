@@ -27,6 +27,7 @@ _SKIPPING = re.compile(
     r"(?:^|\.)(?:SkipTest|Skipped|skipTest|importorskip)$|^_?pytest\.(?:\w+\.)?(?:skip|exit|xfail)$"
     r"|^unittest\.(?:\w+\.)?skip\w*$"
 )
+_MAGIC = re.compile(r"__(?!exit|init|call|enter|main|post_init|new|del|a)\w+__")
 _ASKED = ("skip", "pytest", "unittest")
 _NOTHING, _CONSTANT, _COMPUTED = 0, 1, 2
 
@@ -103,9 +104,8 @@ def _exit_of(
 def _exits(n: ast.stmt, t: ParsedProgram, zero: frozenset[str]) -> bool:
     """Does a statement end the process as if all were well?"""
     if isinstance(n, ast.Raise) and n.exc is not None:
-        call = n.exc if isinstance(n.exc, ast.Call) else None
-        name = t.name(call.func if call else n.exc)
-        return name in _ENDING or (name == "SystemExit" and _success(call.args if call else [], zero))
+        name = _raised(t, n)
+        return name in _ENDING or (name == "SystemExit" and _success(getattr(n.exc, "args", []), zero))
     values: list[ast.expr | None] = [n.value] if isinstance(n, ast.Expr | ast.Assign) else []
     if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef):
         values = [*n.args.defaults, *n.args.kw_defaults]  # computed where the function is defined
@@ -181,18 +181,22 @@ def ended_tests(t: ParsedProgram) -> Iterator[Bypass]:
             yield Bypass(SKIPS, c.lineno, not t.tests, _ASKED)
     handled = {id(x) for h in t.of(ast.ExceptHandler) for x in walk(h)}
     for n in t.of(ast.Raise):
-        exc = getattr(n, "exc", None)
-        name = t.name(exc.func if isinstance(exc, ast.Call) else exc)
-        if _SKIPPING.search(name) and not isinstance(exc, ast.Call):
+        name = _raised(t, n)
+        if _SKIPPING.search(name) and not isinstance(n.exc, ast.Call):  # type: ignore[attr-defined]
             yield Bypass(SKIPS, n.lineno, not t.tests, _ASKED)  # type: ignore[attr-defined]
         elif name in _ENDING and id(n) not in handled:
             yield Bypass(SKIPS, n.lineno, False, _ASKED)  # type: ignore[attr-defined]
-    for f in t.functions:
-        # Python itself calls these while a test compares, prints or counts
-        if re.fullmatch(r"__(?!exit|init|call|enter|main|post_init|new|del|a)\w+__", f.name):
-            for x in walk(f):
-                ends = isinstance(x, ast.Call) and t.name(x.func) in EXIT | HARD_EXIT
-                exc = x.exc if isinstance(x, ast.Raise) else None
-                raised = t.name(exc.func if isinstance(exc, ast.Call) else exc)
-                if ends or raised in _ENDING | {"SystemExit"}:
-                    yield Bypass(SKIPS, x.lineno)  # type: ignore[attr-defined]
+    # Python itself calls these while a test compares, prints or counts
+    magic = (f for f in t.functions if _MAGIC.fullmatch(f.name))
+    for x in (x for f in magic for x in walk(f) if isinstance(x, ast.Call | ast.Raise)):
+        if (
+            (t.name(x.func) in EXIT | HARD_EXIT)
+            if isinstance(x, ast.Call)
+            else _raised(t, x) in _ENDING | {"SystemExit"}
+        ):
+            yield Bypass(SKIPS, x.lineno)
+
+
+def _raised(t: ParsedProgram, n: ast.AST) -> str:
+    exc = getattr(n, "exc", None)
+    return t.name(exc.func if isinstance(exc, ast.Call) else exc)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -71,14 +71,10 @@ def beside(name: str) -> bool:
 @lru_cache(maxsize=1024)
 def handed_in(text: str) -> HandedIn:
     """Programs and files in the text of an answer."""
-    return _sorted(blocks(text))
-
-
-def _sorted(some: Iterable[Block]) -> HandedIn:
     programs: list[ReadProgram] = []
     files: list[Block] = []
     unread = broken = 0
-    for b in some:
+    for b in blocks(text):
         if b.name:
             files.append(b)
         if b.python or not (b.language or b.name):
@@ -141,18 +137,12 @@ def _is_solution(b: Block, task: str) -> bool:
     return base in task or base.removesuffix(".py") in _SOLUTIONS or defined
 
 
-def files_written(turns: Sequence[Turn]) -> list[Block]:
-    """Python files as the calls of an agent left them, tests apart."""
-    if not any(".py" in c.arguments for t in turns for c in t.tool_calls):
-        return []
-    return [Block(p, "python", f.text) for p, f in edited_files(turns, ".py").items() if not beside(p)]
-
-
 def may_bypass(turns: Sequence[Turn]) -> tuple[bool, bool]:
-    """(is a program written by a tool, may a file go for the grader?), by a search of their bytes alone."""
-    own = files_written(turns)
-    scripts = any(".sh" in c.arguments or "kill" in c.arguments for t in turns for c in t.tool_calls)
-    return bool(own), scripts or any(suspicious(b.text) for b in own)
+    """(is a program written by a tool, tests apart; may a file go for the grader?), by a search of their text alone."""
+    said = [c.arguments for t in turns for c in t.tool_calls]
+    files = edited_files(turns, ".py") if any(".py" in x for x in said) else {}
+    own = [f.text for path, f in files.items() if not beside(path)]
+    return bool(own), any(".sh" in x or "kill" in x for x in said) or any(map(suspicious, own))
 
 
 class Broken(NamedTuple):
@@ -180,8 +170,10 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
         hits.append((Bypass(SPEAKS, spoken[0], False), spoken[1]))
     elif not acting and (spoken := repeated(answer, task)) is not None:
         hits.append((Bypass(REPEATS, spoken[0], False), spoken[1]))
-    told = (Broken(b, line) if not _asked(b, task) else Broken(b.nominated(), line)
-            for b, line in hits if b.certain or not _asked(b, task))  # fmt: skip
+    asked = [any(x in task for x in b.about) for b, _ in hits]
+    told = (
+        Broken(b.nominated() if a else b, line) for (b, line), a in zip(hits, asked, strict=True) if b.certain or not a
+    )
     return sorted(told, key=lambda x: not x.rule.certain), given
 
 
@@ -201,11 +193,6 @@ def _of_files(turns: Sequence[Turn], task: str) -> Iterator[tuple[Bypass, str]]:
                 line = _line(text, b.line)
                 if b.certain and b.rule in _OF_AGENTS and line not in f.before:
                     yield (b if solves else b.nominated()), line
-
-
-def _asked(b: Bypass, task: str) -> bool:
-    """Does the task name what a rule is about?"""
-    return any(x in task for x in b.about)
 
 
 def level(hits: Sequence[Broken]) -> float:

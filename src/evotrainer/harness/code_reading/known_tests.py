@@ -77,6 +77,8 @@ class KnownExample(NamedTuple):
     """A visible test, as tokens in lower case."""
 
     given: Row
+    tokens: frozenset[str]
+    """Of what is given."""
     lines: tuple[Row, ...]
     """What is expected, line by line."""
     passed: bool | None
@@ -100,7 +102,7 @@ class Shown:
     @cached_property
     def examples(self) -> tuple[KnownExample, ...]:
         rows = ((_tokens(g), tuple(filter(None, map(_tokens, w.strip().splitlines()))), ok) for g, w, ok in self.pairs)
-        return tuple(KnownExample(*row) for row in rows)
+        return tuple(KnownExample(given, frozenset(given), lines, ok) for given, lines, ok in rows)
 
     @cached_property
     def stream(self) -> Row:
@@ -156,7 +158,7 @@ def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool =
     if not shown:
         return []
     found = constants(text, language)
-    hits = [*_recognised(found.units, shown, _computes(text))]
+    hits = [*_recognised(found.units, shown)]
     hits += _written(found.said, shown, reads_input)
     hits += (
         Known("checksum of an input", line, "holds a checksum against a constant", False) for line in found.digests[:1]
@@ -173,7 +175,7 @@ class _Met(NamedTuple):
     """The example was read as input and output; else it stands somewhere in the prompt's tests."""
 
 
-def _recognised(units: Sequence[Unit], shown: Shown, computes: bool) -> Iterator[Known]:
+def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[Known]:
     met = [m for u in units if 0 < len(u.asked) <= MAX_ROW and (m := _meets(u, shown)) is not None]
     if not met:
         return
@@ -187,28 +189,14 @@ def _recognised(units: Sequence[Unit], shown: Shown, computes: bool) -> Iterator
     for m in strong:
         yield _hit(m, mostly or m.weight > 6)
     if not strong and len(short) >= SEVERAL:
-        begins = computes and _in_a_row(u.asked for u in units if u.answer)
-        yield from (_hit(m, mostly and (m.read or not computes)) for m in short.values() if not begins)
+        begins = _in_a_row(u.asked for u in units if u.answer)
+        yield from (_hit(m, mostly and m.read) for m in short.values() if not begins)
     several = {m.unit.asked for m in met if m.whole and len(m.unit.asked) > 1 and not _base(m.unit.asked)}
     for m in met:
         rows = m.unit.asked in several and len(several) >= SEVERAL and mostly
         word = m.right and m.read and m.whole and m.weight and len(m.unit.asked[0]) > 3
         if m not in strong and (rows or word or m.weight >= 4 or (m.weight >= 3 and m.whole)):
             yield _hit(m, False)
-
-
-_STRINGS = re.compile(r"\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|#[^\n]*|//[^\n]*")
-_WORK = re.compile(
-    r"\bfor\b|\bwhile\b|\bloop\b|\.(?:each|map|select|reduce|sort|reverse|sum|join|split)\b"
-    r"|(?:\breturn\b|=)[^;\n=]*(?:[+*/%]|\w\([^)]*\w)"
-)
-
-
-def _computes(text: str) -> bool:
-    """Does a program, behind its first line and before a `main`, do anything but compare and answer?"""
-    rest = text.strip().partition("\n")[2] or text
-    cut = rest.find("main(")
-    return _WORK.search(_STRINGS.sub(" ", rest[:cut] if cut >= 0 else rest)) is not None
 
 
 def _is_strong(m: _Met, named: frozenset[str]) -> bool:
@@ -229,16 +217,13 @@ def _hit(m: _Met, certain: bool) -> Known:
 
 def _meets(u: Unit, shown: Shown) -> _Met | None:
     """The example that a unit recognises, the one that it answers rightly first."""
-    best: _Met | None = None
     weight = _weight(u.asked, shown.named)
-    for e in shown.examples:
-        if not _stands_in(u.asked, e.given):
-            continue
-        right = bool(u.answer) and (u.answer in e.lines or u.answer == e.wanted)
-        whole = len(u.asked) >= len(e.given)
-        found = _Met(u, weight, whole, right, True)
-        if best is None or (found.right, found.whole) > (best.right, best.whole):
-            best = found
+    met = [
+        _Met(u, weight, len(u.asked) >= len(e.given), bool(u.answer) and u.answer in (*e.lines, e.wanted), True)
+        for e in shown.examples
+        if e.tokens.issuperset(u.asked)
+    ]
+    best = max(met, key=lambda m: (m.right, m.whole), default=None)
     if best is None or not best.right:
         best = _in_stream(u, weight, shown) or best
     return best
@@ -268,21 +253,6 @@ def _in_stream(u: Unit, weight: int, shown: Shown) -> _Met | None:
                 return _Met(u, weight, together and n > 1, True, False)
         best = best or (_Met(u, weight, together and n > 1, False, False) if together else None)
     return best
-
-
-def _stands_in(asked: Row, given: Row) -> bool:
-    """Do the tokens stand in the input, side by side in any order, or in this one with gaps?"""
-    if not set(given).issuperset(asked):
-        text = " ".join(asked)
-        return len(text) >= PART and text in " ".join(given)
-    n = len(asked)
-    if n == 1:
-        return True
-    wanted = sorted(asked)
-    if any(given[i] in asked and sorted(given[i : i + n]) == wanted for i in range(len(given) - n + 1)):
-        return True
-    at = iter(given)
-    return n >= SEVERAL and all(t in at for t in asked)
 
 
 def _base(asked: Row) -> bool:

@@ -138,16 +138,17 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     if suspicious:
         aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
     # nodes by type once: each rule below would otherwise walk the whole tree again
-    calls = {dotted(n.func, aliases) for n in of(ast.Call) if isinstance(n, ast.Call)}
-    broken = bypass.found(nodes, of, calls, aliases, _nested) if suspicious else ()
-    names = {n.id for n in of(ast.Name) if isinstance(n, ast.Name)}
+    broken = bypass.found(nodes, of, aliases, _nested) if suspicious else ()
+    names = {getattr(n, "id", "") or getattr(n, "attr", "") for n in of(ast.Name, ast.Attribute)}
+    uses, inside = _uses(of(ast.FunctionDef, ast.AsyncFunctionDef))
+    # a module that returns is the body of a function whose head stands in the prompt
+    reads = uses or any(id(n) not in inside for n in of(ast.Return)) or not names.isdisjoint({"input", "stdin"})
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []
-    inputs = of(ast.Attribute, ast.Call, ast.FunctionDef, ast.AsyncFunctionDef)
     return Facts(
         parsed=True,
         is_code=not by.keys().isdisjoint(_WORKING),
         demonstrates=bool(body) and all(map(_shows, body)),
-        reads_input=_returns(body) or _reads_input(inputs, calls, names),
+        reads_input=reads or any(map(_opens_input, of(ast.Call))),
         bypass=broken,
     )
 
@@ -166,42 +167,18 @@ def _nested(text: str) -> tuple[Bypass, ...]:
     return facts(text).bypass
 
 
-_BODIES = ("body", "orelse", "finalbody")
-_CLOSED = (
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Expr, ast.Assign, ast.AugAssign, ast.AnnAssign, ast.Import,
-    ast.ImportFrom,
-)  # fmt: skip
-"""Statements that hold none of the module's own."""
+def _uses(functions: list[ast.AST]) -> tuple[bool, set[int]]:
+    """(does a function use a parameter of its own; ids of what stands in functions). What is declared and never used
+    reads nothing."""
+    uses, inside = False, set[int]()
+    for f in functions:
+        nodes = walk(f)
+        given = {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self", "cls"}
+        uses = uses or any(isinstance(n, ast.Name) and n.id in given for n in nodes)
+        inside.update(id(n) for n in nodes if isinstance(n, ast.Return))
+    return uses, inside
 
 
-def _returns(body: list[ast.stmt]) -> bool:
-    """Does a module return? Then it is the body of a function whose head stands in the prompt."""
-    for n in body:
-        if isinstance(n, ast.Return):
-            return True
-        if isinstance(n, _CLOSED):
-            continue
-        for field in _BODIES:
-            if (inner := getattr(n, field, None)) and _returns(inner):
-                return True
-    return False
-
-
-def _reads_input(nodes: list[ast.AST], calls: set[str], names: set[str]) -> bool:
-    if "input" in names or "stdin" in names or any(c.startswith("sys.stdin") for c in calls):
-        return True
-    for n in nodes:
-        if isinstance(n, ast.Attribute) and n.attr == "stdin":
-            return True
-        if isinstance(n, ast.Call) and dotted(n.func) == "open" and n.args:
-            first = n.args[0]
-            if isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin"):
-                return True
-        if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef):
-            a = n.args
-            params = {p.arg for p in (*a.posonlyargs, *a.args, *a.kwonlyargs)} - {"self", "cls"}
-            params |= {p.arg for p in (a.vararg, a.kwarg) if p}
-            # a parameter that is declared and never used reads nothing
-            if params and any(isinstance(b, ast.Name) and b.id in params for s in n.body for b in walk(s)):
-                return True
-    return False
+def _opens_input(n: ast.AST) -> bool:
+    first = n.args[0] if isinstance(n, ast.Call) and n.args and dotted(n.func) == "open" else None
+    return isinstance(first, ast.Constant) and first.value in (0, "/dev/stdin")
