@@ -376,31 +376,21 @@ class _Walk:
 def _tables(items: list[Item], text: str) -> Iterator[Unit]:
     """Each row of the tables that a program looks something up in."""
     filled: dict[str, list[Unit]] = {}
-    for i, x in enumerate(items):
-        if x.kind != "const":
-            continue
-        before, after = (items[i - 1] if i else None), (items[i + 1] if i + 1 < len(items) else None)
-        if before is not None and after is not None and before.text == "[" and after.text == "]" and i > 1:
+    edge = [Item("line", "", 0)] * 3
+    at = [*edge, *items, *edge]
+    for i, x in enumerate(at):
+        if x.kind == "const" and at[i - 1].text == "[" and at[i + 1].text == "]":
             # table[5, 3] = 8
-            if (
-                i + 3 < len(items)
-                and items[i + 2].text == "="
-                and items[i + 3].kind == "const"
-                and items[i - 2].kind == "word"
-            ):
-                unit = Unit(x.tokens, items[i + 3].tokens, x.line)
-                filled.setdefault(items[i - 2].text, []).append(unit)
-            continue
-        if len(x.rows) < 2 or x.text not in "([{":
-            continue
-        name = _name(items, i)
-        in_place = after is not None and after.text in ("[", ".")
-        if before is not None and before.text == "in" and items[i - 2].text != "not":
-            # for given, answer in [(6, 70), (11, 5741)]:
-            head, _, body = "\n".join(text.splitlines()[x.line - 1 :][:7]).partition(" in ")
-            in_place = "for" in head and not _checks(head.rpartition("for")[2], body)
-        if in_place or (name and _looked_up(name, text)):
-            yield from _rows(x)
+            if at[i + 2].text == "=" and at[i + 3].kind == "const" and at[i - 2].kind == "word":
+                filled.setdefault(at[i - 2].text, []).append(Unit(x.tokens, at[i + 3].tokens, x.line))
+        elif len(x.rows) > 1 and x.text in "([{":
+            if at[i - 1].text == "in" and at[i - 2].text != "not":
+                # for given, answer in [(6, 70), (11, 5741)]:
+                head, _, body = "\n".join(text.splitlines()[x.line - 1 :][:7]).partition(" in ")
+                asked = "for" in head and not _checks(head.rpartition("for")[2], body)
+            else:
+                asked = at[i + 1].text in ("[", ".") or ((name := _name(at, i)) != "" and _looked_up(name, text))
+            yield from _rows(x) if asked else ()
     for name, units in filled.items():
         if len(units) > 1 and _looked_up(name, text):
             yield from units
@@ -429,10 +419,8 @@ def _looked_up(name: str, text: str) -> bool:
     n = re.escape(name)
     methods = "get|index|at|find|has|contains\\w*|fetch|key\\?|getOrDefault|indexOf|pop|__getitem__"
     asks = rf"\b{n}\s*(?:\[(?!\s*\])|(?:\.|::|->)(?:{methods})\b)"
-    member = rf"\bin\s+(?:self\.)?{n}\b(?!\s*[.(\[])"
-    if re.search(asks, text) or any(
-        "for " not in text[text.rfind("\n", 0, m.start()) + 1 : m.start()] for m in re.finditer(member, text)
-    ):
+    member = rf"^(?:(?!\bfor\b).)*\bin\s+(?:self\.)?{n}\b(?!\s*[.(\[])"
+    if re.search(f"{asks}|{member}", text, re.MULTILINE):
         return True
     # for given, answer in table: if given == x: return answer
     walk = (

@@ -16,6 +16,7 @@ from evotrainer.records.text import shown
 CRASHES = frozenset({"error", "exception", "crash", "runtime_error", "runtime error", "re"})
 VISIBLE = frozenset({"", "visible", "public", "example"})
 _NO_CRASH = frozenset({"timeout", "memory", "killed", "sandbox"})
+_PASSED = frozenset({"passed", "pass", "correct"})
 _FAILED = CRASHES | {"failed", "fail", "wrong", "timeout", "memory", "killed", "output"}
 MAX_TESTS = 64
 
@@ -50,40 +51,18 @@ def tests_in(detail: Mapping[str, Any]) -> tuple[ShownTest, ...]:
 
 
 def _row(t: Mapping[str, Any]) -> ShownTest:
-    get = t.get
-    status = str(get("status", "")).lower()
-    kind = str(get("kind") or "").lower()
-    expected, error = get("expected"), get("error")
-    return ShownTest(
-        kind,
-        kind not in VISIBLE or get("visible") is False,
-        _short(get("input")),
-        _short(expected),
-        expected is not None,
-        _short(get("got")),
-        _passed(t, status),
-        status in CRASHES or (bool(error) and status not in _NO_CRASH),
-        _short(error),
-    )
-
-
-def _passed(t: Mapping[str, Any], status: str) -> bool | None:
-    # what is said outright wins over what follows from a status or from comparing outputs
+    status, kind = (str(t.get(k) or "").lower() for k in ("status", "kind"))
+    given, expected, got, error = (_short(t.get(k)) for k in ("input", "expected", "got", "error"))
     flag = t.get("passed")
-    if isinstance(flag, bool):
-        return flag
-    if status in {"passed", "pass", "correct"}:
-        return True
-    if status in _FAILED:
-        return False
-    if "expected" in t and "got" in t and t["got"] is not None:
-        return _short(t["got"]) == _short(t["expected"])
-    return None
+    if not isinstance(flag, bool):
+        # what a status says wins over what follows from comparing outputs
+        known = True if status in _PASSED else False if status in _FAILED else None
+        compared = got == expected if "expected" in t and t.get("got") is not None else None
+        flag = compared if known is None else known
+    hidden = kind not in VISIBLE or t.get("visible") is False
+    crashed = status in CRASHES or (bool(t.get("error")) and status not in _NO_CRASH)
+    return ShownTest(kind, hidden, given, expected, t.get("expected") is not None, got, flag, crashed, error)
 
 
 def _short(x: Any) -> str:
-    if x is None:
-        return ""
-    if type(x) is str:
-        return x.strip()[:500]
-    return shown(x, 500, end="")
+    return x.strip()[:500] if type(x) is str else "" if x is None else shown(x, 500, end="")
