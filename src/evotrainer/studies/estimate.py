@@ -201,6 +201,8 @@ def _measured(task: TaskFile) -> StepCost:
     there = task.evaluation.search_tasks or _tasks_there(task).get("search", TASKS)
     plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
+    if task.run.agent == "fixed":  # which searches nothing; its steps cost what any agent's do
+        plain["run"] |= {"agent": "statistical", "agent_options": {}}
     plain["tracking"] = {"to": []}
     short = resolve(plain)
     with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:

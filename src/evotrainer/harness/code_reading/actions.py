@@ -155,13 +155,34 @@ _LIKE_CALLS = re.compile(
     r"|[\"'](?:tool_calls?|tool_name|function_call|functionCall|toolUse|tool)[\"']\s*:",
     re.MULTILINE,
 )
+_LIKE_COMMANDS = re.compile(r"^```(?:bash|sh|shell|console)\b|[\"'](?:cmd|command)[\"']\s*:", re.MULTILINE)
+"""Also of chats about commands."""
+_LIKE_OUTPUT = re.compile(
+    r"^[ \t]*(?:[<\[]?/?(?:output|observation|stdout|stderr|tool_response|function_results?|returncode"
+    r"|exit.?code)[^\w\n]{0,9}[:>\]=]"
+    r"|Traceback |\$ |total \d)"
+    r"|^(?:[\w./-]*/[\w.-]+|[\w-]+\.(?:py|[jt]s|c|go|rs|java|txt|md|json|ya?ml|toml|cfg))[ \t]*$"
+    r"|no such file|command not found|permission denied|no tests ran|\b\d+ (?:passed|failed)\b|^\w*Error: "
+    r"|^={5,} [^=\n]* ={5,}[ \t]*$"
+    # not a heading: `Class 3: shells`, `Import settings`
+    r"|^(?-i:(?:def|class) \w+[(:]|import \w[\w.]*[ \t]*$|from [\w.]+ import )",
+    re.MULTILINE | re.IGNORECASE,
+)
 
 
 def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
     """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
-    like, done = [_LIKE_CALLS.search(a.text) for a in actions], as_done(actions, said)
-    unread = any(x and not d.text for x, d in zip(like, done, strict=True))
-    return unread and not any(a.name for a in (*actions, *done))
+    like = [bool(_LIKE_CALLS.search(a.text)) for a in actions]
+    talk = [bool(_LIKE_COMMANDS.search(a.text)) for a in actions]
+    if any(a.name for a in actions) or not any(like + talk):
+        return False
+    if any(talk):
+        replies = [s[:MAX_COMMAND] for s in said[1:]]
+        # one word in the place of every output, as some logs keep, is no talk
+        heard = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
+        like = [x or (heard and t) for x, t in zip(like, talk, strict=True)]
+    done = as_done(actions, said)
+    return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
 
 
 def _done(a: Action, ran: bool) -> Action:

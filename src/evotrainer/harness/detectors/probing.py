@@ -48,12 +48,12 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     for i, r in zip(first, given.batch.some(first), strict=True):
         facts = ProgramProbes.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
-        if facts and len(quotes) < 3:
+        if facts:
             f = facts[0]
             text = f"{f.probe}: input {f.input}\ngot {f.got}\nwanted {f.wanted}"
             quotes.append(given.quote(i, text, note=f.probe))
     hits = int(mask.sum())
-    told = ", ".join(f"{n}x {k}" for k, n in names.most_common(4))
+    told = ", ".join(f"{n}x {k}" for k, n in names.most_common())
     claim = f"{hits} of {looked} {what}: {told}"
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True

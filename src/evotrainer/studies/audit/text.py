@@ -92,7 +92,7 @@ def _programs_run(audit: RolloutAudit) -> list[str]:
     some = f" (of {n:,}, drawn evenly)" if (n := sum(x.of for x in ran)) > tried else ""
     said = f"- probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
     said += f", {nominated:,} nominated" if nominated else ""
-    rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(4))
+    rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(8)) + ("; and more" if len(why) > 8 else "")
     return [line(clean(said + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
 
 
