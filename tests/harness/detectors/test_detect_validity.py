@@ -125,7 +125,7 @@ class TestAnswerLeak:
         (f,) = found(
             "answer_leak", self.batch("git show origin/main", GOLD.replace("two", "deux").replace("one", "un"), 25)
         )
-        assert (f.severity, f.numbers["nominated"]) == ("info", 4)
+        assert (f.severity, f.numbers["nominated"]) == ("warn", 4), "so many ask for an audit"
 
     def test_the_gold_patch_without_a_leak_is_no_leak(self) -> None:
         assert found("answer_leak", self.batch("cat b.py", GOLD, 2)) == []
