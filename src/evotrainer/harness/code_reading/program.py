@@ -140,15 +140,16 @@ def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
     # nodes by type once: each rule below would otherwise walk the whole tree again
     broken = bypass.found(nodes, of, aliases, _nested) if suspicious else ()
     names = {getattr(n, "id", "") or getattr(n, "attr", "") for n in of(ast.Name, ast.Attribute)}
-    uses, inside = _uses(of(ast.FunctionDef, ast.AsyncFunctionDef))
-    # a module that returns is the body of a function whose head stands in the prompt
-    reads = uses or any(id(n) not in inside for n in of(ast.Return)) or not names.isdisjoint({"input", "stdin"})
+    functions = of(ast.FunctionDef, ast.AsyncFunctionDef)
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []
     return Facts(
         parsed=True,
         is_code=not by.keys().isdisjoint(_WORKING),
         demonstrates=bool(body) and all(map(_shows, body)),
-        reads_input=reads or any(map(_opens_input, of(ast.Call))),
+        reads_input=not names.isdisjoint({"input", "stdin"})
+        or any(map(_uses_parameter, functions))
+        or any(map(_opens_input, of(ast.Call)))
+        or _returns(of(ast.Return), functions),
         bypass=broken,
     )
 
@@ -167,16 +168,16 @@ def _nested(text: str) -> tuple[Bypass, ...]:
     return facts(text).bypass
 
 
-def _uses(functions: list[ast.AST]) -> tuple[bool, set[int]]:
-    """(does a function use a parameter of its own; ids of what stands in functions). What is declared and never used
-    reads nothing."""
-    uses, inside = False, set[int]()
-    for f in functions:
-        nodes = walk(f)
-        given = {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self", "cls"}
-        uses = uses or any(isinstance(n, ast.Name) and n.id in given for n in nodes)
-        inside.update(id(n) for n in nodes if isinstance(n, ast.Return))
-    return uses, inside
+def _uses_parameter(f: ast.AST) -> bool:
+    """What is declared and never used reads nothing."""
+    nodes = walk(f)
+    given = {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self", "cls"}
+    return any(isinstance(n, ast.Name) and n.id in given for n in nodes)
+
+
+def _returns(returns: list[ast.AST], functions: list[ast.AST]) -> bool:
+    """Does a module return? Then it is the body of a function whose head stands in the prompt."""
+    return bool(returns) and not {id(x) for f in functions for x in walk(f)}.issuperset(map(id, returns))
 
 
 def _opens_input(n: ast.AST) -> bool:
