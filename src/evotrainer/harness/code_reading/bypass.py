@@ -53,7 +53,7 @@ RULES: tuple[Rule, ...] = (
          r"|(?:from|import) _?(?:gold|test|grade|check|verif|judge|ref|solution|answer|evaluat|scorer"
          rf"|hidden|expected|oracle|private|conftest|ground)|['\"][\w./]*(?:tests?/|test_\w+\.py"
          rf"|{grader_files.SURE})[\w.]*['\"]", grader_files.asks_for_grader),
-    Rule(rf"(?i)\b\w*(?:{grader_files.SWITCHES})\w*\s*=[^=]", grader_files.switches),
+    Rule(rf"(?i)(?:{grader_files.SWITCHES})\w*\s*=[^=]", grader_files.switches),
 )  # fmt: skip
 GATE = "(?m)" + "|".join(
     f"(?:{r.gate})" if "(?i)" not in r.gate else f"(?i:{r.gate.removeprefix('(?i)')})" for r in RULES

@@ -68,7 +68,7 @@ def beside(name: str) -> bool:
     return base in RUNNER_FILES or _TEST_NAME.search(name) is not None
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def handed_in(text: str) -> HandedIn:
     """Programs and files in the text of an answer."""
     programs: list[ReadProgram] = []

@@ -47,11 +47,11 @@ _PROGRAM = re.compile(
 )
 """Texts without a match are no program."""
 _READS = re.compile(r"\binput\b|stdin|open\(\s*(?:0|['\"]/dev/stdin)|\bdef |\bcin\b|Scanner|\bfn |\bfunc")
-_LITERAL = r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|(?<![\w.])-?\d[\w.]{0,40}|[\[({](?=[\[({'\"\d-])[^\n;#]{1,160}"
+_PLAIN = r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|(?<![\w.])-?\d[\w.]{0,40}"
 _HELD = re.compile(
     rf"(?:(?P<sure>[=!]=|\b(?:case|when|in|if)\b|\b(?:{'|'.join(sorted(ASKS))})\((?:[^()\n]{{0,60}},)?)"
-    rf"|[\[({{,:=]\s{{0,20}}(?=['\"\[(]))\s{{0,20}}"
-    rf"(?P<value>{_LITERAL})|(?P<left>{_LITERAL})\s*(?:[=!]=|in\b|not in\b|\]?\s*[:=])"
+    rf"|[\[({{,:=]\s{{0,20}}(?=['\"\[(]))\s{{0,20}}(?P<value>{_PLAIN}|[\[({{](?=[\[({{'\"\d-])[^\n;#]{{1,160}})"
+    rf"|(?P<left>{_PLAIN}|[\[(][\d'\"][^\n()\[\]=]{{0,160}}[\])])\s*(?:[=!]=|in\b|not in\b|\]?\s*[:=])"
 )
 """What may be held against something, or looked up."""
 _TALK = re.compile(r"\"{3}[^\"]*(?:\"{1,2}[^\"]+)*\"{3}|#[^\n]*")

@@ -25,6 +25,7 @@ MAX_BROKEN = 40
 MAX_CHAIN = 400
 """Operators and dots in one line: long chains nest the tree as deeply as brackets do."""
 
+UNREADABLE = "holds what no rule can read"
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
 
@@ -47,7 +48,13 @@ class Facts:
     """It only calls and asserts what it does not define."""
     reads_input: bool = False
     """Uses input(), stdin, open(0) or a parameter of one of its functions."""
-    bypass: tuple[Bypass, ...] = ()
+    of: tuple[str, bool] = ("", False)
+    """What `facts` was asked."""
+
+    @property
+    def bypass(self) -> tuple[Bypass, ...]:
+        """Broken rules; looked for when they are asked for, which they are of few programs."""
+        return _broken(*self.of)
 
 
 def facts(text: str, said_python: bool = False) -> Facts:
@@ -61,20 +68,52 @@ def facts(text: str, said_python: bool = False) -> Facts:
 
 @lru_cache(maxsize=16384)
 def _facts(text: str, said_python: bool) -> Facts:
-    # CPython's parser recurses per bracket and operator: hostile nesting ends the process, which no `except` sees
-    reason = "brackets too deep" if _too_deep(text) else ""
     try:
-        tree, lost = _parsed(text, said_python) if not reason else (None, text)
-        nodes = walk(tree, MAX_NODES) if tree is not None and tree.body else []
-        if nodes and len(nodes) <= MAX_NODES:
-            found = _read(nodes, suspicious=suspicious(text))
-            return replace(found, partial=True, unread=said_python and suspicious(lost)) if lost else found
-        reason = reason or ("too many nodes" if nodes else "SyntaxError" if lost else "")
+        nodes, lost = _nodes(text, said_python)
+        if len(nodes) > 1 or not lost:
+            unread = bool(lost) and said_python and suspicious(lost)
+            return replace(_read(nodes), partial=bool(lost), unread=unread, of=(text, said_python))
+        reason = "SyntaxError"
     except (ValueError, RecursionError, MemoryError, OverflowError) as e:  # int -> str above 4300 digits, ...
-        reason = type(e).__name__
-    if not reason:
-        return Facts(True)  # nothing but blanks and comments
+        reason = str(e) if type(e) is ValueError else type(e).__name__
     return Facts(False, reason, unread=(said_python or reason != "SyntaxError") and suspicious(text))
+
+
+@lru_cache(maxsize=1024)
+def _broken(text: str, said_python: bool) -> tuple[Bypass, ...]:
+    if not suspicious(text):
+        return ()
+    nodes, _ = _nodes(text, said_python)
+    by = _by_type(nodes)
+
+    def of(*types: type) -> list[ast.AST]:
+        return [n for t in types for n in by.get(t, ())]
+
+    aliases = aliases_of(of(ast.Import, ast.ImportFrom))
+    aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
+    try:
+        return bypass.found(nodes, of, aliases, lambda inner: facts(inner).bypass)
+    except (ValueError, RecursionError, MemoryError):  # int -> str above 4300 digits, ...
+        return (Bypass(UNREADABLE, 1, False),)
+
+
+def _nodes(text: str, said_python: bool) -> tuple[list[ast.AST], str]:
+    """(what parses, the lines that had to go); ValueError with the reason for a text that is not parsed."""
+    # CPython's parser recurses per bracket and operator: hostile nesting ends the process, which no `except` sees
+    if _too_deep(text):
+        raise ValueError("brackets too deep")
+    tree, lost = _parsed(text, said_python)
+    nodes = walk(tree, MAX_NODES)
+    if len(nodes) > MAX_NODES:
+        raise ValueError("too many nodes")
+    return nodes, lost
+
+
+def _by_type(nodes: list[ast.AST]) -> dict[type, list[ast.AST]]:
+    by: dict[type, list[ast.AST]] = {}
+    for n in nodes:
+        by.setdefault(type(n), []).append(n)
+    return by
 
 
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
@@ -126,30 +165,23 @@ _WORKING = (
 """A program with none of these does nothing."""
 
 
-def _read(nodes: list[ast.AST], *, suspicious: bool) -> Facts:
-    by: dict[type, list[ast.AST]] = {}
-    for n in nodes:
-        by.setdefault(type(n), []).append(n)
+def _read(nodes: list[ast.AST]) -> Facts:
+    by = _by_type(nodes)
 
     def of(*types: type) -> list[ast.AST]:
         return [n for t in types for n in by.get(t, ())]
 
-    aliases = aliases_of(of(ast.Import, ast.ImportFrom))
-    if suspicious:
-        aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
-    # nodes by type once: each rule below would otherwise walk the whole tree again
-    broken = bypass.found(nodes, of, aliases, _nested) if suspicious else ()
     names = {getattr(n, "id", "") or getattr(n, "attr", "") for n in of(ast.Name, ast.Attribute)}
-    uses, inside = _uses(of(ast.FunctionDef, ast.AsyncFunctionDef))
-    # a module that returns is the body of a function whose head stands in the prompt
-    reads = uses or any(id(n) not in inside for n in of(ast.Return)) or not names.isdisjoint({"input", "stdin"})
+    functions = of(ast.FunctionDef, ast.AsyncFunctionDef)
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []
     return Facts(
         parsed=True,
         is_code=not by.keys().isdisjoint(_WORKING),
         demonstrates=bool(body) and all(map(_shows, body)),
-        reads_input=reads or any(map(_opens_input, of(ast.Call))),
-        bypass=broken,
+        reads_input=not names.isdisjoint({"input", "stdin"})
+        or any(map(_uses_parameter, functions))
+        or any(map(_opens_input, of(ast.Call)))
+        or _returns(of(ast.Return), functions),
     )
 
 
@@ -162,21 +194,16 @@ def _shows(s: ast.stmt) -> bool:
     )
 
 
-def _nested(text: str) -> tuple[Bypass, ...]:
-    """Broken rules of a constant text that a program hands to exec or eval."""
-    return facts(text).bypass
+def _uses_parameter(f: ast.AST) -> bool:
+    """What is declared and never used reads nothing."""
+    nodes = walk(f)
+    given = {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self", "cls"}
+    return any(isinstance(n, ast.Name) and n.id in given for n in nodes)
 
 
-def _uses(functions: list[ast.AST]) -> tuple[bool, set[int]]:
-    """(does a function use a parameter of its own; ids of what stands in functions). What is declared and never used
-    reads nothing."""
-    uses, inside = False, set[int]()
-    for f in functions:
-        nodes = walk(f)
-        given = {n.arg for n in nodes if isinstance(n, ast.arg)} - {"self", "cls"}
-        uses = uses or any(isinstance(n, ast.Name) and n.id in given for n in nodes)
-        inside.update(id(n) for n in nodes if isinstance(n, ast.Return))
-    return uses, inside
+def _returns(returns: list[ast.AST], functions: list[ast.AST]) -> bool:
+    """Does a module return? Then it is the body of a function whose head stands in the prompt."""
+    return bool(returns) and not {id(x) for f in functions for x in walk(f)}.issuperset(map(id, returns))
 
 
 def _opens_input(n: ast.AST) -> bool:
