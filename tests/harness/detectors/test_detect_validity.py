@@ -331,7 +331,7 @@ class TestPatchThatReachesForTheGrader:
         ("line", "rule"),
         [
             ("    f = sys._getframe(1)", "frames"),
-            ("    for o in gc.get_objects():", "interpreter"),
+            ("    for o in gc.get_objects():", "frames"),
             ("    import _pytest.runner", "test runner"),
             ("    os._exit(0)", "exit"),
             ("sys.settrace(hook)", "hook"),
