@@ -73,8 +73,7 @@ def audit(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no cache.")] = False,
     workers: Workers = None,
 ) -> None:
-    """Read anybody's rollouts and say what is wrong with them: no configuration, any common format; --run runs their
-    programs, --reader lets a model read a sample.
+    """Read anybody's rollouts and say what is wrong with them: no configuration, any common format; --run, --reader.
 
     With --against: how they differ from others at the same tasks. With --fault: a column that makes faults. With --map:
     which columns of your own files are task, text, reward, ... The log of a training (trainer_state.json,

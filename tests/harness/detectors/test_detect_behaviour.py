@@ -209,7 +209,7 @@ class TestAnswerLeak:
     )
     def test_a_look_at_the_answer_nominates(self, command: str) -> None:
         (f,) = found("answer_leak", episodes([command], 4))
-        assert (f.kind, f.severity, f.validity) == ("answer_leak", "info", False)
+        assert (f.kind, f.severity, f.validity) == ("answer_leak", "warn", True), "an audit decides"
 
     @pytest.mark.parametrize(
         "command",
