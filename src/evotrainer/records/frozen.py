@@ -77,7 +77,7 @@ def _plain(x: Any, model: type[BaseModel] | None = None) -> str:
         key, word = BOUNDS[kind]
         return f"must be {word} {ctx[key]}"
     if kind == "literal_error":
-        allowed = [str(v) for v in re.findall(r"'([^']*)'", str(ctx.get("expected", "")))]
+        allowed = [v for v in re.findall(r"'([^']*)'", str(ctx.get("expected", ""))) if v]
         near = difflib.get_close_matches(str(value), allowed, n=3, cutoff=0.5)
         near.sort(key=lambda name: sorted(name) != sorted(str(value)))  # letters that changed places before others
         hint = value_hint(str(x["loc"][-1]), value) or (f", did you mean {near[0]}?" if near else "")

@@ -44,11 +44,13 @@ def write_audit(
     fetch: Fetch | None = None,
     remedies: Mapping[str, Sequence[str]] | None = None,
     about: Mapping[str, str] | None = None,
+    instruments: Sequence[str] = (),
 ) -> Path:
     """Write the report of an audit to `path`: one file that opens offline and runs no script but its own.
 
     `fetch` gives the quoted rollouts in full; `remedies` and `about` say for each kind of bottleneck which factors of a
-    recipe may help and what it is. StoreError where the file cannot be written.
+    recipe may help and what it is; `instruments` which of them looked, and at how much. StoreError where the file
+    cannot be written.
     """
     view = view_of(audit, remedies or {}, about or {})
     ranked = view.ranked
@@ -69,6 +71,7 @@ def write_audit(
         what="audit",
         view=view,
         ranked=ranked,
+        instruments=instruments,
         detailed=detailed if len(audit.sources) > 1 else [v for v in view.readings if v in detailed],
         shown={v.index: keys.get(v.index, {}) for v in detailed},
         curves=drawn,

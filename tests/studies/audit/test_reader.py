@@ -164,8 +164,12 @@ def test_options_that_cannot_be_used_are_refused_first(tmp_path: Path, given: li
 
 def test_where_nobody_answers_the_audit_is_shown_all_the_same(tmp_path: Path, server: Server) -> None:
     server.script = [(401, "no such key")]
-    done = evotrainer("audit", str(file_of(tmp_path)), "--no-cache", *words(server))
+    page = tmp_path / "audit.html"
+    done = evotrainer("audit", str(file_of(tmp_path)), "--no-cache", "--html", str(page), *words(server))
     assert done.returncode == 8 and "12 rollouts in 1 source" in done.stdout
+    unread = "not judged by a reader: it was asked and gave no valid answer (http"
+    assert f"- {unread}" in done.stdout and unread in page.read_text() and "rules could look, of 12" in page.read_text()
+    assert "answered status 401" in done.stdout
     assert "no rollout was read" in done.stderr and "status 401" in done.stderr
     assert len(server.seen) == 3, "where nothing comes nobody goes on asking"
     other = evotrainer("audit", str(tmp_path), "--against", str(tmp_path), *words(server))

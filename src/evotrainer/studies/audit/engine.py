@@ -79,6 +79,8 @@ class RolloutAudit:
     """Columns that were said to make faults."""
     traits: tuple[Traits, ...] = field(default=(), compare=False, repr=False)
     """Of `opened`, where they were to be kept."""
+    unread: str = ""
+    """Why a reader that was asked gave no valid answer."""
 
     @property
     def rollouts(self) -> int:

@@ -189,7 +189,9 @@ def read_with(
         if any(x.verdict for x in read):
             told = reading_of(read, options, parts[s])
             sources[s] = replace(sources[s], readings=(*sources[s].readings, told))
-    return replace(audit, sources=tuple(sources)), [x for read in found.values() for x in read]
+    read = [x for of in found.values() for x in of]
+    unread = read[0].problem if read and not any(x.verdict for x in read) else ""
+    return replace(audit, sources=tuple(sources), unread=unread), read
 
 
 def _rollouts(audit: RolloutAudit, source: int, drawn: Sequence[tuple[int, str]]) -> Iterator[tuple[Rollout, str]]:

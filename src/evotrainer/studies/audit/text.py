@@ -21,6 +21,8 @@ from evotrainer.studies.audit.reading import SubjectReading
 
 NAMED_SKIPS = 5
 QUOTES = 2
+ALL_QUOTES = 64
+"""Of a finding with --all: as many as the facts of programs that findings keep."""
 SHOWN_FIRST = 5
 """Kinds of finding that are named before the sources."""
 ASKS = "suspected_fault"
@@ -43,13 +45,13 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         _total(audit),
         *_read_as(audit),
         *_questions(audit),
-        *_instruments(audit),
+        *(f"- {x}" for x in instruments(audit)),
         *([] if many or readings == 1 else _worst(audit)),
     ]
     return "\n".join([*head, "", *blocks])
 
 
-def _instruments(audit: RolloutAudit) -> list[str]:
+def instruments(audit: RolloutAudit) -> list[str]:
     """Which instruments looked, at how much, and how to add the others: what none looked at is not clean."""
     if not audit.rollouts:
         return []
@@ -57,10 +59,12 @@ def _instruments(audit: RolloutAudit) -> list[str]:
     for s in audit.sources:
         looked.update(s.could_look)
     counts = ", ".join(f"{name} at {n:,}" for name, n in looked.items())
-    rules = f"- rules could look, of {counted(audit.rollouts, 'rollout')}: {counts}; {RULES_ALONE}"
-    programs = ["- no program was run; --run runs them in the sandbox"] if looked["grader_bypass"] else []
-    read = [f"- {line(r.subject)}" for s in audit.sources for r in s.readings if r.health.harness == READER]
-    unread = "- not judged by a reader; --reader model=NAME asks a model about a sample (docs/reader.md)"
+    rules = f"rules could look, of {counted(audit.rollouts, 'rollout')}: {counts}; {RULES_ALONE}"
+    programs = ["no program was run; --run runs them in the sandbox"] if looked["grader_bypass"] else []
+    read = [line(r.subject) for s in audit.sources for r in s.readings if r.health.harness == READER]
+    unread = "not judged by a reader; --reader model=NAME asks a model about a sample (docs/reader.md)"
+    if audit.unread:
+        unread = f"not judged by a reader: it was asked and gave no valid answer ({line(cut(audit.unread, 200))})"
     return [rules, *(_programs_run(audit) or programs), *(read[:SHOWN_FIRST] or [unread])]
 
 
@@ -90,7 +94,7 @@ def _programs_run(audit: RolloutAudit) -> list[str]:
     for x in ran:
         why.update(x.not_run)
     some = f" (of {n:,}, drawn evenly)" if (n := sum(x.of for x in ran)) > tried else ""
-    said = f"- probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
+    said = f"probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
     said += f", {nominated:,} nominated" if nominated else ""
     rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(8)) + ("; and more" if len(why) > 8 else "")
     return [line(clean(said + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
@@ -140,7 +144,8 @@ def _source(s: SourceReport, full: bool) -> str:
     if not s.readings:
         lines.append("Nothing to read.\n")
     for r in s.readings:
-        lines.append(f"{render_text(r.health)}{_blind(r, full)}\n" if full and not r.columns else _reading(r))
+        every = full and not r.columns
+        lines.append(f"{render_text(r.health, ALL_QUOTES)}{_blind(r, full)}\n" if every else _reading(r))
     if s.skipped:
         lines.append(_skips("Skipped", s.skipped))
     return "\n".join(lines)
