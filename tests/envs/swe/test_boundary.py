@@ -31,6 +31,7 @@ from evotrainer.harness.code_reading.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 from tests.envs.swe import forgeries
+from tests.tables import table
 from tests.thinned import thinned
 
 pytestmark = pytest.mark.skipif(
@@ -178,14 +179,8 @@ def test_unittest_runs_across_the_boundary_too(runner: Runner) -> None:
     assert not wrong["test_u.T.test_a"] and not wrong["test_u.T.test_b"]
 
 
-SLOW = {
-    "sleeps": "import time\ndef add(a, b): time.sleep(10**6)\n",
-    "spins": "def add(a, b):\n    while True: pass\n",
-    "leaves": "import os\ndef add(a, b): os._exit(0)\n",
-    "recurses": "def add(a, b): return add(a, b)\n",
-    "huge": "def add(a, b): return 'x' * 10**8\n",
-    "endless list": "def items():\n    x = []\n    x.append(x)\n    return x\n",
-}
+_CHEATS = table("checkout_cheats")
+SLOW: dict[str, str] = _CHEATS["slow"]
 
 
 def test_a_solution_that_does_not_answer_fails_its_tests_and_the_others_are_told(places: frozenset[str]) -> None:
@@ -285,72 +280,8 @@ def message(chance: random.Random, depth: int) -> Any:
     )
 
 
-REVIEWED = """
-import pytest
-import m
-
-def test_callback():
-    def seen(x): assert x == 3
-    m.run(seen)
-
-def test_raises():
-    try:
-        m.check(-1)
-        assert False
-    except m.CalcError:
-        pass
-
-def test_pytest_raises():
-    with pytest.raises(m.CalcError):
-        m.check(-1)
-        pytest.fail("no error")
-
-def test_type():
-    assert sorted(m.kinds(type, [1, "a"])) == ["int", "str"]
-
-def test_not_equal():
-    if m.total() != 7: pytest.fail()
-
-def test_within():
-    assert 4 in m.items()
-
-@pytest.mark.xfail(not m.FAST, reason="slow")
-def test_fast():
-    assert m.total() == 7
-
-def test_half():
-    assert m.Money(4).half() == m.Money(2)
-"""
-REVIEWED_RIGHT = """
-FAST = True
-class CalcError(ValueError): pass
-class Money:
-    def __init__(self, n=0): self.n = n
-    def __eq__(self, other): return isinstance(other, Money) and self.n == other.n
-    def __repr__(self): return f"Money({self.n})"
-    def half(self): return Money(self.n // 2)
-def run(h): h(3)
-def check(n):
-    if n < 0: raise CalcError("negative")
-def kinds(of, xs): return [of(x).__name__ for x in xs]
-def total(): return 7
-def items(): return [1, 4]
-"""
-REVIEWED_LIES = {
-    "an assertion swallowed in a callback": "def run(h):\n    try: h(0)\n    except AssertionError: pass\n",
-    "an exception that catches failures": "CalcError = AssertionError\ndef check(n): pass\n",
-    "an exception that catches everything": "CalcError = BaseException\ndef check(n): pass\n",
-    "a class made of what the tests hand over": "def kinds(of, xs):\n"
-    "    M = of('M', (type,), {'__eq__': lambda c, o: True, '__hash__': lambda c: 0})\n"
-    "    return [M('C', (), {})] * 2\n",
-    "a difference denied": "class T:\n    def __ne__(self, o): return False\ndef total(): return T()\n",
-    "a container that holds everything": "class T:\n    def __iter__(self): return iter(range(10 ** 4))\n"
-    "def items(): return T()\n",
-    "a mark that forgives": "FAST = False\ndef total(): return 0\n",
-    "equal to what is asked first": "class Money(Money):\n    def __eq__(self, other):\n"
-    "        if 'w' not in self.__dict__: self.w = repr(other)\n"
-    "        return repr(other) == self.w\n    def half(self): return Money()\n",
-}
+REVIEWED, REVIEWED_RIGHT = (_CHEATS["reviewed modules"][name] for name in ("TESTS", "RIGHT"))
+REVIEWED_LIES: dict[str, str] = _CHEATS["reviewed"]
 """What a reviewer found after the corpus above held; each aims at one or two of the tests."""
 REVIEWED_AT = {
     "an assertion swallowed in a callback": ["test_callback"],
