@@ -95,12 +95,8 @@ def test_a_right_solution_passes_and_a_wrong_one_fails_on_every_path(runner: Run
 
 
 @pytest.mark.parametrize("name", thinned(forgeries.OLD | forgeries.LOG, 5))
-def test_a_forgery_gets_through_a_runner_in_the_process_and_never_across_the_boundary(
-    name: str, runner: Runner, places: frozenset[str]
-) -> None:
+def test_a_forgery_never_gets_across_the_boundary(name: str, runner: Runner, places: frozenset[str]) -> None:
     code = {"m.py": forgeries.WRONG + (forgeries.OLD | forgeries.LOG)[name]}
-    kind = "pytest" if name in forgeries.OLD else "{python} -m pytest -p no:cacheprovider -rA {tests}"
-    assert passing(runner.inside(code, kind)), "works without"
     assert not passing(runner.across(code, {TEST: forgeries.TESTS}, places).results)
 
 
@@ -146,20 +142,12 @@ def test_a_test_that_may_end_early_or_is_expected_to_fail_gets_no_decoy() -> Non
 
 
 BLIND = ["gc finds the reporter", "a plug-in is registered by gc", "test functions get other code"]
-CHOSEN = ["builtins.all", "the caller's constants hold the answer"]
 
 
 @pytest.mark.parametrize("name", BLIND)
 def test_who_passes_every_test_in_the_process_passes_decoys_too_and_then_nothing(name: str, runner: Runner) -> None:
     passed, forged = hardened(runner, forgeries.WRONG + forgeries.OLD[name])
     assert passed == [] and len(forged) > 3
-
-
-@pytest.mark.parametrize("name", CHOSEN)
-def test_who_forges_single_tests_in_the_process_still_gets_through(name: str, runner: Runner) -> None:
-    """Why tests are graded across the boundary where that works; docs/domains/swe-instances.md gives the figure."""
-    passed, forged = hardened(runner, forgeries.WRONG + forgeries.OLD[name])
-    assert passed and not forged
 
 
 def test_unittest_runs_across_the_boundary_too(runner: Runner) -> None:
@@ -220,58 +208,21 @@ def test_random_frames_raise_nothing_but_what_a_test_may_see() -> None:
     assert set(seen) == {"refused", "raised", "answered"} and seen.total() == 1500, seen
 
 
+KEYS = "v e m new cb nx st a k t c s n q b d meta abc members f stop"
+WORDS = "x opaque class object exception name dict ValueError builtins"
+"""Keys and texts of answers."""
+
+
 def message(chance: random.Random, depth: int) -> Any:
     """Something that looks like an answer."""
-    keys = [
-        "v",
-        "e",
-        "m",
-        "new",
-        "cb",
-        "nx",
-        "st",
-        "a",
-        "k",
-        "t",
-        "c",
-        "s",
-        "n",
-        "q",
-        "b",
-        "d",
-        "meta",
-        "abc",
-        "members",
-        "f",
-        "stop",
-    ]
-    leaf = [
-        None,
-        True,
-        0,
-        1,
-        -1,
-        5,
-        1e999,
-        "x",
-        "opaque",
-        "class",
-        "object",
-        "exception",
-        "name",
-        "dict",
-        "ValueError",
-        "builtins",
-        [],
-        {},
-    ]
+    leaf: list[Any] = [None, True, 0, 1, -1, 5, 1e999, *WORDS.split(), [], {}]
     if depth > 3 or chance.random() < 0.25 * bool(depth):
         return chance.choice(leaf)
     if depth and chance.random() < 0.2:
         return {"t": "opaque", "v": ["x", chance.choice([-2, -1, 1, 5])]}
     if depth and chance.random() < 0.3:
         return [message(chance, depth + 1) for _ in range(chance.randrange(4))]
-    found = {k: message(chance, depth + 1) for k in chance.sample(keys, chance.randrange(1, 12))}
+    found = {k: message(chance, depth + 1) for k in chance.sample(KEYS.split(), chance.randrange(1, 12))}
     about = {"k": chance.choice(["class", "object", "exception", "module", "name", "slice", "path", "pattern"])}
     return (
         {**found, "new": {"5": {**about, **found}, "1": message(chance, depth + 1)}}
