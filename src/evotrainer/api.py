@@ -282,12 +282,11 @@ def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
 
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
-    from evotrainer.extras.tracking import check_targets
     from evotrainer.run.opening import check_task
+    from evotrainer.run.tracking import check_trackers
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    tracking = task.tracking
-    return check_task(task, new=new, further=lambda: check_targets(tracking.to, tracking.options))
+    return check_task(task, new=new, further=lambda: check_trackers(task.tracking))
 
 
 def audit_branch(
@@ -319,7 +318,6 @@ def _go(
     *,
     task_hash: str | None = None,
 ) -> Run:
-    from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.corrections import take_up
@@ -327,6 +325,7 @@ def _go(
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
     from evotrainer.run.task_sets import hold_number, number_held
+    from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))

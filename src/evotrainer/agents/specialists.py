@@ -284,7 +284,7 @@ class Specialists(PooledAgent):
 
     def _named(self, m: Member, briefing: Briefing, places: int) -> list[Intervention]:
         """Branches that whoever sits for a member names."""
-        from evotrainer.agents.seat.agent import intervention
+        from evotrainer.agents.seat_trials import intervention
 
         if m.seat is None or not places:
             return []

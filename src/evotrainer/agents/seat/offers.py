@@ -88,11 +88,6 @@ def _training(p: ProbeRecord) -> SearchTraining:
     )
 
 
-def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The changes that change something: who departs from a training may name the champion's own value again."""
-    return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
 def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
     """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
     fields it leaves alone."""

@@ -7,5 +7,7 @@ cannot stop or change the run. What it did not export, `evotrainer track RUN` ex
 
 from evotrainer.extras.tracking.live import FollowerProcess, following
 from evotrainer.extras.tracking.targets import TARGETS, check_targets
+from evotrainer.run.tracking import Tracking
 
-__all__ = ["TARGETS", "FollowerProcess", "check_targets", "following"]
+__all__ = ["TARGETS", "TRACKING", "FollowerProcess", "check_targets", "following"]
+TRACKING = Tracking(check_targets, following)
