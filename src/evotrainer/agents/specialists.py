@@ -153,7 +153,7 @@ class Specialists(PooledAgent):
 
     def _asked(self, m: Member, briefing: Briefing, s: Search, place: int) -> ProbePlan | None:
         """The training that whoever sits for a member names; None where the statistical agent names it."""
-        from evotrainer.agents.seat.offers import merged
+        from evotrainer.agents.seat_trials import merged
 
         if m.seat is None or not m.seat.due(done := self._places(m, briefing), done + 1):
             return None

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.agents.base import Sitter
-from evotrainer.agents.seat.offers import merged
-from evotrainer.agents.seat_trials import boolean, changed, intervention, too_far
+from evotrainer.agents.seat_trials import boolean, changed, intervention, merged, too_far
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked

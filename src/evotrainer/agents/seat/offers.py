@@ -12,12 +12,12 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.one_factor import SAME_SAMPLES
-from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
+from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe
 from evotrainer.records.roster import AgentRow
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing, SeatTrial
+from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing
 from evotrainer.records.written import LABELS, MODULES
 
 SHOWN = 24
@@ -86,14 +86,6 @@ def _training(p: ProbeRecord) -> SearchTraining:
     return SearchTraining(
         training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs, by=p.by
     )
-
-
-def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
-    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
-    fields it leaves alone."""
-    mine = {x for f in trial.changes for x in fields_of(f)}
-    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
-    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
