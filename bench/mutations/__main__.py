@@ -126,7 +126,11 @@ def tried(fault: Fault, source: Path) -> Outcome:
 def sound(outcomes: Sequence[Outcome], source: Path) -> list[Outcome]:
     """The same, those that were caught by tests which fail without any fault as not caught."""
     tests = sorted({o.by for o in outcomes if o.verdict == "caught" and o.by.startswith("tests/")})
-    broken = set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+\.py[^\s\[]*)", pytest(source, tests)[1], re.MULTILINE)) if tests else ()
+    broken = (
+        set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+\.py[^\s\[]*)", pytest(source, tests)[1], re.MULTILINE))
+        if tests
+        else ()
+    )
     return [Outcome(o.fault, "NOT caught", f"{o.by} fails without it") if o.by in broken else o for o in outcomes]
 
 
