@@ -9,8 +9,10 @@ import pytest
 from evotrainer.algorithm.curriculum import easiest_up_to
 from evotrainer.envs.base import Task
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Curriculum
+from evotrainer.records.recipe import Curriculum, Recipe
 from evotrainer.trainers.curriculum import TaskStream, difficulty, task_stream
+from evotrainer.trainers.groups import Group, _learn_rates
+from tests.small_records import rollout
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -124,3 +126,10 @@ def test_a_hyphen_in_a_tag_is_no_sign() -> None:
 def test_of_a_few_tasks_the_easiest_fifth_is_at_least_one() -> None:
     assert [easiest_up_to([1.0, 2.0, 3.0, 4.0], p) for p in (0.0, 0.5, 2.0)] == [1.0, 3.0, 4.0]
     assert easiest_up_to([float(i) for i in range(6)], 0.0) == 1.0, "rounded up"
+
+
+def test_attempts_lost_to_infrastructure_are_in_no_pass_rate() -> None:
+    s = _stream(Curriculum(), 3)
+    lost = [rollout(0, k, reward=None if k > 1 else float(k)) for k in range(4)]
+    _learn_rates([Group((), lost)], s, Recipe(rewards={"correct": 1.0}))
+    assert s.rates == {"t0": 0.5}
