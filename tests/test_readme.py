@@ -99,11 +99,3 @@ def test_every_command_on_the_quickstarts_run_works_as_it_stands(
     assert {p.name for p in tmp_path.iterdir()} <= {"runs", "cache"}, (
         "git ignores runs/, nothing else is left in a clone"
     )
-
-
-def test_the_help_of_audit_names_every_format() -> None:
-    from evotrainer.cli.audit import audit
-    from evotrainer.importers import MODULES
-
-    said = re.search(r"Formats: (.*?)\.\n\n", audit.__doc__ or "", re.S)
-    assert said and len(said[1].split(",")) == len(MODULES)
