@@ -18,7 +18,7 @@ from evotrainer.envs import open_environment
 pytestmark = pytest.mark.xdist_group("loop")
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-BLOCKS = {kind: text for kind, text in re.findall(r"^```(\w+)\n(.*?)^```", README, re.M | re.S)}
+BLOCKS = dict(re.findall(r"^```(\w+)\n(.*?)^```", README, re.M | re.S))
 NUMBER = r"(?<![\w./#-])[+-]?\d[\d,.]*%?"
 
 
@@ -39,10 +39,8 @@ def test_its_reward_and_its_task_file_make_an_environment(tmp_path: Path) -> Non
     environment = open_environment({k: v for k, v in task.environment.items() if k != "hf_config"})
     (reward,) = task.recipe.rewards
     assert set(environment.components) == {reward}
-    right = environment.tasks("train")[0]
-    episodes = [environment.reset(right, {}) for _ in range(2)]
-    environment.step(episodes, [f"it is {right.data['answer'].split()[-1]}", "no idea"], ["stop"] * 2)
-    assert [s.components[reward] for s in environment.score(episodes)] == [1.0, 0.0]
+    score = environment.reward_functions[reward]
+    assert score(completions=["it is 8", "no idea"], answer=["so\n#### 8"] * 2) == [1.0, 0.0]
 
 
 def test_what_why_prints_is_the_output_that_its_page_explains() -> None:
