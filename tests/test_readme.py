@@ -40,7 +40,7 @@ def test_its_reward_and_its_task_file_make_an_environment(tmp_path: Path) -> Non
     (reward,) = task.recipe.rewards
     assert set(environment.components) == {reward}
     score = environment.reward_functions[reward]
-    assert score(completions=["it is 8", "no idea"], answer=["so\n#### 8"] * 2) == [1.0, 0.0]
+    assert score(prompts=["", ""], completions=["it is 8", "no idea"], answer=["so\n#### 8"] * 2) == [1.0, 0.0]
 
 
 def test_what_why_prints_is_the_output_that_its_page_explains() -> None:
