@@ -111,7 +111,7 @@ def sentences(path: Path) -> Iterator[str]:
     bare = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
     for n in ast.walk(tree):
         text = n.value if isinstance(n, ast.Constant) and isinstance(n.value, str) and id(n) not in bare else ""
-        if len(re.findall(r"[A-Za-z]{2,}\s", text)) >= 4:
+        if " " in text and len(re.findall(r"[A-Za-z]{2,}", text)) >= 5:
             yield text.strip(" ;,.")
 
 
