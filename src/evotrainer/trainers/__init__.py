@@ -7,6 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.factors.carried import refusals
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec
 from evotrainer.trainers.embedded.spec import SPEC as EMBEDDED
 from evotrainer.trainers.lazy import installed
@@ -59,7 +60,10 @@ def check_installed(name: str) -> None:
 
 def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str = "fp32") -> None:
     """ConfigError names what this trainer cannot carry out of the recipes and options."""
-    trainer_spec(name).check(options, [r for x in recipes for r in x.chain], sampler)
+    spec, every = trainer_spec(name), [r for x in recipes for r in x.chain]
+    spec.check(options, every, sampler)
+    if wrong := dict.fromkeys(w for r in every for w in refusals(r, name, spec.carries)):
+        raise ConfigError(f"trainer {name}: {'; '.join(wrong)}")
 
 
 def check_trial(

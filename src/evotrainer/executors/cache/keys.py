@@ -30,7 +30,10 @@ from evotrainer.trainers.bases import is_adapter, noted
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
 
-CODE = ("errors.py", "algorithm", "config", "envs", "executors", "program_probes", "records", "sandbox", "trainers")
+CODE = (
+    *("errors.py", "algorithm", "config", "envs", "executors", "factors", "program_probes", "records", "sandbox"),
+    "trainers",
+)
 """Our sources that take part in a training or an evaluation (`tests/executors/cache/test_keys.py` follows the imports).
 The harness is not among them: what it reads of a cached training it reads anew."""
 LIBRARIES = (
