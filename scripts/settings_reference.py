@@ -20,7 +20,7 @@ from pydantic_core import PydanticUndefined
 
 from evotrainer.agents import AGENTS
 from evotrainer.config.task import TaskFile
-from evotrainer.envs.registry import FACTORIES
+from evotrainer.envs.registry import ENVIRONMENTS
 from evotrainer.factors import FACTORS, FAMILIES
 from evotrainer.factors.carried import table
 from evotrainer.records.recipe import KEYED, Recipe
@@ -31,7 +31,7 @@ BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 HEAD = ("| key | type | default | legal values | meaning |", "|---|---|---|---|---|")
 TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "float", str: "string", Any: "any"}
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "environment.name": (*FACTORIES, "python:FILE:FACTORY", "trl:FILE:CLASS", "trl-rewards:FILE:FUNCTION"),
+    "environment.name": (*ENVIRONMENTS, "python:FILE:FACTORY", "trl:FILE:CLASS", "trl-rewards:FILE:FUNCTION"),
     "trainer.name": tuple(TRAINERS),
     "run.agent": (*AGENTS, "python:FILE:CLASS"),
     "run.cache": ("off", "/FOLDER", "~/FOLDER"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.changes import repeated
 from evotrainer.agents.fixed import plain
 from evotrainer.agents.pool import candidate_pool, situation
@@ -46,3 +46,6 @@ class RandomAgent:
             reasoning=f"drawn uniformly with seed {self.seed}, round {briefing.round}",
             stop="" if out else "every change of the random search space has been tried",
         )
+
+
+SPEC = AgentSpec(lambda seed, _: RandomAgent(seed))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.bundles import Arm, Bundle, Search, recipe_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Ranked
@@ -319,3 +319,6 @@ def member(seed: int, i: int, row: AgentRow, options: PooledOptions) -> Member:
     elif row.options:
         raise ConfigError(f"run.agents {row.role}: a statistical agent takes run.agent_options, not options of its own")
     return Member(row, Owner(seed + 7919 * (i + 1), options, row), seat)
+
+
+SPEC = AgentSpec(Specialists, SpecialistsOptions)
