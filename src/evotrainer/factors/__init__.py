@@ -36,9 +36,11 @@ def family_members(family: str) -> list[str]:
 
 
 def remedies(symptom: str) -> tuple[str, ...]:
-    """Factors that may mend a symptom, those that answer it fully first."""
+    """Fields of the recipe that may mend a symptom, those that answer it fully first."""
     found: dict[str, bool] = {}
     for name, row in FACTORS.items():
+        if name in COMPOSITES:
+            continue
         fits = [fit for m in row.all_moves() if (fit := m.fits().get(symptom)) is not None]
         if name == "rewards" and symptom in reward.FITS:
             fits.append(reward.FITS[symptom])

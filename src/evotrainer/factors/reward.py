@@ -22,7 +22,7 @@ WRITTEN = (
     f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
 )
 MENDS = (
-    "proxy_gap special_casing false_revival constant_bonus edge_crash shortcut; grader_bypass dead_training "
+    "proxy_gap special_casing false_revival constant_bonus edge_crash shortcut dead_training; grader_bypass "
     "dead_groups action_timidity abandonment efficiency_collapse length_gaming laziness"
 )
 """What a change of the components that are paid may mend."""

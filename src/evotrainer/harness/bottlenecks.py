@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from evotrainer.factors import remedies
 
-REMEDIES = 5
+REMEDIES = 4
 """Factors that are named of a kind, at most."""
 
 
