@@ -68,7 +68,7 @@ OURS = Carried()
 
 
 @dataclass(frozen=True, slots=True)
-class Check:
+class LintRule:
     """What the config lint says of a factor."""
 
     level: Literal["error", "warning"]
@@ -175,7 +175,7 @@ class Factor:
     names. The keys of `trl` need no repeating."""
     meant: Mapping[str, str] = field(default_factory=dict)
     """Value elsewhere -> what to write instead."""
-    lint: tuple[Check, ...] = ()
+    lint: tuple[LintRule, ...] = ()
     need: Need | None = None
     legal: str = ""
     """Legal values in words, for a seat, where the field's type does not say them; `{components}` are those that may
@@ -233,12 +233,12 @@ def refused(why: str, instead: str, refuses: Test, note: str = "", part: bool = 
     return Carried(note=note, why=why, instead=instead, refuses=refuses, part=part, **sets)
 
 
-def error(when: Test, message: str) -> Check:
-    return Check("error", when, message)
+def error(when: Test, message: str) -> LintRule:
+    return LintRule("error", when, message)
 
 
-def warning(when: Test, message: str) -> Check:
-    return Check("warning", when, message)
+def warning(when: Test, message: str) -> LintRule:
+    return LintRule("warning", when, message)
 
 
 def tag(value: Any) -> str:
