@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.moves import in_words
 from evotrainer.cli import app
 from evotrainer.cli.backtest import backtest
@@ -20,6 +19,7 @@ from evotrainer.cli.health import explained, health, held_by
 from evotrainer.cli.show import show
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.factors import FACTORS
 from evotrainer.harness import render_text
 from evotrainer.harness.evolving.render import history_lines
 from evotrainer.judge.audits import _moves
@@ -185,7 +185,7 @@ def test_the_verb_is_that_of_the_figures_as_shown() -> None:
 
 
 def test_every_hypothesis_of_the_catalogue_is_a_reason() -> None:
-    for m in MOVES:
+    for m in (m for row in FACTORS.values() for m in row.all_moves()):
         assert len(m.why.split()) >= 4, f"{m.name}: {m.why}"
         assert not re.search(r"^\w+: ", m.why), f"{m.name} names a setting in place of a reason: {m.why}"
 
