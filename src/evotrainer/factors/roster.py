@@ -2,41 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from pydantic import Field, field_validator
 
+from evotrainer.factors import FACTORS, FAMILIES, family_of
 from evotrainer.records.frozen import Frozen
 
-SURFACES: dict[str, tuple[str, ...]] = {
-    "reward": ("rewards", "written", "written_reward", "length", "repetition_penalty"),
-    "signal": (
-        *("group_filter", "resample", "reward_scaling", "negative_weight", "credit", "mask_truncated"),
-        *("group_size", "temperature", "top_p"),
-    ),
-    "data": (
-        *("curriculum", "prompts_per_step", "phases", "replay", "prompt_noise", "sft_anchor", "start"),
-        *("batch_shape", "phase_plan", "continuation"),
-    ),
-    "algorithm": (
-        *("loss", "clip", "kl_beta", "lr", "schedule", "lr_schedule", "averaging", "weight_decay", "grad_clip"),
-        *("steps", "updates_per_step", "is_cap", "entropy_bonus", "hooks"),
-    ),
-    "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs.*", "scaffold.*"),
-}
-"""Surface -> its factors, each factor in one surface. harness: what the policy acts in, not what reads it."""
 ALL = "all"
 """As a surface: the whole recipe."""
-
-
-def surface_of(factor: str) -> str:
-    """The surface that a factor belongs to."""
-    return next((name for name, owned in SURFACES.items() if _holds(owned, factor)), "algorithm")
-
-
-def _holds(owned: Iterable[str], factor: str) -> bool:
-    return any(factor == x or (x.endswith(".*") and factor.startswith(x[:-1])) for x in owned)
 
 
 class AgentRow(Frozen):
@@ -64,10 +38,15 @@ class AgentRow(Frozen):
 
     def owns(self, factor: str) -> bool:
         """May it change this factor?"""
-        return any(x in (ALL, surface_of(factor)) or _holds((x,), factor) for x in self.owned)
+        return any(x in (ALL, family_of(factor), factor, factor.partition(".")[0]) for x in self.owned)
+
+    def unknown(self) -> str:
+        """The first name of the surface that is neither a part of a recipe nor a factor; empty where all are."""
+        known = {ALL, *FAMILIES, *FACTORS} - {"knobs"}
+        return next((x for x in self.owned if x not in known and not x.startswith("knobs.")), "")
 
 
-SPECIALISTS = tuple(AgentRow(role=name) for name in SURFACES)
+SPECIALISTS = tuple(AgentRow(role=name) for name in FAMILIES)
 """The default roster: one statistical specialist for each surface."""
 GENERICS = tuple(AgentRow(role=f"generic{i}", surface=(ALL,)) for i in range(1, 6))
 """The control: as many agents, none of them with a surface of its own."""
