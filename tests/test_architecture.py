@@ -134,8 +134,8 @@ ALLOWED = {
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness "
-    "harness.columns harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
-    "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
+    "harness.columns harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given "
+    "envs.user_files trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
     "executors.written rules",
     "verify": "errors records algorithm sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif rules",
