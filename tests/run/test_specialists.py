@@ -20,7 +20,6 @@ from evotrainer.projections.trials import LabelledTrial, counts, labelled
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import COMPOSITES, Recipe
 from evotrainer.records.roster import GENERICS, SPECIALISTS, SURFACES, AgentRow, surface_of
-from evotrainer.run.opening import check_task
 from evotrainer.verify import Record, checks
 from tests.cli.call import in_this_process as evotrainer
 from tests.leaky_task import ENV, RECIPE
@@ -221,7 +220,7 @@ def test_a_refusal_has_a_label(reason: str, label: str) -> None:
 )
 def test_a_roster_that_cannot_be_has_one_line_of_cause(override: str, wrong: str, task: Path) -> None:
     with pytest.raises(ConfigError, match=wrong) as e:
-        check_task(load_task(task, [override]))
+        api.preflight(load_task(task, [override]))
     assert "\n" not in str(e.value)
     with pytest.raises(ConfigError, match="run.lineage is of several agents"):
         load_task(task, ["run.agent=statistical", "run.lineage=false"])
