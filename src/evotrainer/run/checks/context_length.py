@@ -13,7 +13,7 @@ from evotrainer.executors.warm import warm_request, warm_texts
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.run.checks.base import BeforeRun, Found
-from evotrainer.trainers import trainer_spec
+from evotrainer.trainers import TRAINERS
 from evotrainer.trainers.base import WarmStartRequest
 
 PROBED = 32
@@ -34,7 +34,7 @@ def context(at: BeforeRun) -> Found:
         remedy = "lower it" if base else "lower it, or raise the context"
         raise ConfigError(f"{asked[n]}={n} leaves no room for a prompt in {where}={holds}; {remedy}")
     request = _warm_start(at) if base is None else None
-    room = trainer_spec(task.trainer.name).room
+    room = TRAINERS[task.trainer.name].room
     if room is None or at.lacks:
         return
     # prompts that are text reach the policy without a template
@@ -64,7 +64,7 @@ def context(at: BeforeRun) -> Found:
 def _warm_start(at: BeforeRun) -> WarmStartRequest:
     """ConfigError or TrainerError where a policy cannot be trained from scratch on what the environment offers; else
     what its trainer is asked for."""
-    spec, warm = trainer_spec(at.task.trainer.name), at.task.policy.warm_start
+    spec, warm = TRAINERS[at.task.trainer.name], at.task.policy.warm_start
     texts = warm_texts(at.environment, warm)
     request = warm_request(at.environment, warm, texts, at.task.trainer.options, out_dir=Path())
     if spec.check_warm_start is not None and not at.lacks:
