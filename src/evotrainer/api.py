@@ -132,7 +132,7 @@ class Run:
         return (r for batch in batches for r in decode(batch))
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Check hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
+        """RunCheck hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
@@ -285,10 +285,10 @@ def preflight(
     """
     from evotrainer.extras.tracking import check_targets
     from evotrainer.run.checks import check_run
-    from evotrainer.run.checks.base import BeforeRun, Check
+    from evotrainer.run.checks.base import BeforeRun, RunCheck
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    trackers = Check("trackers", lambda at: check_targets(at.task.tracking.to, at.task.tracking.options))
+    trackers = RunCheck("trackers", lambda at: check_targets(at.task.tracking.to, at.task.tracking.options))
     return check_run(BeforeRun(task, new, folder, human, dry), [trackers])
 
 

@@ -10,52 +10,52 @@ from collections.abc import Sequence
 
 from evotrainer.envs.user_files import WATCH
 from evotrainer.run.checks import context_length, environment, parts, rewards, settings
-from evotrainer.run.checks.base import BeforeRun, Check, walk
+from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
 
 TRIES = "trying the environment's rewards, and measuring prompts as the policy reads them"
 
 CHECKS = (
     # the place, and who answers: whoever corrects these has to come back anyway
-    Check("folder", settings.folder),
-    Check("human", settings.human, of="any"),
+    RunCheck("folder", settings.folder),
+    RunCheck("human", settings.human, of="any"),
     # the task file
-    Check("libraries", parts.libraries, of="any"),
-    Check("sizes", settings.sizes),
-    Check("places", settings.places),
-    Check("recipe", parts.carried_out, of="any"),
-    Check("lint", settings.recipe_warnings),
-    Check("shares", settings.shares),
-    Check("idle settings", settings.idle_settings),
-    Check("budget", settings.budget),
+    RunCheck("libraries", parts.libraries, of="any"),
+    RunCheck("sizes", settings.sizes),
+    RunCheck("places", settings.places),
+    RunCheck("recipe", parts.carried_out, of="any"),
+    RunCheck("lint", settings.recipe_warnings),
+    RunCheck("shares", settings.shares),
+    RunCheck("idle settings", settings.idle_settings),
+    RunCheck("budget", settings.budget),
     # what the run is made of
-    Check("base name", parts.base_name, of="any"),
-    Check("agent", parts.agent, of="any"),
-    Check("reader", parts.reader, of="any"),
-    Check("searches", parts.searches, "agent", of="any"),
-    Check("listed changes", parts.listed_changes, "agent", of="any"),
-    Check("executor", parts.executor, of="any"),
-    Check("base", parts.base_policy, of="any", doing="looking for the base policy {task.policy.base}"),
+    RunCheck("base name", parts.base_name, of="any"),
+    RunCheck("agent", parts.agent, of="any"),
+    RunCheck("reader", parts.reader, of="any"),
+    RunCheck("searches", parts.searches, "agent", of="any"),
+    RunCheck("listed changes", parts.listed_changes, "agent", of="any"),
+    RunCheck("executor", parts.executor, of="any"),
+    RunCheck("base", parts.base_policy, of="any", doing="looking for the base policy {task.policy.base}"),
     # the environment, opened
-    Check("environment", environment.opens, of="any", doing="opening the environment and reading its rows"),
-    Check("names", environment.names, "environment", of="any"),
-    Check("splits", environment.splits, "names", of="any"),
-    Check("pays", environment.pays, "splits"),
-    Check("turns", environment.turns, "pays"),
-    Check("counts", environment.counts, "pays"),
-    Check("prompts", environment.prompts, "counts"),
-    Check("draws", environment.draws, "prompts"),
-    Check("rewards", rewards.tried, "draws", doing=TRIES),
-    Check("context", context_length.context, "counts base", doing=TRIES),
-    Check("judged before", environment.judged_before, "splits", of="any"),
-    Check(
+    RunCheck("environment", environment.opens, of="any", doing="opening the environment and reading its rows"),
+    RunCheck("names", environment.names, "environment", of="any"),
+    RunCheck("splits", environment.splits, "names", of="any"),
+    RunCheck("pays", environment.pays, "splits"),
+    RunCheck("turns", environment.turns, "pays"),
+    RunCheck("counts", environment.counts, "pays"),
+    RunCheck("prompts", environment.prompts, "counts"),
+    RunCheck("draws", environment.draws, "prompts"),
+    RunCheck("rewards", rewards.tried, "draws", doing=TRIES),
+    RunCheck("context", context_length.context, "counts base", doing=TRIES),
+    RunCheck("judged before", environment.judged_before, "splits", of="any"),
+    RunCheck(
         "first trial",
         environment.first_trial,
         "splits base",
         of="any",
         doing="loading the libraries of the {task.trainer.name} trainer, and checking {task.policy.base} with them",
     ),
-    Check("skills", parts.skills),
-    Check("cache", settings.cache),
+    RunCheck("skills", parts.skills),
+    RunCheck("cache", settings.cache),
 )
 """The registry."""
 FIRST = ("folder", "human")
@@ -63,7 +63,7 @@ FIRST = ("folder", "human")
 
 
 @WATCH.limited()
-def check_run(at: BeforeRun, further: Sequence[Check] = ()) -> list[str]:
+def check_run(at: BeforeRun, further: Sequence[RunCheck] = ()) -> list[str]:
     """Make all checks, `further` ones last; returns notes. Raises as `walk` does."""
     try:
         return walk((*CHECKS, *further), at, FIRST)

@@ -97,7 +97,7 @@ class BeforeRun:
         return self.lacks and bool(looks_like_id(base)) and not Path(base).expanduser().exists()
 
 
-class Check(NamedTuple):
+class RunCheck(NamedTuple):
     """A row of the registry."""
 
     name: str
@@ -118,7 +118,7 @@ def attempt(check: Callable[..., Any], *args: Any) -> Iterator[EvoTrainerError]:
         yield e
 
 
-def walk(checks: Sequence[Check], at: BeforeRun, first: Sequence[str] = ()) -> list[str]:
+def walk(checks: Sequence[RunCheck], at: BeforeRun, first: Sequence[str] = ()) -> list[str]:
     """Make the checks in their order; returns the notes. Raises the first error with the messages of all others, a
     missing library last, the notes attached: who corrects one need not come back for the next. Checks named in `first`
     end the walk at once.
