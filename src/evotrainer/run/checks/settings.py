@@ -12,8 +12,8 @@ from typing import Any
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.executors import local_workers
+from evotrainer.factors.lint import lint
 from evotrainer.records.draw import PLACE
-from evotrainer.records.lint import lint
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.run.checks.base import BeforeRun, Found
