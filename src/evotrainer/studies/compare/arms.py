@@ -70,6 +70,15 @@ ARMS: dict[str, ArmKind] = {
         control=True,
         settings={"search_only": True, "agent_options": {"worth": 0.0}, "bundle": MANY_CHANGES},
     ),
+    "single": ArmKind(
+        "statistical", "the default agent, one change at a time", True, settings={"changes": 1, "bundle": 1}
+    ),
+    "single_drawn": ArmKind(
+        "statistical",
+        "the same without its screen: every search training is drawn from the model",
+        True,
+        settings={"changes": 1, "bundle": 1, "agent_options": {"screen": 0}},
+    ),
     "specialists": _several("five statistical specialists that share one lineage"),
     "specialists_apart": _several("the same, each knows its own trainings only", lineage=False),
     "generics": _several("five statistical agents that share one lineage, each owns all", agents=GENERICS),
