@@ -26,7 +26,6 @@ from evotrainer.extras.verl.mapping import MAPPING as VERL
 from evotrainer.extras.verl.mapping import VerlFactor
 from evotrainer.records.recipe import KEYED, Recipe
 from evotrainer.records.recipe_parts import COMPOSITES, fields_of
-from evotrainer.records.roster import SURFACES, surface_of
 from evotrainer.trainers import TRAINERS
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
@@ -54,6 +53,16 @@ ENVIRONMENT = (
      "`python:` environment are keywords of its factory."),
 )  # fmt: skip
 """`[environment]` is read by each environment itself: key, type, default, meaning."""
+PARTS: Mapping[str, tuple[str, ...]] = {
+    "reward": ("rewards", "written", "length", "repetition_penalty"),
+    "signal": (
+        *("group_filter", "resample", "reward_scaling", "negative_weight", "credit", "mask_truncated"),
+        *("group_size", "temperature", "top_p"),
+    ),
+    "data": ("curriculum", "prompts_per_step", "phases", "replay", "prompt_noise", "sft_anchor", "start"),
+    "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs", "scaffold"),
+}
+"""Heading of docs/recipe.md -> its factors; all others stand under algorithm."""
 PROPOSED = {
     "rewards",
     *fields_of("written_reward"),
@@ -88,11 +97,12 @@ def recipe() -> str:
     head = [f"| {' | '.join((*HEAD[0].strip('| ').split(' | '), *more))} |", HEAD[1] + "---|" * len(more)]
     head[0] = head[0].replace("| key |", "| factor |")
     lines: list[str] = []
-    for surface in SURFACES:
-        lines += [f"### {surface.capitalize()}", "", *head]
+    part_of = {name: part for part, names in PARTS.items() for name in names}
+    for part in ("reward", "signal", "data", "algorithm", "harness"):
+        lines += [f"### {part.capitalize()}", "", *head]
         for name, field in Recipe.model_fields.items():
             shown = {"knobs": "knobs.<name>", "scaffold": "scaffold.<slot>"}.get(name, name)
-            if surface_of(shown) == surface:
+            if part_of.get(name, "algorithm") == part:
                 cells = ("yes" if name in PROPOSED else "asked", trainers_of(name))
                 lines += factor_rows(name, shown, field, cells)
         lines.append("")

@@ -93,12 +93,6 @@ def _seat(seed: int, options: Mapping[str, Any]) -> Agent:
     return SeatAgent(seed, _read(SeatOptions, options))
 
 
-def _specialists(seed: int, options: Mapping[str, Any]) -> Agent:
-    from evotrainer.agents.specialists import Specialists, SpecialistsOptions
-
-    return Specialists(seed, _read(SpecialistsOptions, options))
-
-
 AGENTS: dict[str, Factory] = {
     "statistical": _statistical,
     "one_factor": _one_factor,
@@ -111,7 +105,6 @@ AGENTS: dict[str, Factory] = {
     "map_elites": _map_elites,
     "score_only": _score_only,
     "seat": _seat,
-    "specialists": _specialists,
 }
 """Name in the task file (`run.agent`) -> factory of (run seed, `run.agent_options`)."""
 

@@ -64,8 +64,6 @@ class Traced:
     changed: str = ""
     label: str = ""
     """What became of it in one word (`projections.labels.LABELS`); empty where it was only considered."""
-    by: str = ""
-    """Role of the agent that proposed it, where several share the run."""
 
 
 def fingerprint(health: HealthReport | None) -> dict[str, float]:
@@ -139,7 +137,7 @@ def trace(events: Sequence[Event]) -> list[Traced]:
                 round=n, agent=p.agent, revision=k, index=i, factor=iv.factor, old=iv.old, new=iv.new, move=iv.move,
                 fate="not taken", reason="the round had no place left", forecast=iv.forecast,
                 skills=tuple(dict.fromkeys(u.skill for u in iv.skills)), reopens=iv.reopens, changed=iv.changed,
-                label="not_taken", by=iv.by,
+                label="not_taken",
             )  # fmt: skip
             test = vetoed.get((n, k, i))
             if k < last[n]:

@@ -83,7 +83,7 @@ def render_trace(rows: Sequence[Traced]) -> Table:
         what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
         fate = f"{t.fate} {t.branch} {t.kind}".strip()
         cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
-        table.append((str(t.round), t.by or t.agent, what, fate, t.label, one_line(cited + t.reason, 160)))
+        table.append((str(t.round), t.agent, what, fate, t.label, one_line(cited + t.reason, 160)))
     return word_table(("round", "agent", "change", "fate", "label", "reason"), table)
 
 

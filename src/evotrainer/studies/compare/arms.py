@@ -15,7 +15,6 @@ from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
-from evotrainer.records.roster import GENERICS
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.rules.recipes import PROTOCOL, evaluated
 
@@ -51,11 +50,6 @@ class ArmKind:
 NO_HARNESS = {"harness": "minimal", "evolve_harness": False, "veto": False}
 
 
-def _several(about: str, **settings: Any) -> ArmKind:
-    """An arm of several agents in one search."""
-    return ArmKind("specialists", about, searches=True, settings=settings)
-
-
 ARMS: dict[str, ArmKind] = {
     "statistical": ArmKind("statistical", "the default agent", searches=True),
     "frozen": ArmKind(
@@ -79,9 +73,6 @@ ARMS: dict[str, ArmKind] = {
         True,
         settings={"changes": 1, "bundle": 1, "agent_options": {"screen": 0}},
     ),
-    "specialists": _several("five statistical specialists that share one lineage"),
-    "specialists_apart": _several("the same, each knows its own trainings only", lineage=False),
-    "generics": _several("five statistical agents that share one lineage, each owns all", agents=GENERICS),
     "one_factor": ArmKind("one_factor", "one factor at a time, paired seeds, judged"),
     "random": ArmKind("random", "random changes of one factor, paired seeds, judged"),
     "random_recipes": ArmKind("random_recipes", "random recipes, one seed, the best on search", control=True),
