@@ -12,7 +12,7 @@ from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe
+from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
