@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer.projections.branch_facts import audit_text
-from evotrainer.projections.facts import KINDS, Facts
+from evotrainer.projections.facts import KINDS, FactList
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
@@ -156,7 +156,7 @@ def test_caveats_come_worst_first_and_facts_of_a_branch_are_its_own() -> None:
     found = [order.index(f.severity) for f in facts.of("b5").caveats if f.severity]
     assert found == sorted(found) and found[0] == 0
     assert {f.about for f in facts.of("b5")} == {"b5"}
-    assert Facts().text("verdict") == ""
+    assert FactList().text("verdict") == ""
 
 
 def test_an_audit_that_lost_nothing_says_so() -> None:

@@ -25,7 +25,7 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.export import choose
 from evotrainer.projections.caveats import caveats, told
-from evotrainer.projections.facts import KINDS, Fact, Facts
+from evotrainer.projections.facts import KINDS, Fact, FactList
 from evotrainer.records.console import Console
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.records.interventions import Intervention
@@ -281,7 +281,7 @@ def changed(run: api.Run, update: Callable[[Certified], dict[str, Any]]) -> RunV
     assert "certified" in settings and view.caveats == caveats(events)
     for b in view.branches.values():
         out = ("settings", "unaudited", "goes_with", "gap", "beyond")
-        b.facts = Facts(tuple(f for f in b.facts if f.kind not in out))
+        b.facts = FactList(tuple(f for f in b.facts if f.kind not in out))
     return view
 
 
@@ -360,7 +360,7 @@ def test_every_caveat_has_an_advice_that_answers_it(go: Go) -> None:
             remedy=answer.remedy.format(run="{run}", more="{more}", lr=0.1, **about),
         )
         view = changed(run, lambda c: {})
-        view.branches[view.champion].facts = Facts((fact,))
+        view.branches[view.champion].facts = FactList((fact,))
         line = advice(view, "R")
         assert fact.remedy.replace("{run}", "R").partition("{more}")[0] in line, kind
         assert "{" not in line, line

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.cli._ladder import tell
-from evotrainer.projections.facts import KINDS, Facts
+from evotrainer.projections.facts import KINDS, FactList
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.records.console import Console
 from evotrainer.records.ledger import Ledger
@@ -47,7 +47,7 @@ def printed(*shown: object) -> str:
     return words(console.file.getvalue())  # type: ignore[attr-defined]
 
 
-def missing(facts: Facts, text: str, without: set[str]) -> list[str]:
+def missing(facts: FactList, text: str, without: set[str]) -> list[str]:
     return [f.text for f in facts if f.kind not in without and words(f.text) not in text]
 
 
@@ -89,15 +89,15 @@ def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -
     status, page = printed(render_status(folder)), words(render(view))
     pairs = [f"{what}{text}" for what, _, text in (f.text.partition(": ") for f in run.some("comparison"))]
     assert not missing(run, status, {"comparison"}) and all(words(p) in status for p in pairs)
-    assert not missing(Facts(run.some("result", "comparison")), end, set())
-    assert not missing(Facts(run.some("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
-    assert not missing(Facts(own.caveats), status, set())
-    assert not missing(Facts(own.caveats[:2]), page, set()) and not missing(Facts(own.caveats[:2]), end, set())
+    assert not missing(FactList(run.some("result", "comparison")), end, set())
+    assert not missing(FactList(run.some("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
+    assert not missing(FactList(own.caveats), status, set())
+    assert not missing(FactList(own.caveats[:2]), page, set()) and not missing(FactList(own.caveats[:2]), end, set())
     if view.branches[view.champion].known:
         told = {"trial": "t", "seed": 1, "rule": "", "invalid": "", "caveats": [f.text for f in own.caveats]}
         card = words(model_card(view, view.champion, **told, certified=True, sha256="0", base="", name="m"))  # type: ignore[arg-type]
         parts = (*run.some("comparison", "noise", "tasks"), *own.caveats, *own.some("verdict", "effect", "audit"))
-        assert not missing(Facts(parts), card.replace("\\", ""), set())
+        assert not missing(FactList(parts), card.replace("\\", ""), set())
 
 
 # -- a sentence stands in one file -------------------------------------------------------------------------------------

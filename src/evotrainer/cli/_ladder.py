@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.projections.facts import Facts
+    from evotrainer.projections.facts import FactList
     from evotrainer.verify import Record
 
 
-def tell(record: Record, own: Facts, branch: str) -> None:
+def tell(record: Record, own: FactList, branch: str) -> None:
     """Print the facts of a branch, its gates, and the code and texts that it wrote."""
     from evotrainer.projections.text import of_run, one_line, written_anew
     from evotrainer.records.scaffold import slots_of
@@ -35,7 +35,7 @@ def tell(record: Record, own: Facts, branch: str) -> None:
             print(f"    | {clean(line, 200)}")
 
 
-def ladder(record: Record, facts: Facts, branch: str) -> list[str]:
+def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
     """Print the way where several changes led to the branch, one after the other; of one alone the branch tells.
     Return what does not follow from the ledger."""
     from evotrainer.verify import checks, when_readable

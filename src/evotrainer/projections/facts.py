@@ -42,7 +42,7 @@ class Fact(Frozen):
         return KINDS[self.kind].label
 
 
-class Kind(NamedTuple):
+class FactKind(NamedTuple):
     """A kind of fact; the remedy names what `about` of `with_answers` holds."""
 
     label: str
@@ -51,33 +51,33 @@ class Kind(NamedTuple):
     new_run: bool = False
 
 
-def _caveat(severity: Severity, remedy: str, new_run: bool = False) -> Kind:
-    return Kind("caveat", severity, remedy, new_run)
+def _caveat(severity: Severity, remedy: str, new_run: bool = False) -> FactKind:
+    return FactKind("caveat", severity, remedy, new_run)
 
 
-KINDS: Mapping[str, Kind] = {
+KINDS: Mapping[str, FactKind] = {
     # a branch, in the order of a reader
-    "status": Kind("status"),
-    "changes": Kind("changed"),
-    "continued": Kind("start"),
-    "control": Kind("control"),
-    "measures": Kind("measures"),
-    "hypothesis": Kind("hypothesis"),
-    "prediction": Kind("predicted"),
-    "success": Kind("success if"),
-    "outcome": Kind("outcome"),
-    "backtest": Kind("backtest"),
-    "analysis": Kind("analysis"),
-    "seeds": Kind("more seeds"),
-    "verdict": Kind("verdict"),
-    "held_back": Kind("but"),
-    "withheld": Kind("withheld"),
-    "effect": Kind("effect"),
-    "measured": Kind("measured"),
-    "knockout": Kind("knock-out"),
-    "audit": Kind("audit"),
-    "invalid": Kind("INVALID"),
-    "grading": Kind("grading"),
+    "status": FactKind("status"),
+    "changes": FactKind("changed"),
+    "continued": FactKind("start"),
+    "control": FactKind("control"),
+    "measures": FactKind("measures"),
+    "hypothesis": FactKind("hypothesis"),
+    "prediction": FactKind("predicted"),
+    "success": FactKind("success if"),
+    "outcome": FactKind("outcome"),
+    "backtest": FactKind("backtest"),
+    "analysis": FactKind("analysis"),
+    "seeds": FactKind("more seeds"),
+    "verdict": FactKind("verdict"),
+    "held_back": FactKind("but"),
+    "withheld": FactKind("withheld"),
+    "effect": FactKind("effect"),
+    "measured": FactKind("measured"),
+    "knockout": FactKind("knock-out"),
+    "audit": FactKind("audit"),
+    "invalid": FactKind("INVALID"),
+    "grading": FactKind("grading"),
     # the certificate of a branch
     "learnt_nothing": _caveat("critical", "{branch} is the base policy: raise recipe.lr (now {lr:g}) or recipe.steps "
         "(now {steps}); `evotrainer health {run} {branch}` shows how many groups had a gradient", new_run=True),
@@ -115,20 +115,20 @@ KINDS: Mapping[str, Kind] = {
         "compare with", new_run=True),
     "look": _caveat("info", "a new run with evaluation.draw=fresh is certified on tasks of its own", new_run=True),
     "settings": _caveat("info", "a new run is held to the defaults with {wanted}", new_run=True),
-    "reader": Kind("reader"),
+    "reader": FactKind("reader"),
     # the run
-    "result": Kind("result"),
-    "comparison": Kind("comparison"),
-    "noise": Kind(RUN_FLOOR),
-    "tasks": Kind("tasks"),
-    "unanswered": Kind("gap"),
+    "result": FactKind("result"),
+    "comparison": FactKind("comparison"),
+    "noise": FactKind(RUN_FLOOR),
+    "tasks": FactKind("tasks"),
+    "unanswered": FactKind("gap"),
 }  # fmt: skip
 """Kind of fact -> how it is introduced, and what answers it."""
 ORDER: tuple[Severity, ...] = ("critical", "warn", "info")
 
 
 def with_answers(branch: str, found: Iterable[tuple[Fact, Mapping[str, Any]]]) -> tuple[Fact, ...]:
-    """Facts of a branch, each with what its remedy names, as they are shown: with severity and remedy, the worst
+    """FactList of a branch, each with what its remedy names, as they are shown: with severity and remedy, the worst
     first."""
     done = []
     for fact, about in found:
@@ -140,17 +140,17 @@ def with_answers(branch: str, found: Iterable[tuple[Fact, Mapping[str, Any]]]) -
 
 
 @dataclass(frozen=True)
-class Facts:
-    """Facts of a run or a branch, in the order in which a reader is told them."""
+class FactList:
+    """FactList of a run or a branch, in the order in which a reader is told them."""
 
     found: tuple[Fact, ...] = ()
 
     def __iter__(self) -> Iterator[Fact]:
         return iter(self.found)
 
-    def of(self, about: str) -> Facts:
+    def of(self, about: str) -> FactList:
         """Those about a branch or search training; of an empty name about the run."""
-        return Facts(tuple(f for f in self.found if f.about == about))
+        return FactList(tuple(f for f in self.found if f.about == about))
 
     def some(self, *kinds: str) -> tuple[Fact, ...]:
         """Those of some kinds."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evotrainer.projections.branch_facts import branch_facts
 from evotrainer.projections.branches import BASE, START, mean_score
 from evotrainer.projections.caveats import caveats
-from evotrainer.projections.facts import Fact, Facts
+from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.state import RunState
 from evotrainer.projections.task_sets import told as tasks_told
 from evotrainer.projections.text import percent, point_range, points
@@ -23,10 +23,10 @@ WIDE = " (wide: how far trainings differ when decoded greedily is known from the
 """Said once of greedy intervals on cert: one attempt a task, and no other trainings read so lend their spread."""
 
 
-def facts_of(events: Sequence[Event], state: RunState | None = None) -> Facts:
+def facts_of(events: Sequence[Event], state: RunState | None = None) -> FactList:
     """All facts of a run with these events; those of the run first, then branch by branch."""
     state = state or RunState.of(events)
-    return Facts((*_of_run(events, state), *branch_facts(events, state, caveats(events))))
+    return FactList((*_of_run(events, state), *branch_facts(events, state, caveats(events))))
 
 
 def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from evotrainer.projections.branch_facts import replaced_by, status_of
 from evotrainer.projections.branches import Branch, Probe
-from evotrainer.projections.facts import Fact, Facts
+from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
@@ -74,7 +74,7 @@ class BranchView:
     state: RunState
     known: Branch | Probe | None = None
     """As the state has it; None: the base policy."""
-    facts: Facts = field(default_factory=Facts)
+    facts: FactList = field(default_factory=FactList)
     """What is told of it."""
     trials: list[TrialView] = field(default_factory=list)
     backtest: ev.Backtested | None = None
@@ -201,7 +201,7 @@ class RunView:
     """Process that runs it now, 0 where its id is not known; None: nobody does."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
-    facts: Facts = field(default_factory=Facts)
+    facts: FactList = field(default_factory=FactList)
     """What readers are told of the run and its branches."""
     branches: dict[str, BranchView] = field(default_factory=dict)
     probes: dict[str, BranchView] = field(default_factory=dict)
