@@ -21,6 +21,7 @@ UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
     "compute": "run again with judge.max_cost above that ratio to allow it, or with a larger budget, of which the "
     "control's longer training takes its part",
+    "steps": "run again with judge.max_cost above that ratio to allow it",
     "scaffold": "run again with a larger budget, of which that reading takes its part",
 }
 """Gates that keep a shown gain from being promoted, and what to do."""
@@ -214,9 +215,10 @@ def a_branch_is_undecided(view: RunView) -> str:
         return ""
     held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
     if e.low > 0 and held:
+        alone = held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps"
         return (
             f"{best.name} gained {points(e.mean)} points {point_range(e.low, e.high)}; not seeds are "
-            f"lacking: {held[0].message}; {UNDECIDED[held[0].gate]}"
+            f"lacking: {held[0].message}; {UNDECIDED['steps' if alone else held[0].gate]}"
         )
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
