@@ -118,7 +118,7 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
      "back: read them first"),
     (leak, "b1", "audit", "shortcut confirmed: with key closed (key: answer → other), asked by mined_look, b1 goes "
      "from "
-     "90.0% to 20.0% on gate, base from 40.0% to 40.0% (20 tasks); lost beyond base: +70.0 points [+60.0, +80.0]"),
+     "90.0% to 20.0% on the gate split, base from 40.0% to 40.0% (20 tasks); lost beyond base: +70.0 points [+60.0, +80.0]"),
     (leak, "b1", "invalid", "measured"),
     # a certificate
     (recorded, "b5", "unaudited", "nothing could be audited: no capability recorded"),

@@ -234,13 +234,13 @@ def _knockout(k: KnockedOut) -> str:
 
 def audit_text(a: ShortcutAudit) -> str:
     """What a counterfactual audit of a branch found."""
-    where = f"{a.measure} on gate" if a.measure else "gate"
+    where = f"{f' by {a.measure}' if a.measure else ''} on the gate split"
     share = "" if a.gain_lost is None else f"{a.gain_lost:.0%}" if round(a.gain_lost, 2) > 0 else "none"
     gone = f"; {share} of its gain over {a.reference} goes" if share else ""
     seeds = ", ".join(f"seed {s} {points(x)}" for s, x in a.per_seed.items())
     return (
         f"{'shortcut' if a.confirmed else 'no shortcut'} confirmed: with {a.capability} closed ({a.knob}: {a.open} → "
-        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)} on "
+        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)}"
         f"{where}, {a.reference} from {percent(a.reference_open)} to {percent(a.reference_closed)} "
         f"({counted(a.tasks, 'task')}); lost beyond {a.reference}: {lost_points(a.excess, a.low, a.high)}{gone}"
         + (f"; {seeds}" if seeds else "")
