@@ -117,8 +117,8 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
     (also("gate", "r3/gate/verdict/b5", SENT_BACK), "b5", "withheld", "a human sent the promotion "
      "back: read them first"),
     (leak, "b1", "audit", "shortcut confirmed: with key closed (key: answer → other), asked by mined_look, b1 goes "
-     "from "
-     "90.0% to 20.0% on the gate split, base from 40.0% to 40.0% (20 tasks); lost beyond base: +70.0 points [+60.0, +80.0]"),
+     "from 90.0% to 20.0% on the gate split, base from 40.0% to 40.0% (20 tasks); lost beyond base: +70.0 points "
+     "[+60.0, +80.0]"),
     (leak, "b1", "invalid", "measured"),
     # a certificate
     (recorded, "b5", "unaudited", "nothing could be audited: no capability recorded"),
