@@ -239,7 +239,7 @@ def nothing_was_proposed(view: RunView) -> str:
         why = "what the rounds came to was refused before it was trained"
         said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
         why += f": {one_line(said[-1], 300)}" if said else ""
-        why += " (`evotrainer cases {run} --trace`)"
+        why += " (`evotrainer cases {run} --trials`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:
         return (

@@ -221,7 +221,7 @@ class RunView:
     first_time: str = ""
     last_time: str = ""
     memory: RunMemory = field(default_factory=RunMemory)
-    """Cases, trace, forecasts, skills."""
+    """Cases, trials, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
     """The harness's lineage, and its links to branches."""
     event_count: int = 0
