@@ -31,13 +31,23 @@ from tests.views.test_coevolution import story as leak
 SRC = Path(__file__).parents[2] / "src" / "evotrainer"
 TERMINAL = {"status", "changes"}
 """Kinds that a terminal shows in the line above the others."""
-PAGE = {k for k in KINDS if KINDS[k].label != "caveat"} - {"hypothesis", "measures", "reader", "noise", "comparison"}
+PAGE = {k for k in KINDS if KINDS[k].label != "caveat"} - {
+    "hypothesis",
+    "measures",
+    "reader",
+    "noise",
+    "comparison",
+    "harness",
+    "taught",
+    "unanswered",
+}
 """Kinds that the page shows of every branch word for word."""
 
 
 def words(text: str) -> str:
     """A text without its line breaks and marks, as it reads."""
-    return re.sub(r"[`⏎]|\s+", "", html.unescape(re.sub(r"<[^>]+>", "", text)))
+    plain = html.unescape(re.sub(r"<[^>]+>", "", text))
+    return re.sub(r"[`⏎]|\s+", "", re.sub(r"(evotrainer [a-z-]+) \S+", r"\1", plain))
 
 
 def printed(*shown: object) -> str:
