@@ -149,7 +149,7 @@ def test_trial_counts_time_left_and_each_trials_score_line_are_live(tmp_path: Pa
         still.print(view._render())
     shown = still.file.getvalue()  # type: ignore[attr-defined]
     # base, two of b0, two of b1, one fresh, base and both of b0 on cert; one is done and one half done
-    assert "trial 2 of at most 9, about 5 min 50 s left" in shown, "three trainings of 100 s, half of one"
+    assert "trial 2 of at most 9, about 7 min 30 s left" in shown, "three and a half trainings, four evaluations"
     assert re.search(r"b0-s2 .* 15/30 .* ▁▅█ 60\.0%", shown)
 
 
