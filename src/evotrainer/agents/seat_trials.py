@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.agents.changes import same
 from evotrainer.records.interventions import Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
-from evotrainer.records.search import ProbeRecord
+from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.seat import SeatTrial
 
 FAR = 10.0
@@ -19,14 +18,6 @@ than they do: one that was seen took a quarter of what its number of rollouts pr
 def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
     """The changes that change something: who departs from a training may name the champion's own value again."""
     return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
-def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
-    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
-    fields it leaves alone."""
-    mine = {x for f in trial.changes for x in fields_of(f)}
-    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
-    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
