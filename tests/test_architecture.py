@@ -144,7 +144,7 @@ ALLOWED = {
     "extras": "",
     "extras.export": "errors records projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
-    "extras.tracking": "errors records config projections run",
+    "extras.tracking": "errors records config projections",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,22 +13,12 @@ if TYPE_CHECKING:
     from evotrainer.run.observer import Observer
 
 
-@dataclass(frozen=True, slots=True)
-class Tracking:
-    """A row of `TRACKERS`."""
-
-    check: Callable[[tuple[str, ...], dict[str, Any]], None]
-    """(`tracking.to`, `tracking.options`): raises what is wrong or not installed; imports no client."""
-    following: Callable[[Path, Any, Any], contextlib.AbstractContextManager[Any]]
-    """(run folder, `[tracking]`, observer) -> the observer to run under."""
-
-
-TRACKERS: Registry[Tracking] = Registry(
+TRACKERS: Registry[Any] = Registry(
     "tracker",
     "tracking.to",
     dict.fromkeys(("tensorboard", "mlflow", "wandb", "trackio"), "evotrainer.extras.tracking:TRACKING"),
 )
-"""Name in the task file (`tracking.to`) -> what exports to it."""
+"""Name in the task file (`tracking.to`) -> `extras.tracking.Tracking`, which exports to it."""
 
 
 def check_trackers(section: TrackingConfig) -> None:
