@@ -72,6 +72,8 @@ def imported(path: Path) -> set[str]:
         elif isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith("evotrainer."):
             base = f"{n.module}.".removeprefix("evotrainer.")
             out |= {base + a.name if base + a.name in modules() else base.rstrip(".") for a in n.names}
+        elif isinstance(n, ast.Call) and ast.unparse(n) == "iter_modules(__path__)":  # a package that imports its files
+            out |= {m for m, p in modules().items() if p.parent == path.parent and p != path}
     return out - {""}
 
 

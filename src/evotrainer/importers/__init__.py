@@ -47,7 +47,11 @@ MODULES = {
     "table": "rows",
 }
 """Module of each format, in the order in which they are asked whether a file is theirs: the general form is last. A
-format that is rows of named columns is an entry of `forms` and needs no module."""
+format that is rows of named columns is an entry of `forms` and needs no module. Further modules of this package that
+expose `IMPORTER` come before the general forms."""
+_files = sorted(p for p in Path(__file__).parent.glob("*.py") if p.stem not in MODULES.values())
+_general = {name: MODULES.pop(name) for name in ("jsonl", "table")}
+MODULES |= {p.stem: p.stem for p in _files if b"\nIMPORTER = " in p.read_bytes()} | _general
 
 NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 """Beginnings of names of files that come with data and are no data; they are passed over in folders without a word."""
