@@ -101,7 +101,7 @@ ADDED: Mapping[str, tuple[int, Mapping[str, Edit]]] = {
     "importer": (
         1,
         {
-            "importers/shouts.py": dedent(
+            "importers/formats/shouts.py": dedent(
                 '''\
                 """Rollouts of a program that shouts: a JSON object a line, with `shout`."""
 
