@@ -2,8 +2,9 @@
 
 Reads faults.toml. Copies src/evotrainer to a temporary folder, puts one fault into it, runs the fault's tests against
 the copy with `-x -n 0`, and takes it out again; the working tree is never edited. A test that noticed a fault is run
-once more without it: one that fails anyway is left out, and the others are asked. Writes results.md next to this file where all faults were tried. Exit code 1 where a fault was
-not noticed, or is out of date: its text is not there exactly once any more, or its tests are gone.
+once more without it: one that fails anyway is left out, and the others are asked. Writes results.md next to this file
+where all faults were tried. Exit code 1 where a fault was not noticed, or is out of date: its text is not there exactly
+once any more, or its tests are gone.
 """
 
 from __future__ import annotations
