@@ -101,7 +101,7 @@ TABLE: tuple[tuple[str, Callable[[], list[Event]], str], ...] = (
      "nothing was proposed: nothing is left; `evotrainer resume R run.rounds=2` plays one more round, and finds more"),
     ("budget", lambda: ended(base=0.3, trained=0.6, reason="the budget is spent", last="r1/opened"),
      "the budget ended the search in round 1 (budget."),
-    ("nothing helped", rejected, "no change that was tried is better; the diagnosis names "),
+    ("nothing helped", rejected, "no change that was tried is better; the diagnosis of round 1 ranks the "),
     ("unaudited", recorded, "before you use b5, look at what its gain consists of (`evotrainer why R b5`)"),
     ("below base", worse, "keep the base policy; train with a lower recipe.lr (now "),
     ("below start", below_start, "use the starting recipe (`evotrainer export R my-model --branch b0`); `evotrainer"),

@@ -122,6 +122,7 @@ KINDS: Mapping[str, FactKind] = {
     # the run
     "result": FactKind("result"),
     "comparison": FactKind("comparison"),
+    "diagnosis": FactKind("diagnosis"),
     "noise": FactKind(RUN_FLOOR),
     "tasks": FactKind("tasks"),
 }  # fmt: skip

@@ -227,11 +227,8 @@ def nothing_was_proposed(view: RunView) -> str:
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
-    n = max(view.rounds, default=0)
-    read = view.rounds[n].diagnosed if n else None
-    top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
-    what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
-    return f"no change that was tried is better; {what + '; ' if what else ''}{{more}}, with other changes"
+    named = [f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.some("diagnosis")[-1:]]
+    return f"no change that was tried is better; {''.join(named)}{{more}}, with other changes"
 
 
 Rule = Callable[[RunView], str]
