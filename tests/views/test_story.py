@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 from evotrainer.projections.facts import Fact, FactList
-from evotrainer.records.events import RunOpened
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import write_report
 from evotrainer.views.story import doubts, story
@@ -43,17 +42,6 @@ def test_it_stands_before_the_figures_and_names_no_champion_where_there_is_none(
 
 def test_before_anything_is_known_nothing_is_claimed(tmp_path: Path) -> None:
     assert set(parts(build_run(tmp_path, until="run"))) <= {"What stays in doubt"}
-
-
-def test_a_run_whose_environment_describes_no_component_falls_back_to_ids(tmp_path: Path) -> None:
-    def bare(body: object) -> object:
-        if type(body) is not RunOpened:
-            return body
-        kept = {k: v for k, v in body.environment.items() if k != "components"}
-        return body.model_copy(update={"environment": kept})
-
-    told = parts(build_run(tmp_path, body=bare))
-    assert "pays `visible`. After training" in told["What was wrong"]
 
 
 def test_the_metrics_of_a_decision_stand_open_and_the_rest_is_folded(finished_run: Path) -> None:
