@@ -139,7 +139,7 @@ def _of(
     yield "withheld", f"a human sent the promotion back: {b.withheld.feedback}" if b.withheld else ""
     yield "effect", _fresh(b.fresh) if b.fresh else ""
     yield "measured", _measured(v) if v else ""
-    yield from (("knockout", _knockout(k)) for k in state.knockouts if k.branch == b.branch)
+    yield from (("knockout", _knockout(k)) for k in state.knockouts if k.branch in (b.branch, b.reduces))
     yield from (("audit", audit_text(a)) for a in state.audits if a.branch == b.branch)
     yield "invalid", b.invalid or ""
     yield from (("grading", flip_line(t.trial, f)) for t in b.finished for f in t.canary_flips)
