@@ -37,8 +37,7 @@ def tell(record: Record, own: FactList, branch: str) -> None:
 
 def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
     """Print the way where several changes led to the branch, one after the other or as a bundle; of one alone the
-    branch tells.
-    Return what does not follow from the ledger."""
+    branch tells. Return what does not follow from the ledger."""
     from evotrainer.verify import checks, when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
