@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,17 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import Recomputed
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.recipe import Recipe
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import open_context
 from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import rejudge, verdict_on
+
+
+def set_in(recipe: Recipe) -> str:
+    """What a recipe sets, as text: what is drawn from it stays the same when recipes get further factors."""
+    return json.dumps(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
 
 
 class Paper(PaperExecutor):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from evotrainer.records.frozen import Frozen, Sparse
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 
 
-class ProbeSpec(Sparse):
+class ProbeSpec(Frozen):
     """A search training that was opened."""
-
-    LATER: ClassVar[tuple[str, ...]] = ("by", "why", "gain", "sd")
 
     probe: str
     """p1, p2, ..."""

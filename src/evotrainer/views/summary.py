@@ -95,7 +95,7 @@ def noise_line(view: RunView) -> str:
 
 
 def task_lines(view: RunView) -> list[tuple[str, str]]:
-    """What the run is judged on, and its error budget where runs share one; none of runs of earlier versions."""
+    """What the run is judged on, and its error budget where runs share one."""
     return [("tasks", line)] if (line := told(view.opened)) else []
 
 

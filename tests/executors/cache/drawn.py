@@ -102,7 +102,7 @@ class DrawnExecutor(LocalExecutor):
             parts=tuple(p for p, _ in parts),
             parts_sha256=tuple(sha for _, sha in parts),
             files={k: v for p in own for k, v in sha256_tree(p, self.run_dir).items()},
-            world={**spec.protocol.knobs, **spec.env_knobs},
+            env_knobs={**spec.protocol.knobs, **spec.env_knobs},
         )
         write_atomic(folder / "result.json", finished.model_dump_json())
         return finished
