@@ -21,7 +21,7 @@ from pydantic_core import PydanticUndefined
 from evotrainer.agents import AGENTS
 from evotrainer.agents.catalogue import MOVES
 from evotrainer.config.task import TaskFile
-from evotrainer.envs.registry import FACTORIES
+from evotrainer.envs.registry import ENVIRONMENTS
 from evotrainer.extras.verl.mapping import MAPPING as VERL
 from evotrainer.extras.verl.mapping import VerlFactor
 from evotrainer.records.recipe import KEYED, Recipe
@@ -33,7 +33,7 @@ BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 HEAD = ("| key | type | default | legal values | meaning |", "|---|---|---|---|---|")
 TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "float", str: "string", Any: "any"}
 NAMES: Mapping[str, tuple[str, ...]] = {
-    "environment.name": (*FACTORIES, "python:FILE:FACTORY", "trl:FILE:CLASS", "trl-rewards:FILE:FUNCTION"),
+    "environment.name": (*ENVIRONMENTS, "python:FILE:FACTORY", "trl:FILE:CLASS", "trl-rewards:FILE:FUNCTION"),
     "trainer.name": tuple(TRAINERS),
     "run.agent": (*AGENTS, "python:FILE:CLASS"),
     "run.cache": ("off", "/FOLDER", "~/FOLDER"),

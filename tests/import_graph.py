@@ -5,6 +5,7 @@ deferred and TYPE_CHECKING imports count like any other.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
@@ -78,6 +79,17 @@ def imported(path: Path) -> set[str]:
 def module_graph() -> dict[str, set[str]]:
     """Module -> modules of ours that it imports."""
     return {m: imported(p) - {m} for m, p in modules().items()}
+
+
+PLACE = re.compile(r"evotrainer\.([\w.]+):\w+")
+"""Where a registry finds an object: `evotrainer.envs.maths:MATH`."""
+
+
+@cache
+def rooms_by_name(module: str) -> set[str]:
+    """Modules that a registry written in this one imports when a task names them."""
+    strings = [n.value for n in ast.walk(tree(modules()[module])) if isinstance(n, ast.Constant)]
+    return {m[1] for s in strings if isinstance(s, str) and (m := PLACE.fullmatch(s))}
 
 
 @cache

@@ -48,6 +48,12 @@ def test_length_rules_pay_what_they_say(rule: LengthRule, tokens: int, paid: flo
     assert length_term(rule, np.array([float(tokens)]), 100, np.array([paid])) == pytest.approx(expected)
 
 
+def test_an_episode_may_have_the_tokens_of_all_its_turns() -> None:
+    rule = LengthRule(kind="overlong", weight=1.0, soft=0.5)
+    recipe = Recipe(rewards={"a": 1.0}, length=rule, max_tokens=10, max_turns=2)
+    assert rewards_of(recipe, [{"a": 1.0}] * 2, [[1] * 10, [1] * 15]) == pytest.approx([1.0, 0.5])
+
+
 def test_repetition_counts_four_grams_seen_before() -> None:
     assert repeated_share([1, 2, 3]) == 0.0
     assert repeated_share([1, 2, 3, 4, 5, 6]) == 0.0

@@ -141,6 +141,12 @@ def test_a_head_put_back_by_more_than_a_kill_is_found(path: Path) -> None:
     assert "its head file stops at event 3 of 5" in problems(path)
 
 
+def test_a_head_one_event_behind_a_closed_ledger_is_found(path: Path) -> None:
+    rows = tampering.rows(path)
+    head.head_path(path).write_text(f"4 {rows[3][6]}\n")
+    assert "its head file stops at event 4 of 5" in problems(path)
+
+
 def _slack(path: Path) -> None:
     tampering.ATTACKS["bytes changed where SQLite keeps nothing"](path.parent)
 

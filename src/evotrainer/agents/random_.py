@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.catalogue.values import pass_rates
 from evotrainer.agents.changes import changed, neighbourhood, repeated, tried
 from evotrainer.agents.fixed import plain
@@ -51,3 +51,6 @@ class RandomAgent:
             reasoning=f"drawn uniformly with seed {self.seed}, round {briefing.round}",
             stop="" if out else "every change of the random search space has been tried",
         )
+
+
+SPEC = AgentSpec(lambda seed, _: RandomAgent(seed))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.bundles import Arm, Bundle, Search, recipe_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Ranked
@@ -328,3 +328,6 @@ def unknown(row: AgentRow) -> str:
 
     known = {ALL, *SURFACES, *Recipe.model_fields, *COMPOSITES} - {"knobs"}
     return next((x for x in row.owned if x not in known and not x.startswith("knobs.")), "")
+
+
+SPEC = AgentSpec(Specialists, SpecialistsOptions)

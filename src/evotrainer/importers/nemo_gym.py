@@ -8,15 +8,16 @@ fields (mask_sample, error_kind, *_timed_out, evaluation_completed), `_ng_task_i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, Skipped, Source, task_of
+from evotrainer.importers.faults import silence
 from evotrainer.importers.foreign import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.jsonl import RecordReader
-from evotrainer.importers.judges import decides, silence
 from evotrainer.importers.lines import records
 from evotrainer.importers.tolerant import from_text, number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
@@ -174,13 +175,16 @@ def _fault(r: dict[str, Any], response: dict[str, Any]) -> tuple[Fault | None, s
     return None, None
 
 
+_VERDICT = re.compile(r"\[\[|\\boxed|judge?ment:|^\W*(?:in)?correct\b", re.IGNORECASE)
+
+
 def _undecided(evaluation: Any) -> bool:
     """Is it of a resources server that keeps no verdict beside the reply (math_with_judge: `[[A=B]]`,
     math_with_autograder: `\\boxed{Correct}`), and the reply without one?"""
     if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
         return False
     said = "".join(text(mapping(x).get("content")) for x in listing(mapping(evaluation.get("response")).get("output")))
-    return bool(said.strip()) and not decides(said)
+    return bool(said.strip()) and not _VERDICT.search(said)
 
 
 def _finish(r: dict[str, Any], response: dict[str, Any]) -> Finish | None:

@@ -16,7 +16,7 @@ from evotrainer.executors.warm import warm_request, warm_texts
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
-from evotrainer.trainers import check_installed, trainer_spec
+from evotrainer.trainers import TRAINERS, check_installed
 from evotrainer.trainers.base import WarmStartRequest
 
 PROBED = 32
@@ -35,7 +35,7 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
         remedy = "lower it" if base else "lower it, or raise the context"
         raise ConfigError(f"{asked[n]}={n} leaves no room for a prompt in {where}={context}; {remedy}")
     request = check_warm_start(task, environment) if base is None else None
-    room = trainer_spec(task.trainer.name).room
+    room = TRAINERS[task.trainer.name].room
     if room is None or lacks(task.trainer.name):  # told elsewhere
         return []
     # prompts that are text reach the policy without a template
@@ -66,7 +66,7 @@ def check_context(task: TaskFile, environment: Environment, recipes: Sequence[Re
 def check_warm_start(task: TaskFile, environment: Environment) -> WarmStartRequest:
     """ConfigError or TrainerError where a policy cannot be trained from scratch on what the environment offers; else
     what its trainer is asked for."""
-    spec, warm = trainer_spec(task.trainer.name), task.policy.warm_start
+    spec, warm = TRAINERS[task.trainer.name], task.policy.warm_start
     request = warm_request(environment, warm, warm_texts(environment, warm), task.trainer.options, out_dir=Path())
     if spec.check_warm_start is not None and not lacks(task.trainer.name):
         spec.check_warm_start(request)

@@ -208,3 +208,5 @@ class TrainerSpec:
     """Raises what it would raise for its texts."""
     room: Room | None = None
     """Loads a tokenizer, no weights. None: only a training can tell."""
+    merge: Callable[[Path, Path], str] | None = None
+    """(adapter's folder, where to write the whole model) -> base model's id or path; None: it makes no adapters."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.agents.seat.desk import Desk, SeatLog
 from evotrainer.agents.seat.offers import changed, request, thoughts_of, thoughts_on
@@ -106,3 +106,6 @@ def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
         reopens=t.reopens,
         changed=t.changed,
     )
+
+
+SPEC = AgentSpec(SeatAgent, SeatOptions)

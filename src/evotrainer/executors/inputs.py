@@ -10,7 +10,6 @@ from typing import Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.executors.path_map import SCHEME
-from evotrainer.executors.ray.artifacts import TreeFile
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.draw import PLACE
 from evotrainer.records.durable import sha256_file
@@ -18,6 +17,15 @@ from evotrainer.trainers.bases import base_of, is_adapter, noted
 
 MAX_BYTES, MAX_FILES = 64 << 20, 2_000
 """A user module's folder goes to the nodes whole up to this size."""
+
+
+@dataclass(frozen=True, slots=True)
+class TreeFile:
+    """One file: its path relative to the root of its tree, SHA-256, bytes."""
+
+    path: str
+    sha256: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,7 @@ from pathlib import Path
 
 from evotrainer.errors import MissingDependencyError, TrainerError, install
 from evotrainer.records.text import cause
-from evotrainer.trainers.bases import ADAPTER, base_of, is_adapter, noted
-
-__all__ = ["ADAPTER", "merge_adapter"]
+from evotrainer.trainers.bases import base_of, is_adapter, noted
 
 
 def merge_adapter(policy: Path, out: Path) -> str:
