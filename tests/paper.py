@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -24,9 +25,26 @@ from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import rejudge, verdict_on
 
 
+SELDOM = (
+    *("negative_weight", "averaging", "deploy_temperature", "phases", "replay", "prompt_noise", "credit", "start"),
+    *("written", "hooks", "scaffold"),
+)
+"""Factors that trials on paper do not draw by where a recipe leaves them at their default."""
+
+
 def set_in(recipe: Recipe) -> str:
-    """What a recipe sets, as text: what is drawn from it stays the same when recipes get further factors."""
-    return json.dumps(recipe.model_dump(mode="json", exclude_defaults=True), sort_keys=True)
+    """What trials on paper draw by, 16 hex digits: a recipe that gets a further factor, named in `SELDOM`, draws as it
+    did, and what a test chose its draws for stays."""
+    text = json.dumps(_drawn_by(recipe.model_dump(mode="json")), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _drawn_by(values: dict[str, Any]) -> dict[str, Any]:
+    usual = Recipe().model_dump(mode="json")
+    out = {k: v for k, v in values.items() if k not in SELDOM or v != usual[k]}
+    tags = ("tag", "floor", "until")
+    out["curriculum"] = {k: v for k, v in out["curriculum"].items() if k not in tags or v != usual["curriculum"][k]}
+    return out | {"start": _drawn_by(values["start"])} if values["start"] else out
 
 
 class Paper(PaperExecutor):

@@ -36,7 +36,7 @@ interventions = [{{factor = "lr", new = 2e-5}}, {{factor = "group_size", new = 1
 [budget]
 trial_cpu_s = 10
 """
-SALT = 17
+SALT = 12
 """Chosen so that three seeds leave the first branch undecided."""
 GAINS = {"lr": 0.05, "group_size": 0.0, "clip": 0.0, "prompts_per_step": 0.2}
 """Factor -> what changing it really gains."""
