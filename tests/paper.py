@@ -24,7 +24,6 @@ from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import rejudge, verdict_on
 
-
 SELDOM = (
     *("negative_weight", "averaging", "deploy_temperature", "phases", "replay", "prompt_noise", "credit", "start"),
     *("written", "hooks", "scaffold"),
