@@ -34,13 +34,13 @@ from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.surface import Surface
+from evotrainer.factors.roster import GENERICS
+from evotrainer.projections.text import points
 from evotrainer.projections.trials import distinct_ideas, labelled
-from evotrainer.records.roster import GENERICS
 from evotrainer.studies.compare import compare, open_plan, table
 from evotrainer.studies.compare.arms import ARMS, ArmKind
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread
-from evotrainer.views.text import points
 
 JUDGED = ("statistical", "generics", "specialists", "specialists_apart")
 NAMES = ("one generic", "five generic", "five specialists", "five specialists without lineage")

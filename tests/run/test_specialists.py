@@ -15,11 +15,12 @@ from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.factors import FACTORS, family_of
+from evotrainer.factors.roster import GENERICS, SPECIALISTS, AgentRow
 from evotrainer.projections.labels import LABELS, label_of_refusal
 from evotrainer.projections.trials import LabelledTrial, counts, labelled
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import COMPOSITES, Recipe
-from evotrainer.records.roster import GENERICS, SPECIALISTS, SURFACES, AgentRow, surface_of
 from evotrainer.run.opening import check_task
 from evotrainer.verify import Record, checks
 from tests.cli.call import in_this_process as evotrainer
@@ -80,7 +81,7 @@ def rows(run: api.Run) -> list[LabelledTrial]:
 
 def own(role: str, t: LabelledTrial) -> bool:
     """Did a trial change what its role owns, against what it was made from? (No change: another seed of a recipe.)"""
-    return all(surface_of(f) == role for f in t.changes)
+    return all(family_of(f) == role for f in t.changes)
 
 
 def problems(run: api.Run, *kinds: str) -> list[str]:
@@ -89,11 +90,8 @@ def problems(run: api.Run, *kinds: str) -> list[str]:
 
 
 def test_every_factor_of_a_recipe_is_owned_by_one_surface() -> None:
-    owned = [f for factors in SURFACES.values() for f in factors]
-    assert len(owned) == len(set(owned))
-    by_entry = {"knobs", "scaffold"}
-    assert {*Recipe.model_fields, *COMPOSITES} - by_entry <= set(owned)
-    assert surface_of("knobs.hint") == surface_of("scaffold.system") == "harness"
+    assert {*Recipe.model_fields, *COMPOSITES} == set(FACTORS)
+    assert family_of("knobs.hint") == family_of("scaffold.system") == "harness"
     assert AgentRow(role="x", surface=("all",)).owns("lr")
     assert AgentRow(role="mine", surface=("reward", "lr")).owns("lr")
     assert not AgentRow(role="mine", surface=("reward", "lr")).owns("clip")
@@ -123,13 +121,13 @@ def test_without_a_lineage_each_knows_its_own_trainings_alone(task: Path, tmp_pa
     assert len({*by.values()}) >= 4
     for p in probes:
         assert not p.departs or by[p.departs] == p.by
-        assert all(surface_of(f) == p.by for f in p.changes), "another's change is in force"
+        assert all(family_of(f) == p.by for f in p.changes), "another's change is in force"
     (branch,) = [t for t in rows(run) if t.kind == "branch"]
-    assert branch.by in by.values() and all(surface_of(f) == branch.by for f in branch.changes)
+    assert branch.by in by.values() and all(family_of(f) == branch.by for f in branch.changes)
     assert not problems(run, "probes", "searched")
 
 
-def test_agents_without_a_surface_of_their_own_share_the_places(task: Path, tmp_path: Path, quick: Paper) -> None:
+def test_agents_without_a_family_of_their_own_share_the_places(task: Path, tmp_path: Path, quick: Paper) -> None:
     several = json.dumps([{"role": r.role, "surface": ["all"]} for r in GENERICS]).replace('":', '"=')
     run = quick.start(task, tmp_path / "run", ["run.agent=statistical", f"run.agents={several}", "run.probes=10"])
     made = [t.by for t in rows(run) if t.kind == "search"]

@@ -13,9 +13,9 @@ import numpy as np
 from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.projections.pooled import Level, PooledModel, level, levels
 from evotrainer.records.briefing import Briefing
-from evotrainer.records.lint import lint
 from evotrainer.records.recipe import Recipe, fields_of
 
 LEAST = 1e-9

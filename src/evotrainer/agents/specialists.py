@@ -19,9 +19,9 @@ from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.one_factor import OneFactorAgent, Ranked
 from evotrainer.agents.pooled import PooledAgent, PooledOptions, plan_of
 from evotrainer.errors import ConfigError
+from evotrainer.factors.roster import SPECIALISTS, AgentRow
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.roster import SPECIALISTS, AgentRow
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 from evotrainer.records.seat import Candidate, SeatProposal
 
@@ -304,7 +304,7 @@ def member(seed: int, i: int, row: AgentRow, options: PooledOptions) -> Member:
     from evotrainer.agents.seat.options import SeatOptions
     from evotrainer.records.frozen import explain
 
-    if wrong := unknown(row):
+    if wrong := row.unknown():
         raise ConfigError(
             f"run.agents {row.role}: {wrong!r} is no surface and no factor; give surface = some of "
             f"{', '.join(r.role for r in SPECIALISTS)}, all, or factors"
@@ -319,15 +319,6 @@ def member(seed: int, i: int, row: AgentRow, options: PooledOptions) -> Member:
     elif row.options:
         raise ConfigError(f"run.agents {row.role}: a statistical agent takes run.agent_options, not options of its own")
     return Member(row, Owner(seed + 7919 * (i + 1), options, row), seat)
-
-
-def unknown(row: AgentRow) -> str:
-    """The first name of a row's surface that is neither a surface nor a factor."""
-    from evotrainer.records.recipe import COMPOSITES, Recipe
-    from evotrainer.records.roster import ALL, SURFACES
-
-    known = {ALL, *SURFACES, *Recipe.model_fields, *COMPOSITES} - {"knobs"}
-    return next((x for x in row.owned if x not in known and not x.startswith("knobs.")), "")
 
 
 SPEC = AgentSpec(Specialists, SpecialistsOptions)

@@ -14,9 +14,9 @@ from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
 from evotrainer.config.reader import HarnessConfig as HarnessConfig
+from evotrainer.factors.roster import AgentRow
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.roster import AgentRow
 
 
 class TaskInfo(Frozen):

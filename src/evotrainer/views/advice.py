@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from evotrainer.projections.base_policy import DEAD, too_weak
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
+from evotrainer.projections.text import duration, number, of_run, one_line, percent, point_range, points
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
-from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
@@ -124,7 +124,7 @@ def nothing_was_ever_correct(view: RunView) -> str:
 
 
 def a_bundle_was_better(view: RunView) -> str:
-    held = [b.held_back for b in view.branches.values() if b.status == "parted"]
+    held = [b.facts.text("held_back") for b in view.branches.values() if b.status == "parted"]
     if not held or not view.closed or promoted(view):
         return ""
     return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"

@@ -14,8 +14,8 @@ from evotrainer.agents import make_agent
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
+from evotrainer.factors.roster import GENERICS
 from evotrainer.projections.shortcuts import Shortcuts
-from evotrainer.records.roster import GENERICS
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.rules.recipes import PROTOCOL, evaluated
 
