@@ -91,7 +91,21 @@ def copy_of_source(folder: Path) -> Path:
 def pytest(source: Path, tests: Sequence[str], *options: str) -> tuple[int, str]:
     """(exit code, what was printed) of tests that import evotrainer from `source`; 124 where they hang."""
     env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rfE", "--tb=no", *options, *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-rfE",
+        "--tb=no",
+        "-o",
+        "timeout=0",
+        *options,
+        *tests,
+    ]
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as running:

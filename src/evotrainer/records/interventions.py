@@ -49,8 +49,6 @@ class Intervention(Frozen):
     """Branch that tried the same value of the factor before: needed to try it again."""
     changed: str = ""
     """The assumption that changed since: `recipe.<factor>`, `closed.<knob>`, `harness`, `noise` or `seeds`."""
-    by: str = ""
-    """Role of the agent that proposed it, where several share the run; of a bundle all whose changes it holds."""
 
 
 class Backtest(Frozen):

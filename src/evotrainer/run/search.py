@@ -94,10 +94,13 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
+<<<<<<< HEAD
                 by=plan.by,
                 why=plan.why if plan.by else "",
                 gain=plan.gain if plan.by else None,
                 sd=plan.sd if plan.by else None,
+=======
+>>>>>>> main
             )
         )
     return out
@@ -174,8 +177,7 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        who = f" by {p.by}" if p.by else ""
-        ctx.observer.note(f"{p.probe}{who} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
+        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:
