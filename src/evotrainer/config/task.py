@@ -17,22 +17,6 @@ from evotrainer.config.reader import HarnessConfig as HarnessConfig
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 
-<<<<<<< HEAD
-=======
-LATER = {
-    "judge": "worthwhile max_seeds reestimate max_cost",
-    "run": (
-        "skills veto harness evolve_harness cache cache_gb probes changes bundle search_only search_seed looks keys"
-    ),
-    "evaluation": "greedy draw protocol",
-}
-"""Section -> options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
-FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
-"""Defaults that have changed since: hashes leave the first one out, so that older task files keep theirs."""
-LATER_SECTIONS = ("trainer", "executor", "tracking", "harness")
-"""Whole sections of that kind."""
-
->>>>>>> main
 
 class TaskInfo(Frozen):
     """What the task is called."""

@@ -32,11 +32,6 @@ VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 DERIVED = ("text", "candidates", "noise_sd")
 """What the statistical agent makes of the rest, measured CPU-seconds and the moves of its version among it: to say it
 otherwise is no other question."""
-<<<<<<< HEAD
-=======
-LATER = ("trainings", "champion_scores", "noise_sd")
-"""Fields that earlier versions did not know: where they say nothing, they are no part of a request's key."""
->>>>>>> main
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
 """Where an answer failed; empty: it did not."""
 

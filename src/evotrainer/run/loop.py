@@ -165,12 +165,7 @@ def describe(ctx: RunContext) -> RunOpened:
         task_sha256=sha256_file(ctx.folder / "task.toml"),
         version=__version__,
         seed=task.run.seed,
-<<<<<<< HEAD
-        agent=task.run.proposer,
-=======
         agent=task.run.agent,
-        search=True,
->>>>>>> main
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
         machine=machine() | {"sampler_dtype": sampler_dtype(task.run.sampler_dtype)},

@@ -94,13 +94,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
-<<<<<<< HEAD
-                by=plan.by,
-                why=plan.why if plan.by else "",
-                gain=plan.gain if plan.by else None,
-                sd=plan.sd if plan.by else None,
-=======
->>>>>>> main
             )
         )
     return out
