@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.agents.seat.carriers.base import CarrierError
+from evotrainer.agents.carriers import CarrierError
 from evotrainer.agents.seat.carriers.command import CommandCarrier, unwrapped
 from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.agents.seat.text import SHOWN, render_request
@@ -260,7 +260,7 @@ def test_a_program_gets_its_own_variables_only_and_its_children_end(
         quick.start(task, tmp_path / "b", [*program(tmp_path, GOOD), "run.agent_options.env=['NO_SUCH']"])
     pid = tmp_path / "pid"
     slow = CommandCarrier(["sh", "-c", f"sleep 60 & echo $! > {pid}; wait"], {}, sandbox=False)
-    from evotrainer.agents.seat.carriers.base import SeatTurn
+    from evotrainer.agents.carriers import SeatTurn
 
     with pytest.raises(CarrierError, match="gave no answer within 0.5 s"):
         slow.ask(bodies(run, "asked")[0].request, SeatTurn("x", tmp_path, "x", 0.5))
