@@ -53,7 +53,7 @@ ALLOWED = {
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
     "harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
-    "harness.evolving harness.metrics harness.registry",
+    "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks "
     "harness.metrics harness.registry harness.render harness.versions harness.whatif",
     #

@@ -30,7 +30,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.seat import SeatBriefing
 
-ENV = Path(__file__).parents[2] / "tests" / "data" / "old_runs" / "leaky_env.py"
+ENV = Path(__file__).parents[2] / "tests" / "data" / "leaky_env.py"
 TASK = f"""
 [task]
 name = "gamed"
