@@ -148,8 +148,7 @@ ALLOWED = {
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
-    "api": "errors records config projections agents views executors executors.spec run verify extras.export "
-    "extras.scaffold",
+    "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
     "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
