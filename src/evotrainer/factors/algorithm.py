@@ -362,7 +362,6 @@ ROWS = (
                 "the score may still be rising at the last step",
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried({"max_steps": lambda r: r.steps * r.updates_per_step}, "times updates_per_step"),
         verl=Carried(
@@ -384,7 +383,6 @@ ROWS = (
         ),
         off="one pass stays on the samples' own policy",
         off_mends="off_policy_drift; echo_trap",
-        costs=True,
         embedded=True,
         trl=Carried({"num_iterations": "updates_per_step"}, "passes over each step's rollouts"),
         verl=Carried({f"{ACTOR}.ppo_epochs": "updates_per_step"}),

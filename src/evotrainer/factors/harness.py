@@ -51,7 +51,6 @@ ROWS = (
                 "truncation",
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried(
             # TRL's limit is of the whole completion, tool answers included; ours is per turn
@@ -83,7 +82,6 @@ ROWS = (
                 subtracts=True,
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried(
             {"max_tool_calling_iterations": lambda r: r.max_turns - 1},

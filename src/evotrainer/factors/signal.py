@@ -153,7 +153,6 @@ ROWS = (
             ),
         ),
         off="the extra sampling costs compute that more steps would use better",
-        costs=True,
         embedded=True,
         trl="further sampling rounds",
         verl=Carried(
@@ -277,7 +276,6 @@ ROWS = (
                 subtracts=True,
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried({"num_generations": "group_size"}, "rollouts per prompt"),
         verl=Carried({f"{ROLLOUT}.n": "group_size"}),

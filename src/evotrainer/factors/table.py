@@ -189,8 +189,6 @@ class Factor:
     replay: Literal["", "advantages"] = ""
     """advantages: those of stored rollouts can be computed anew under another value (`algorithm/`), which gives a
     forecast. Other replays register with `harness.whatif.replay.replays`; without either it acts through training."""
-    costs: bool = False
-    """Does the compute of a training grow with it?"""
     embedded: bool = False
     """Does the embedded trainer carry it out?"""
     trl: Carried | str | None = None
