@@ -268,7 +268,6 @@ ROWS = (
                 "constant_lr",
                 lambda s: schedules(s, "constant"),
                 "the last steps are wasted at a vanishing rate",
-                subtracts=True,
             ),
         ),
         embedded=True,

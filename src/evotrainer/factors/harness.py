@@ -79,7 +79,6 @@ ROWS = (
                 lambda s: [Variant(s.recipe.max_turns - 2, "-2")] if s.recipe.max_turns > 4 else [],
                 "fewer turns leave no room for repetition",
                 "echo_trap",
-                subtracts=True,
             ),
         ),
         embedded=True,

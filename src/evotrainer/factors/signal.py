@@ -273,7 +273,6 @@ ROWS = (
                 "smaller_groups",
                 lambda s: [Variant(s.recipe.group_size // 2, "half")] if s.recipe.group_size >= 8 else [],
                 "fewer attempts per task cost less, and a group that is mixed anyway loses little",
-                subtracts=True,
             ),
         ),
         embedded=True,
