@@ -161,7 +161,7 @@ ALLOWED = {
     "executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors records config judge projections envs executors api",
+    "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
