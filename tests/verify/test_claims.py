@@ -128,6 +128,17 @@ def test_a_seed_left_out_of_the_certificate_is_found(paper: api.Run) -> None:
     assert any(p.startswith("certified: start: seeds") for p in found), found
 
 
+def test_a_certificate_of_fewer_seeds_than_were_asked_for_is_found(
+    paper: api.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record(paper.folder, paper.events())
+    run = record.task.run
+    more = record.task.model_copy(update={"run": run.model_copy(update={"certify_seeds": (*run.certify_seeds, 99)})})
+    monkeypatch.setattr(Record, "task", property(lambda self: more))
+    found = [p.message for p in certified(record, record.of("certified")[-1])]
+    assert any(m.startswith("champion: cert was not read of all of its trainings") for m in found), found
+
+
 def test_a_verdict_on_a_branch_the_round_did_not_plan_has_no_look(paper: api.Run) -> None:
     found = problems(forged(paper, "r1/planned", branches=("b1",)), {"judged"})
     assert any("b2/judged: it cannot be computed again: b2/judged: analysis 1 of round 1 was of [" in p for p in found)

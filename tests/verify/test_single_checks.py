@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import Counter
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from evotrainer.errors import IntegrityError
 from evotrainer.records.events import RoundOpened, SplitScore, TrialFinished
 from evotrainer.records.recipe import Recipe
-from evotrainer.verify import search, trials, verdicts
+from evotrainer.verify import search, task_sets, trials, verdicts
 from evotrainer.verify.chain_and_files import CHECKS
+from evotrainer.verify.report import Problem, guarded
 
 
 def event(body: Any, **fields: Any) -> Any:
@@ -68,3 +72,25 @@ def test_search_trainings_of_all_batches_of_a_round_are_counted(monkeypatch: pyt
     body.probes = (probe(3), probe(4))
     (found,) = search.probes(asked, event(body))
     assert "more search trainings than run.probes=3" in found.message
+
+
+def test_a_check_whose_rollouts_are_gone_is_a_problem_and_not_locked() -> None:
+    def gone(record: Any, event: Any) -> Iterator[Problem]:
+        raise IntegrityError("rollouts of b1-s1 are gone")
+        yield
+
+    asked = record(locked=[])
+    (found,) = guarded("judged", gone)(asked, event(None))
+    assert "cannot be computed again: rollouts of b1-s1 are gone" in found.message and not asked.locked
+
+
+def test_each_end_reveals_the_key_that_the_end_before_committed_to() -> None:
+    first, second = b"1" * 32, b"2" * 32
+    sha = [hashlib.sha256(x).hexdigest() for x in (first, second)]
+    ends = [event(SimpleNamespace(key=first.hex(), next_key_sha256=sha[1]))]
+    asked = record(opened=SimpleNamespace(key_sha256=sha[0]))
+    assert list(task_sets.key_revealed(asked, ends[0])) == []
+    asked.before = lambda e, kind="": ends
+    assert list(task_sets.key_revealed(asked, event(SimpleNamespace(key=second.hex(), next_key_sha256="")))) == []
+    (found,) = task_sets.key_revealed(asked, event(SimpleNamespace(key=first.hex(), next_key_sha256="")))
+    assert "is not the one that the run committed to" in found.message
