@@ -19,6 +19,7 @@ from evotrainer.judge import judge
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
+from evotrainer.verify.effects import certified
 from evotrainer.verify.harness import admissions_again
 from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
 from tests import leaky_task
