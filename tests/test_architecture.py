@@ -138,8 +138,8 @@ ALLOWED = {
     "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.base "
     "trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm executors.written "
     "rules",
-    "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness harness.columns "
-    "harness.evolving harness.whatif rules",
+    "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
+    "harness.columns harness.evolving harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
@@ -157,8 +157,8 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns harness.detectors "
-    "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
+    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
+    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
     "executors.spec "
     "executors.surface run api",
