@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, too_far
 from evotrainer.errors import ConfigError
 from evotrainer.executors import preflight_executor
 from evotrainer.factors import change_rules
@@ -43,7 +43,7 @@ class Asked:
 
 def change_of(ctx: RunContext, changes: dict[str, object]) -> ProposedChange:
     """These changes of the incumbent."""
-    most, parent = largest_bundle(ctx.task, ctx.state), ctx.branches[ctx.incumbent].recipe
+    most, parent = largest_bundle(ctx.task), ctx.branches[ctx.incumbent].recipe
     return ProposedChange(parent, changes, most, ctx.state.environment)
 
 

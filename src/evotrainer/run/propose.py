@@ -244,5 +244,5 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int, seat: bool = False) 
 def payable_bundle(ctx: RunContext) -> int:
     """Most factors such that the budget holds branch and knock-outs of a bundle of so many or fewer: a proposer gets
     there factor by factor and may stop anywhere. 1 where it holds those of none."""
-    most = largest_bundle(ctx.task, ctx.state)
+    most = largest_bundle(ctx.task)
     return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, dearest_proof(ctx, k))), 1)

@@ -23,7 +23,7 @@ from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.text import counted
-from evotrainer.rules.bundles import APART, unmeasured
+from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
@@ -309,6 +309,6 @@ def _not_one_factor(state: RunState) -> Iterator[str]:
     """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
     yield from check_factors(state.branches)
     for b in state.branches.values():
-        parent = state.branches.get(b.parent or "") if b.intervention and state.rules >= APART else None
+        parent = state.branches.get(b.parent or "") if b.intervention else None
         if parent and (why := why_not(ProposedChange(parent.recipe, made=b.recipe), [start])):
             yield f"branch {b.branch}: {why}"
