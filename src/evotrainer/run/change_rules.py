@@ -27,7 +27,6 @@ from evotrainer.trainers import check_recipes
 class Asked:
     """A change, and who wants it trained."""
 
-    ctx: RunContext
     change: ProposedChange
     step: str
     """search: one seed, promotes nobody. proposal: a branch for the judge."""
@@ -47,37 +46,36 @@ def change_of(ctx: RunContext, changes: dict[str, object]) -> ProposedChange:
     return ProposedChange(parent, changes, most, ctx.state.environment)
 
 
-def places(a: Asked) -> str:
+def places(ctx: RunContext, a: Asked) -> str:
     """The round has a place left."""
-    most = a.ctx.task.run.branches
+    most = ctx.task.run.branches
     return f"not among the first {most} of this round" if a.chosen >= most else ""
 
 
-def of_all(a: Asked) -> str:
+def of_all(ctx: RunContext, a: Asked) -> str:
     """The rules of every change."""
     return change_rules.why_not(a.change)
 
 
-def step_size(a: Asked) -> str:
+def step_size(ctx: RunContext, a: Asked) -> str:
     """It departs from a search training of the same champion, by few factors."""
-    ctx = a.ctx
     return wrong_step(ctx.state.probes, ctx.incumbent, a.change.changes, a.departs, ctx.task.run.changes)
 
 
-def carried_out(a: Asked) -> str:
+def carried_out(ctx: RunContext, a: Asked) -> str:
     """Trainer and executor can carry it out."""
-    trainer = a.ctx.task.trainer
+    trainer = ctx.task.trainer
     check_recipes(trainer.name, trainer.options, [a.change.recipe])
-    preflight_executor(a.ctx.task, [a.change.recipe])
+    preflight_executor(ctx.task, [a.change.recipe])
     return ""
 
 
-def tag(a: Asked) -> str:
+def tag(ctx: RunContext, a: Asked) -> str:
     """The tag of its curriculum tells training tasks apart, not search tasks alone."""
     from evotrainer.envs import open_environment
     from evotrainer.trainers.curriculum import check_tag
 
-    curriculum, task = a.change.recipe.curriculum, a.ctx.task
+    curriculum, task = a.change.recipe.curriculum, ctx.task
     if curriculum.tag and curriculum != a.change.parent.curriculum:
         opened = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
         with contextlib.closing(opened):
@@ -85,28 +83,28 @@ def tag(a: Asked) -> str:
     return ""
 
 
-def shortcuts(a: Asked) -> str:
+def shortcuts(ctx: RunContext, a: Asked) -> str:
     """It opens no shortcut that its parent has closed, nor does what it goes on from."""
     parent = a.change.parent
     known = {r.hash for r in parent.chain}
     new = [r for r in a.change.recipe.chain if r.hash not in known]
-    found = next((c for r in new if (c := a.ctx.state.shortcuts.opened_by(parent.knobs, r.knobs))), None)
+    found = next((c for r in new if (c := ctx.state.shortcuts.opened_by(parent.knobs, r.knobs))), None)
     return f"opens {found.name}, which honest training has no need of ({found.about})" if found else ""
 
 
-def code(a: Asked) -> str:
+def code(ctx: RunContext, a: Asked) -> str:
     """Code that it holds passes the checks of a backtest; a proposal's is backtested anyway."""
-    return writing.fault(a.ctx, a.change.recipe)
+    return writing.fault(ctx, a.change.recipe)
 
 
-def texts(a: Asked) -> str:
+def texts(ctx: RunContext, a: Asked) -> str:
     """Texts around the tasks that it writes are sound."""
-    return scaffolds.why_not(a.ctx, a.change.recipe)
+    return scaffolds.why_not(ctx, a.change.recipe)
 
 
-def tried(a: Asked) -> str:
+def tried(ctx: RunContext, a: Asked) -> str:
     """It was not trained before, or something that it rested on has changed since."""
-    ctx, iv = a.ctx, a.intervention
+    iv = a.intervention
     for b in ctx.branches.values():
         if b.recipe.hash == a.change.recipe.hash:
             return f"this recipe was trained already as {b.branch}"
@@ -123,12 +121,12 @@ def opened_now(ctx: RunContext) -> Now:
     )
 
 
-def budget(a: Asked) -> str:
+def budget(ctx: RunContext, a: Asked) -> str:
     """The budget pays for it and its proof."""
     iv = a.intervention
     gain = iv.forecast.mean if iv and iv.forecast else None
-    proof = knockout_trials(a.ctx, len(iv.new), gain) if iv and iv.factor == BUNDLE else 0
-    return too_dear(a.ctx, a.chosen, proof)
+    proof = knockout_trials(ctx, len(iv.new), gain) if iv and iv.factor == BUNDLE else 0
+    return too_dear(ctx, a.chosen, proof)
 
 
 def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
@@ -139,20 +137,23 @@ def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
     return over_budget(ctx, need, (chosen + 1) * seeds + proof + fresh)
 
 
-def meant(a: Asked) -> str:
+def meant(ctx: RunContext, a: Asked) -> str:
     """Somebody means it: no truth value for a number, no training that would be ended long before its last step, by
     what the champion's took."""
-    champion, limit = a.ctx.branches[a.ctx.incumbent], 2 * a.ctx.task.budget.trial_cpu_s
+    champion, limit = ctx.branches[ctx.incumbent], 2 * ctx.task.budget.trial_cpu_s
     took = [t.training_s or t.computed_cpu_s for t in champion.complete]
     far = too_far(a.change.recipe, champion.recipe, sum(took) / len(took) if took else 0.0, limit)
     ends = f"{far}; a training is ended at {limit:,.0f} (twice budget.trial_cpu_s)" if far else ""
     return boolean(a.change.changes, a.change.recipe) or ends
 
 
+WhyNot = Callable[[RunContext, Asked], str]
+
+
 class RunRule(NamedTuple):
     """A rule, and of which step it is asked; `seat`: of whoever sits, in any step."""
 
-    why_not: Callable[[Asked], str]
+    why_not: WhyNot
     of: str
 
 
@@ -171,10 +172,10 @@ RULES = (
 )
 
 
-def why_not(asked: Asked) -> str:
+def why_not(ctx: RunContext, asked: Asked) -> str:
     """Why the run would not train a change: the first rule's answer, with cause and remedy; empty where it would."""
     of = {asked.step} | ({"seat"} if asked.seat else set())
     try:
-        return next(filter(None, (r.why_not(asked) for r in RULES if of & set(r.of.split()))), "")
+        return next(filter(None, (r.why_not(ctx, asked) for r in RULES if of & set(r.of.split()))), "")
     except ConfigError as e:
         return str(e)

@@ -238,7 +238,7 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
 def refusal(ctx: RunContext, iv: Intervention, chosen: int, seat: bool = False) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
     change = change_of(ctx, iv.new if iv.factor == BUNDLE else {iv.factor: iv.new})
-    return why_not(Asked(ctx, change, "proposal", seat, iv, chosen))
+    return why_not(ctx, Asked(change, "proposal", seat, iv, chosen))
 
 
 def payable_bundle(ctx: RunContext) -> int:

@@ -98,8 +98,8 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
 
 def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     """The champion's recipe with the changes; AgentError names what is wrong with them."""
-    asked = Asked(ctx, change_of(ctx, plan.changes), "search", departs=plan.departs)
-    if why := why_not(asked):
+    asked = Asked(change_of(ctx, plan.changes), "search", departs=plan.departs)
+    if why := why_not(ctx, asked):
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {why}")
     return asked.change.recipe
 

@@ -65,4 +65,4 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         change = change_of(ctx, changed(trial.changes, parent))
     except (ValueError, ConfigError) as e:
         return " ".join(str(e).split())
-    return why_not(Asked(ctx, change, "search", seat=True, departs=trial.departs))
+    return why_not(ctx, Asked(change, "search", seat=True, departs=trial.departs))
