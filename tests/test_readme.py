@@ -76,11 +76,3 @@ def test_the_commands_of_its_table_work_on_a_run(
     assert (tmp_path / "runs" / "model" / "README.md").is_file()
     assert (tmp_path / "runs" / "mine" / "report.html").is_file()
     assert {p.name for p in tmp_path.iterdir()} <= {"runs", "cache"}, "nothing else is left in a clone"
-
-
-def test_the_help_of_audit_names_every_format() -> None:
-    from evotrainer.cli.audit import audit
-    from evotrainer.importers import MODULES
-
-    said = re.search(r"Formats: (.*?)\.\n\n", audit.__doc__ or "", re.S)
-    assert said and len(said[1].split(",")) == len(MODULES)

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers import inspect_ai, read
+from evotrainer.importers import read
 from evotrainer.importers.faults import EVERY_REPLY, silence
+from evotrainer.importers.formats import inspect as inspect_ai
 from evotrainer.records.rollout import Rollout
 from tests.importers.test_inspect import log, sample
 

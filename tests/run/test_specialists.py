@@ -178,7 +178,7 @@ def test_labels_are_shown_in_status_cases_lineage_and_report(task: Path, tmp_pat
     assert [t["trial"] for t in json.loads(shown)] == [t.trial for t in rows(run)]
     wide = evotrainer("cases", str(run.folder), "--trials", env={"COLUMNS": "600"}).stdout
     assert "train budget overrun: too long" in wide
-    assert "keep" in evotrainer("cases", str(run.folder), "--trace").stdout
+    assert "keep" in evotrainer("cases", str(run.folder), "--trials").stdout
     searched = counts(t for t in rows(run) if t.kind == "search")
     assert f"discard {searched['discard']}" in evotrainer("lineage", str(run.folder)).stdout.replace("\n", " ")
     page = run.report().read_text()

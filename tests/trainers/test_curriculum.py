@@ -28,6 +28,14 @@ def test_every_task_comes_once_per_epoch_in_seeded_order() -> None:
     assert epoch != [i for _ in range(4) for i in other.draw(10, set())[0]]
 
 
+def test_a_stream_goes_on_within_its_epoch() -> None:
+    one, other = _stream(Curriculum()), _stream(Curriculum())
+    first = one.draw(25, set())[0]
+    other.load(one.state())
+    rest = other.draw(15, set())[0]
+    assert rest == one.draw(15, set())[0] and sorted(first + rest) == list(range(40))
+
+
 def test_the_band_draws_unseen_and_undecided_tasks() -> None:
     s = _stream(Curriculum(kind="pass_rate_band", low=0.2, high=0.8))
     for i in range(10):

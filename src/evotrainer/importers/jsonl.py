@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
 from evotrainer.importers.foreign import kind_of, words_of
 from evotrainer.importers.lines import Counters, records, split_columns
 from evotrainer.importers.spoken import beside, call_of
@@ -42,11 +42,14 @@ _IDENTITY = ("run", "branch", "policy", "seed", "step", "attempt", "k")
 _NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
 
 
-class Jsonl:
+class Jsonl(LogFormat):
     """The importer of the plain form."""
 
     name = "jsonl"
     about = "plain JSON lines or a JSON array, converted by hand: task, text, reward, and any field of a rollout"
+    asked = 1100
+    names = "id"
+    by_lines = True
 
     def recognises(self, source: Source) -> bool:
         """An object, or an array of such, with task, text and verdict."""

@@ -48,7 +48,9 @@ def why_unread(source: Source, formats: Sequence[str]) -> str:
         return torn
     known = f"known are {', '.join(formats)}; name it with --format, or {CONVERT}"
     if row := next(filter(None, PLAIN_TABLE.beginning(source)), None):
-        return f"is of no known rollout format: its columns are {cut(', '.join(map(str, row)), 300)}; {COLUMNS}"
+        return (
+            f"is of no known rollout format: its columns are {cut(', '.join(map(str, row)), 300)}; {COLUMNS}; {known}"
+        )
     if b"\0" in head:
         return f"is a binary file of no known kind (it begins {head[:8]!r}); {CONVERT}"
     if path.is_file() and not head.strip():

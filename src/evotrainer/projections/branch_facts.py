@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evotrainer.projections import words
 from evotrainer.projections.branches import BASE, Branch, went_on
 from evotrainer.projections.facts import Fact
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.held_back import being_measured, held_back
 from evotrainer.projections.predictions import PredictionOutcome, outcomes
 from evotrainer.projections.reader import UNREAD
@@ -45,7 +46,7 @@ CAME_TRUE = {True: "came true", False: "did not come true", None: "not measured"
 
 def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[str, Sequence[Fact]]) -> Iterator[Fact]:
     """Every fact about a branch, the base policy or a search training; `certificate`: branch -> its caveats."""
-    ended = outcomes(events)
+    ended, lineage = outcomes(events), Coevolution.of(events)
     tested = [e.body for e in events if isinstance(e.body, Backtested)]
     read = {b.branch for b in state.branches.values() if b.readings}
     rows = {r.branch for r in state.certified.rows} if state.certified else set()
@@ -61,6 +62,13 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
             if text:
                 yield Fact(kind=kind, about=b.branch, text=text, numbers=_numbers(kind, b))
         yield from caveats
+        for x in lineage.of_branch(b.branch):
+            yield Fact(kind="harness", about=b.branch, text=f"{x.text} (`evotrainer why RUN {x.version}`)")
+        for skill in dict.fromkeys(e.body.skill for e in events if e.kind == "skill" and e.body.branch == b.branch):
+            yield Fact(kind="taught", about=b.branch, text=f"{skill} (`evotrainer why RUN {skill}`)")
+        for gap, text in lineage.open_gaps:
+            if gap.branch == b.branch:
+                yield Fact(kind="unanswered", about=b.branch, text=text, numbers=dict(gap.numbers))
         if b.branch in read or b.branch in rows:
             text = reading_told(b.readings[-1]) if b.readings else UNREAD
             yield Fact(kind="reader", about=b.branch, text=text)
@@ -234,13 +242,13 @@ def _knockout(k: KnockedOut) -> str:
 
 def audit_text(a: ShortcutAudit) -> str:
     """What a counterfactual audit of a branch found."""
-    where = f"{a.measure} on gate" if a.measure else "gate"
+    where = f"{f' by {a.measure}' if a.measure else ''} on the gate split"
     share = "" if a.gain_lost is None else f"{a.gain_lost:.0%}" if round(a.gain_lost, 2) > 0 else "none"
     gone = f"; {share} of its gain over {a.reference} goes" if share else ""
     seeds = ", ".join(f"seed {s} {points(x)}" for s, x in a.per_seed.items())
     return (
         f"{'shortcut' if a.confirmed else 'no shortcut'} confirmed: with {a.capability} closed ({a.knob}: {a.open} → "
-        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)} on "
+        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)}"
         f"{where}, {a.reference} from {percent(a.reference_open)} to {percent(a.reference_closed)} "
         f"({counted(a.tasks, 'task')}); lost beyond {a.reference}: {lost_points(a.excess, a.low, a.high)}{gone}"
         + (f"; {seeds}" if seeds else "")

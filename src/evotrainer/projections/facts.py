@@ -116,12 +116,15 @@ KINDS: Mapping[str, FactKind] = {
     "look": _caveat("info", "a new run with evaluation.draw=fresh is certified on tasks of its own", new_run=True),
     "settings": _caveat("info", "a new run is held to the defaults with {wanted}", new_run=True),
     "reader": FactKind("reader"),
+    # what the harness has to do with a branch
+    "harness": FactKind("harness"),
+    "taught": FactKind("taught"),
+    "unanswered": FactKind("gap"),
     # the run
     "result": FactKind("result"),
     "comparison": FactKind("comparison"),
     "noise": FactKind(RUN_FLOOR),
     "tasks": FactKind("tasks"),
-    "unanswered": FactKind("gap"),
 }  # fmt: skip
 """Kind of fact -> how it is introduced, and what answers it."""
 ORDER: tuple[Severity, ...] = ("critical", "warn", "info")

@@ -1,4 +1,4 @@
-"""Cases, search trace and forecasts in a terminal and in the report."""
+"""Cases and forecasts in a terminal and in the report."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from evotrainer.projections.branch_facts import STATUS, status_of
 from evotrainer.projections.forecasts import Scores
 from evotrainer.projections.held_back import held_back
-from evotrainer.projections.history import Traced, cases
+from evotrainer.projections.history import cases
 from evotrainer.projections.state import RunState
-from evotrainer.projections.text import change, one_line, value
+from evotrainer.projections.text import change, one_line
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
@@ -73,17 +73,6 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         came = "" if b.matches or b.reduces else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
-
-
-def render_trace(rows: Sequence[Traced]) -> Table:
-    """One line per proposal; changes that were only considered come after those of their round."""
-    table = []
-    for t in rows:
-        what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
-        fate = f"{t.fate} {t.branch} {t.kind}".strip()
-        cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
-        table.append((str(t.round), t.by or t.agent, what, fate, t.label, one_line(cited + t.reason, 160)))
-    return word_table(("round", "agent", "change", "fate", "label", "reason"), table)
 
 
 def render_scores(s: Scores) -> Table:

@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.projections.branch_facts import replaced_by, status_of
 from evotrainer.projections.branches import Branch, Probe
 from evotrainer.projections.facts import Fact, FactList
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
@@ -25,7 +26,6 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
-from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import FindingRow, HealthReading, MetricRow
 from evotrainer.views.history import RunMemory
 from evotrainer.views.rounds import RoundView
@@ -221,7 +221,7 @@ class RunView:
     first_time: str = ""
     last_time: str = ""
     memory: RunMemory = field(default_factory=RunMemory)
-    """Cases, trace, forecasts, skills."""
+    """Cases, trials, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
     """The harness's lineage, and its links to branches."""
     event_count: int = 0

@@ -149,10 +149,10 @@ def doubts(view: RunView) -> Iterator[str]:
     elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
     yield from (f"{f.text[:1].upper()}{f.text[1:]}." for f in (*own.caveats, *own.some("reader", "audit")))
-    champion = view.branches.get(view.champion)
     # what is paid and wrong stays a doubt beside a gain that its change explains
+    champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
-    yield from (f"{proved} {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
+    yield from (f"{proved} {f.about} {f.text}." for f in own.some("unanswered"))
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:

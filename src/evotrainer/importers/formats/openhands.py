@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import (
     SWE_TASK,
@@ -46,11 +46,15 @@ SHOWN = 20_000
 """Characters of an observation that are kept."""
 
 
-class OpenHands:
+class OpenHands(LogFormat):
     """The instances of one evaluation."""
 
     name = "openhands"
     about = "OpenHands output.jsonl: instruction, history of events, git patch, error, report of the evaluation"
+    asked = 130
+    own_ids = True
+    by_lines = True
+    joined = True
 
     def recognises(self, source: Source) -> bool:
         r = source.first

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.errors import StoreError
-from evotrainer.importers.base import Skipped, Source, is_run, stores_of
+from evotrainer.importers.base import LogFormat, Skipped, Source, is_run, stores_of
 from evotrainer.records.arrow_schema import decode
 from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import TAIL, is_store, open_part, stored_parts
@@ -17,11 +17,13 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause
 
 
-class Store:
+class Store(LogFormat):
     """The importer of our own stores."""
 
     name = "store"
     about = "EvoTrainer's own rollouts: a run folder, a store folder (part-*.parquet, tail.log), or one part"
+    asked = 0
+    own_ids = True
 
     def recognises(self, source: Source) -> bool:
         """A run folder, a store folder, or a Parquet file of our schema."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Skipped, Source, given_id, is_rendered, task_of
+from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, is_rendered, task_of
 from evotrainer.importers.foreign import kind_of, verdict
 from evotrainer.importers.jsonl import RecordReader
 from evotrainer.importers.lines import convert_all, records
@@ -33,11 +33,17 @@ _FAULTS = ("error", "error_kind")
 _UID = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})_(\d{1,9})_(\d{1,9})")
 
 
-class Verl:
+class Verl(LogFormat):
     """The importer of verl's dumps."""
 
     name = "verl"
     about = "verl rollout and validation dumps (<step>.jsonl): input, output, gts, score, step, reward_extra_info"
+    asked = 50
+    names = "group"
+    by_lines = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        return path.parent
 
     def recognises(self, source: Source) -> bool:
         """An object with input, output, score, and step or gts."""

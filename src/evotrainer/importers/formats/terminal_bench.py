@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source, given_id
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import OneValue, digest, listing, mapping, plain, short, verdict, whole_number, word
 from evotrainer.importers.spoken import RETURNED, fenced_command
@@ -55,11 +55,19 @@ _MINI = re.compile(
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class TerminalBench(OneValue):
+class TerminalBench(OneValue, LogFormat):
     """The attempt of one trial, or those of a run whose trials lie nowhere else."""
 
     name = "terminal_bench"
     about = "Terminal-Bench results.json of trials and runs: verdict, failure_mode, the terminal's recording beside it"
+    asked = 100
+    own_ids = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        """`<run>/<task>/<trial>/results.json`, or `<run>/results.json`."""
+        folder = path.parent
+        of_trial = folder.name.startswith(f"{folder.parent.name}.")
+        return None if path.is_dir() else folder.parent.parent if of_trial else folder
 
     def recognises(self, source: Source) -> bool:
         return _is_trial(source.first) or is_terminal_run(source.first)

@@ -17,7 +17,7 @@ from typing import Any
 
 from evotrainer.errors import StoreError
 from evotrainer.importers import chat
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
 from evotrainer.importers.faults import Silence, silence
 from evotrainer.importers.foreign import (
     attempt,
@@ -51,11 +51,13 @@ UNPARSED = "grade not found in model output"
 _ATTACHED = re.compile(r"attachment://([0-9a-zA-Z]+)")
 
 
-class Inspect:
+class Inspect(LogFormat):
     """Samples of an Inspect log."""
 
     name = "inspect"
     about = "Inspect .eval and .json logs: samples with messages, tool calls, scores, errors, limits, sandbox events"
+    asked = 10
+    own_ids = True
 
     def recognises(self, source: Source) -> bool:
         if source.head.startswith(ZIP):

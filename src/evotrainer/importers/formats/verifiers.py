@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Fault, Skipped, Source, given_id, task_of
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id, task_of
 from evotrainer.importers.faults import as_fault
 from evotrainer.importers.foreign import Ending, kind_of, listing, mapping, plain
 from evotrainer.importers.jsonl import RecordReader
@@ -43,11 +43,17 @@ _OFTEN_EMPTY = frozenset({"answer", "info", "task", "stop_condition", "errors", 
 _TIMES = frozenset({"generation_ms", "scoring_ms", "total_ms", "step"})
 
 
-class Verifiers:
+class Verifiers(LogFormat):
     """The importer of verifiers' results (v0), traces and episodes (v1)."""
 
     name = "verifiers"
     about = "verifiers v0 results.jsonl, v1 traces.jsonl (traces, episodes): messages, reward, metrics, errors, stop"
+    asked = 40
+    names = "id"
+    by_lines = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        return steps[0] if (steps := step_folder(path)) is not None else None
 
     def recognises(self, source: Source) -> bool:
         """A trace with task and nodes, an episode of such, or a row with prompt, completion, reward and the example's

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, last_line, listing, mapping, plain, word
 from evotrainer.importers.spoken import RETURNED, as_text, call_of, fenced_command, role, said, spoken
@@ -33,11 +33,17 @@ FAULTS: dict[str, Fault] = {"userinterruption": "cancelled", "keyboardinterrupt"
 """Exit statuses are names of exceptions: any that is neither here nor in FINISHES is a fault, classed by its words."""
 
 
-class MiniSweAgent(OneValue):
+class MiniSweAgent(OneValue, LogFormat):
     """The attempt of one mini-swe-agent trajectory file."""
 
     name = "mini_swe_agent"
     about = "mini-swe-agent .traj.json: messages with bash commands and return codes, exit status, submitted patch"
+    asked = 70
+    own_ids = True
+    joined = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
 from evotrainer.importers.chat import Talk, error_flag, turns
 from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, listing, mapping, plain, short, word
 from evotrainer.importers.spoken import role, said
@@ -57,11 +57,17 @@ SCANNED = 4000
 """Characters at either end of an observation in which signs of success and failure are looked for."""
 
 
-class SweAgent(OneValue):
+class SweAgent(OneValue, LogFormat):
     """Attempts of an SWE-agent trajectory file."""
 
     name = "swe_agent"
     about = "SWE-agent .traj: steps with action, observation and thought; exit status, submitted patch, replay config"
+    asked = 60
+    own_ids = True
+    joined = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

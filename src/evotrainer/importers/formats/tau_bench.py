@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
 from evotrainer.importers.chat import error_prefix, turns
 from evotrainer.importers.foreign import (
     OneValue,
@@ -49,11 +49,13 @@ ENDS: dict[str, tuple[Finish | None, Fault | None]] = {
 own malformed message (agent_error) is the policy's doing; an error of the user simulator is not."""
 
 
-class TauBench(OneValue):
+class TauBench(OneValue, LogFormat):
     """Trials of a tau-bench or tau2-bench results file."""
 
     name = "tau_bench"
     about = "tau-bench and tau2-bench results JSON: conversations with tool calls, binary reward, termination reason"
+    asked = 80
+    own_ids = True
 
     def recognises(self, source: Source) -> bool:
         first = source.first

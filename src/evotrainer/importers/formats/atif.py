@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, Skipped, Source
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import (
     Ending,
@@ -54,11 +54,18 @@ FAULTS: dict[str, Fault] = {
 }
 
 
-class Atif:
+class Atif(LogFormat):
     """The attempt of one trajectory file, or of one Harbor trial without a trajectory."""
 
     name = "atif"
     about = "Harbor's ATIF v1.x trajectories and trial folders: steps, tool calls, logprobs; rewards from result.json"
+    asked = 90
+    own_ids = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        """`<job>/<trial>/agent/trajectory.json`, or `<job>/<trial>/result.json`."""
+        trial = path.parent.parent if path.parent.name == "agent" else path.parent
+        return None if path.is_dir() else trial.parent
 
     def recognises(self, source: Source) -> bool:
         if source.path.is_dir():

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Skipped, Source, imported_id, task_of
+from evotrainer.importers.base import LogFormat, Skipped, Source, imported_id, task_of
 from evotrainer.importers.lines import Counters, columns, convert_all
 from evotrainer.importers.tolerant import number
 from evotrainer.records import caps
@@ -31,11 +31,15 @@ Grouped = dict[tuple[object, int], list[tuple[list[float | None], float]]]
 """Of each group (step and prompt) the components and the advantage of its rows."""
 
 
-class Trl:
+class Trl(LogFormat):
     """The importer of TRL's completions."""
 
     name = "trl"
     about = "TRL GRPOTrainer completions_*.parquet (log_completions): step, prompt, completion, rewards, advantage"
+    asked = 20
+
+    def one_reading(self, path: Path) -> Path | None:
+        return path.parent
 
     def recognises(self, source: Source) -> bool:
         """A Parquet file with these columns."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Fault, Skipped, Source, task_of
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, task_of
 from evotrainer.importers.faults import silence
 from evotrainer.importers.foreign import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.jsonl import RecordReader
@@ -42,11 +42,13 @@ _ANSWERED = frozenset(
 _DROP = frozenset({"responses_create_params", "response", "reward", "instance_config", "config"})
 
 
-class NemoGym:
+class NemoGym(LogFormat):
     """The importer of NeMo-Gym's rollouts."""
 
     name = "nemo_gym"
     about = "NeMo-Gym rollouts (JSON lines): responses_create_params, response.output, reward, validity fields"
+    asked = 30
+    by_lines = True
 
     def recognises(self, source: Source) -> bool:
         """An object with a request and a response in the Responses shape."""
