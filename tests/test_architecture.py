@@ -159,7 +159,7 @@ ALLOWED = {
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records factors config judge projections rules agents envs envs.base executors "
+    "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
     "executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",

@@ -35,7 +35,6 @@ AGENTS: Registry[AgentSpec] = Registry(
         "map_elites": "evotrainer.agents.arms.map_elites:SPEC",
         "score_only": "evotrainer.agents.arms.score_only:SPEC",
         "seat": "evotrainer.agents.seat.agent:SPEC",
-        "specialists": "evotrainer.agents.specialists:SPEC",
     },
     hints={
         **dict.fromkeys(("llm", "openai", "anthropic", "claude", "gpt", "ollama", "vllm"), _SEAT.format("llm")),

@@ -14,15 +14,13 @@ from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
 from evotrainer.config.reader import HarnessConfig as HarnessConfig
-from evotrainer.factors.roster import AgentRow
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 
 LATER = {
     "judge": "worthwhile max_seeds reestimate max_cost",
     "run": (
-        "skills veto harness evolve_harness cache cache_gb probes changes bundle search_only "
-        "search_seed looks agents lineage keys"
+        "skills veto harness evolve_harness cache cache_gb probes changes bundle search_only search_seed looks keys"
     ),
     "evaluation": "greedy draw protocol",
 }
@@ -80,11 +78,6 @@ class RunConfig(Frozen):
     """Who proposes changes: an agent of docs/agents.md, or `python:FILE:CLASS`."""
     agent_options: dict[str, Any] = {}
     """The agent's own options (docs/agents.md, docs/seat.md)."""
-    agents: tuple[AgentRow, ...] = ()
-    """Several agents, each with a role, the part of the recipe that it owns and who answers for it, in place of one
-    (agent `specialists`, docs/agents.md); none: of that agent, a statistical specialist for each part."""
-    lineage: bool = True
-    """Each of several agents sees all trainings and builds upon them; false: its own only, as a control arm."""
     autonomy: Literal["full", "escalating", "human_gated"] = "full"
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
@@ -171,21 +164,6 @@ class RunConfig(Frozen):
         if set(self.seeds) & set(self.certify_seeds):
             raise ValueError("certify_seeds must be fresh: none of them may be in seeds")
         return self
-
-    @model_validator(mode="after")
-    def _roster(self) -> RunConfig:
-        if self.agents and self.agent not in ("statistical", "specialists"):
-            raise ValueError(f"run.agents are those of agent specialists, and run.agent is {self.agent}; drop one")
-        if len({a.role for a in self.agents}) < len(self.agents):
-            raise ValueError("two of run.agents have the same role; give each its own")
-        if not self.lineage and self.proposer != "specialists":
-            raise ValueError('run.lineage is of several agents; set run.agent = "specialists" or give run.agents')
-        return self
-
-    @property
-    def proposer(self) -> str:
-        """The agent that answers: `specialists` where the run has several."""
-        return "specialists" if self.agents else self.agent
 
     @model_validator(mode="after")
     def _searches(self) -> RunConfig:

@@ -74,11 +74,6 @@ class Probe:
         return self.incumbent
 
     @property
-    def by(self) -> str:
-        """Role of the agent that asked for it, where several share the run."""
-        return self.spec.by if self.spec else ""
-
-    @property
     def complete(self) -> list[TrialFinished]:
         """Its training, once it came to its end."""
         done = self.trial.finished if self.trial else None
@@ -105,7 +100,6 @@ class Probe:
             failed=failed,
             invalid=tuple(f.detector for f in doubts),
             metrics={m.name: m.value for h in read for m in h.metrics if m.value is not None},
-            by=self.by,
             **mean_compute(self.complete),
         )
 

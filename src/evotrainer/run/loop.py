@@ -170,7 +170,7 @@ def describe(ctx: RunContext) -> RunOpened:
         version=__version__,
         rules=RULES,
         seed=task.run.seed,
-        agent=task.run.proposer,
+        agent=task.run.agent,
         search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),

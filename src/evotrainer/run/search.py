@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any
 
 from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
@@ -87,9 +86,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
         if too_dear(ctx, n, len(out) + 1, asked.proposes, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
-        of_several: dict[str, Any] = (
-            {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
-        )
         out.append(
             ProbeSpec(
                 probe=keys.probe(number + 1),
@@ -99,7 +95,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
-                **of_several,
             )
         )
     return out
@@ -177,8 +172,7 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        who = f" by {p.by}" if p.by else ""
-        ctx.observer.note(f"{p.probe}{who} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
+        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
 from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed, merged
+from evotrainer.agents.seat.offers import changed
 from evotrainer.agents.seat.sense import boolean, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
@@ -70,9 +70,7 @@ class SeatMemory:
                 return why_not_proposed(self.briefing, intervention(trial, champion.recipe, champion.branch))
         except ValueError as e:
             return " ".join(str(e).split())
-        probes = self.briefing.probes
-        changes = merged(trial, probes) if request.role else changed(trial.changes, champion.recipe)
-        plan = ProbePlan(changes=changes, departs=trial.departs)
+        plan = ProbePlan(changes=changed(trial.changes, champion.recipe), departs=trial.departs)
         return why_not_searched(self.briefing, plan)
 
     def note(self, text: str) -> None:

@@ -65,7 +65,7 @@ class Desk:
         return None
 
     def _once(self, request: SeatBriefing, step: str, attempt: int) -> SeatAnswered:
-        past = [a for a in self.log.past() if a.role == request.role]
+        past = self.log.past()
         where = {"round": request.round, "step": step, "attempt": attempt, "carrier": self.carrier.name}
         if cap := self._cap(past):
             return SeatAnswered.model_validate({**where, "stage": "cap", "problem": cap, "fallback": True})

@@ -11,13 +11,12 @@ from typing import Any
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
 from evotrainer.factors import FACTORS
-from evotrainer.factors.roster import AgentRow
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing, SeatTrial
+from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing
 
 SHOWN = 24
 """Candidates of the statistical agent that a request names."""
@@ -31,11 +30,10 @@ def request(
     number: int,
     places: int,
     thoughts: Iterable[Candidate],
-    row: AgentRow | None = None,
     noise_sd: float = 0.0,
 ) -> SeatBriefing:
-    """What is asked in one step; `row`: of which of several agents. Costs and the run's name are told apart from the
-    text: two runs that decide the same measure them otherwise."""
+    """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
+    measure them otherwise."""
     bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0, "branches_wanted": 0})
     search = step == "search"
     mine = [p for p in briefing.probes if p.incumbent == briefing.champion.branch]
@@ -46,7 +44,7 @@ def request(
         number=number,
         places=places,
         champion=briefing.champion.branch,
-        factors={f: o for f, o in factors(briefing).items() if row is None or row.owns(f)},
+        factors=factors(briefing),
         at_once=briefing.changes if search else briefing.bundle,
         at_most=briefing.bundle,
         departs=tuple(p.probe for p in mine if p.score is not None) if search else (),
@@ -59,28 +57,19 @@ def request(
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cost, 1),
         text=render(bare),
-        role=row.role if row else "",
     )
 
 
 def _training(p: ProbeRecord) -> SearchTraining:
     score = None if p.score is None else _r(p.score)
     return SearchTraining(
-        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs, by=p.by
+        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs
     )
 
 
 def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
     """The changes that change something: who departs from a training may name the champion's own value again."""
     return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
-def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
-    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
-    fields it leaves alone."""
-    mine = {x for f in trial.changes for x in fields_of(f)}
-    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
-    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
