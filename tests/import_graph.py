@@ -72,6 +72,8 @@ def imported(path: Path) -> set[str]:
         elif isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith("evotrainer."):
             base = f"{n.module}.".removeprefix("evotrainer.")
             out |= {base + a.name if base + a.name in modules() else base.rstrip(".") for a in n.names}
+        elif isinstance(n, ast.Call) and ast.unparse(n) == "iter_modules(__path__)":  # a package that imports its files
+            out |= {m for m, p in modules().items() if p.parent == path.parent and p != path}
     return out - {""}
 
 
@@ -89,7 +91,9 @@ PLACE = re.compile(r"evotrainer\.([\w.]+):\w+")
 def rooms_by_name(module: str) -> set[str]:
     """Modules that a registry written in this one imports when a task names them."""
     strings = [n.value for n in ast.walk(tree(modules()[module])) if isinstance(n, ast.Constant)]
-    return {m[1] for s in strings if isinstance(s, str) and (m := PLACE.fullmatch(s))}
+    found = {m[1] for s in strings if isinstance(s, str) and (m := PLACE.fullmatch(s))}
+    by_folder = "*/spec.py" in strings  # a registry of all folders that have one
+    return found | {m for m in modules() if by_folder and m.startswith(f"{module}.") and m.endswith(".spec")}
 
 
 @cache

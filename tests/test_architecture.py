@@ -239,6 +239,8 @@ def test_no_import_hides_in_a_string() -> None:
     told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
     own_room = {
         "cli": "{__name__}.",
+        "harness.detectors": "{__name__}.",
+        "harness.layers": "{__name__}.",
         "importers": "evotrainer.importers.",
         "trainers.lazy": "{package}.",
         "registry": "module",

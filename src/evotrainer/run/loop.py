@@ -41,13 +41,12 @@ from evotrainer.run import (
     trial_specs,
 )
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
-from evotrainer.run.before_training import doubts
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
+from evotrainer.run.checks.measured import doubts, silent
 from evotrainer.run.context import RunContext
 from evotrainer.run.kept_files import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
-from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
@@ -202,7 +201,7 @@ def measure_base(ctx: RunContext) -> None:
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
-    for note in (n for base in done for n in never_given(base, ctx.task.recipe, outcome)):
+    for note in (n for base in done for n in silent(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
     health = readings.read(ctx, keys.reading(BASE), 0, BASE)
     opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import import_module
+from pkgutil import iter_modules
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.detectors import (  # noqa: F401
-    agency,
-    collapse,
-    groups,
-    length,
-    overfitting,
-    pay,
-    probing,
-    proxy,
-    sharpening,
-    training,
-    validity,
-)
 from evotrainer.harness.registry import DETECTORS, LATER, Detector, DetectorInput, detector
 from evotrainer.records.findings import Finding, MetricValue
 
 __all__ = ["DETECTORS", "Detector", "DetectorInput", "detect", "detector"]
+for _module in sorted(m.name for m in iter_modules(__path__)):
+    import_module(f"{__name__}.{_module}")  # registers its detectors
 
 
 def detect(
