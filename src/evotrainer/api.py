@@ -283,13 +283,11 @@ def preflight(
 
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
-    from evotrainer.extras.tracking import check_targets
     from evotrainer.run.checks import check_run
-    from evotrainer.run.checks.base import BeforeRun, RunCheck
+    from evotrainer.run.checks.base import BeforeRun
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    trackers = RunCheck("trackers", lambda at: check_targets(at.task.tracking.to, at.task.tracking.options))
-    return check_run(BeforeRun(task, new, folder, human, dry), [trackers])
+    return check_run(BeforeRun(task, new, folder, human, dry))
 
 
 def audit_branch(
@@ -321,7 +319,6 @@ def _go(
     *,
     task_hash: str | None = None,
 ) -> Run:
-    from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.corrections import take_up
@@ -329,6 +326,7 @@ def _go(
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
     from evotrainer.run.task_sets import hold_number, number_held
+    from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))

@@ -210,6 +210,14 @@ def main() -> None:
         raise SystemExit(getattr(stop, "exit_code", 130)) from None
     except BrokenPipeError:
         raise SystemExit(141) from None
+    except ModuleNotFoundError as e:
+        if not (e.name or "").startswith("evotrainer."):
+            raise
+        print(
+            f"evotrainer: this installation has no {e.name}, which the command needs; install EvoTrainer whole",
+            file=sys.stderr,
+        )
+        raise SystemExit(6) from None
     except OSError as e:
         from evotrainer.records.durable import disk_trouble, os_trouble
 

@@ -39,7 +39,7 @@ from evotrainer.trainers.continued import STARTED
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
     from evotrainer.executors import Executor
     from evotrainer.harness import Harness
     from evotrainer.records.briefing import WrittenOffer

@@ -50,9 +50,6 @@ from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
 
-RULES = 10
-"""See `RunOpened.rules`."""
-
 
 def run(ctx: RunContext) -> RunClosed:
     """Walk the whole run, from the base policy to a certified champion, within the budget;
@@ -130,7 +127,7 @@ def open_run(ctx: RunContext) -> None:
         )
     check_unchanged(ctx, told)
     ctx.observer.note(told.isolation)
-    if (line := task_line(told)) and (begun or (told.draw and told.draw.mode == "fresh")):  # else told before it began
+    if (line := task_line(told)) and (begun or told.draw.mode == "fresh"):  # else told before it began
         ctx.observer.note(line)
     if told.environment.get("outcome") == []:
         ctx.observer.note(
@@ -167,10 +164,8 @@ def describe(ctx: RunContext) -> RunOpened:
         task_hash=ctx.task_hash,
         task_sha256=sha256_file(ctx.folder / "task.toml"),
         version=__version__,
-        rules=RULES,
         seed=task.run.seed,
         agent=task.run.agent,
-        search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
         machine=machine() | {"sampler_dtype": sampler_dtype(task.run.sampler_dtype)},
@@ -178,7 +173,6 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
-        copies=True,
         key_sha256=ctx.key.sha256 if ctx.key else "",
     )
 
@@ -270,8 +264,7 @@ def restart(ctx: RunContext, n: int, name: str) -> None:
     learning.review(ctx, n, [name])
     reader.read_branch(ctx, n, name, "start")
     judging.promote(ctx, name, None)
-    if ctx.state.rules >= shortcut_audits.STARTS_SINCE:
-        shortcut_audits.of_start(ctx, n, name)
+    shortcut_audits.of_start(ctx, n, name)
 
 
 # -- escalation -------------------------------------------------------------------------------------------------------

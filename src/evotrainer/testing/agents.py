@@ -9,9 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
-from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, changed, intervention, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError, SingleFactorError

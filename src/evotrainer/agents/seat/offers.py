@@ -67,11 +67,6 @@ def _training(p: ProbeRecord) -> SearchTraining:
     )
 
 
-def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The changes that change something: who departs from a training may name the champion's own value again."""
-    return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
     """What the statistical agent would train next, and the effects it has measured."""
     out = [

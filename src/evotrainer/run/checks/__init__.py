@@ -6,11 +6,10 @@ before the trainings, is in `measured`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from evotrainer.envs.user_files import WATCH
 from evotrainer.run.checks import context_length, environment, parts, rewards, settings
 from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
+from evotrainer.run.tracking import check_trackers
 
 TRIES = "trying the environment's rewards, and measuring prompts as the policy reads them"
 
@@ -55,6 +54,7 @@ CHECKS = (
         doing="loading the libraries of the {task.trainer.name} trainer, and checking {task.policy.base} with them",
     ),
     RunCheck("skills", parts.skills),
+    RunCheck("trackers", lambda at: check_trackers(at.task.tracking)),
     RunCheck("cache", settings.cache),
 )
 """The registry."""
@@ -63,10 +63,10 @@ FIRST = ("folder", "human")
 
 
 @WATCH.limited()
-def check_run(at: BeforeRun, further: Sequence[RunCheck] = ()) -> list[str]:
-    """Make all checks, `further` ones last; returns notes. Raises as `walk` does."""
+def check_run(at: BeforeRun) -> list[str]:
+    """Make all checks; returns notes. Raises as `walk` does."""
     try:
-        return walk((*CHECKS, *further), at, FIRST)
+        return walk(CHECKS, at, FIRST)
     finally:
         if at.opened is not None:
             at.opened.close()
