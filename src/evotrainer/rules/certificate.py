@@ -1,24 +1,32 @@
-"""The certificate of a run in a state of it: run and `verify` put it together by this one function."""
+"""The certificate of a run in a state of it: the scores on cert, how each policy decodes, which weights it is, and what
+its gain goes with. Run and `verify` put it together by these functions."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import IntegrityError, TrainerError
 from evotrainer.judge import CertEntry, certify
 from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.caveats import in_force
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
-from evotrainer.records.events import Certified, SplitScore, TrialFinished
+from evotrainer.records.events import Certified, CertRow, SplitScore, TrialFinished
 from evotrainer.records.split_scores import readable
-from evotrainer.rules.decoding import decoding, policies
-from evotrainer.rules.gains import Load, with_gains
 from evotrainer.rules.scaffolds import cert_alone
 
 if TYPE_CHECKING:
+    from evotrainer.harness.columns.features import FeatureView
     from evotrainer.records.chain import Event
+    from evotrainer.records.detectors import Gained
+
+Load = Callable[[str], "FeatureView"]
+"""trial -> its search rollouts"""
+_OWN = {"scaffold", "deploy_temperature"}
+"""What evaluations of a recipe's policy take from the recipe: all else is the run's protocol (`rules.recipes`)."""
 
 
 def certificate(task: TaskFile, state: RunState, events: Sequence[Event], load: Load) -> Certified:
@@ -61,3 +69,56 @@ def entry(state: RunState, done: Sequence[TrialFinished], name: str, branch: str
         decoding=decoding(state, branch),
         policies=policies(state, branch, [t for t, _ in graded.values()]),
     )
+
+
+def decoding(state: RunState, branch: str) -> Literal["sampled", "greedy"] | None:
+    """The reading that scored higher on search, mean over the branch's trainings; sampled where both are equal. None
+    where a training was not read both ways."""
+    base = state.base
+    trials = ([base] if base else []) if branch == BASE else state.branches[branch].complete
+    last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step, default=None) for t in trials]
+    both = [(s.score, s.greedy) for s in last if s and s.score is not None and s.greedy is not None]
+    if not both or len(both) < len(trials):
+        return None
+    return "greedy" if sum(g - s for s, g in both) > 0 else "sampled"
+
+
+def policies(state: RunState, branch: str, trials: Sequence[TrialFinished]) -> frozenset[str]:
+    """The policies that these evaluations of a branch read, by weights and by what else their answers depend on; empty
+    where weights were not recorded."""
+    if not all(t.policy_sha256 for t in trials):
+        return frozenset()
+    recipe = state.branches[START if branch == BASE else branch].recipe
+    how = json.dumps(recipe.model_dump(mode="json", include=_OWN), sort_keys=True)
+    return frozenset(f"{t.policy_sha256} {how}" for t in trials)
+
+
+def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Certified:
+    """The certificate with what each trained policy's gain goes with."""
+    rows = [
+        r if r.branch == BASE else r.model_copy(update={"gained": gain_of(r, events, load)}) for r in certified.rows
+    ]
+    return certified.model_copy(update={"rows": tuple(rows)})
+
+
+def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
+    """The certified trainings' search rollouts against the base policy's under the same environment knobs;
+    None where one has none."""
+    from evotrainer.harness.columns.features import FeatureView
+    from evotrainer.harness.evolving.gained import gained
+
+    run = next(e.body for e in events if e.kind == "run")
+    done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
+    own = [keys.training(row.branch, s) for s in row.seeds]
+    now = sorted((t for t in done if t.trial in own), key=lambda t: own.index(t.trial))  # not as they finished
+    knobs = in_force(run, now[0].env_knobs) if now else {}
+    bases = [t for t in done if t.branch == BASE and not keys.has_own_texts(t.trial)]
+    before = [t for t in bases if in_force(run, t.env_knobs) == knobs][:1]
+    now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
+    found = gained(now_, before_)
+    names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
+    return found.model_copy(update=names) if found else None
+
+
+def _searched(t: TrialFinished) -> bool:
+    return any(s.split == "search" for s in t.scores)
