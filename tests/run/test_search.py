@@ -20,7 +20,7 @@ from evotrainer.cli.why import why
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.projections.held_back import held_back
+from evotrainer.projections.branch_facts import held_back
 from evotrainer.projections.history import cases
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, PromotionThreshold, Proposal
