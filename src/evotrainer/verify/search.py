@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
-from evotrainer.errors import ConfigError
+from evotrainer.factors.change_rules import ProposedChange, declared, why_not
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.names import slug
-from evotrainer.records.one_factor import check_bundle
 from evotrainer.rules.bundles import largest_bundle, without, wrong_step
 from evotrainer.rules.fresh_seeds import knock_out
 from evotrainer.rules.recipes import SHARES, goes_on_from
@@ -41,11 +40,10 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("probes", f"{p.probe}: seed {p.seed} belongs to another training")
         known[p.probe] = p.seed, p.recipe
         parent = state.branches.get(body.incumbent)
-        try:
-            if parent and (p.changes or parent.recipe.hash != p.recipe.hash):
-                check_bundle(parent.recipe, p.recipe, p.changes, largest_bundle(record.task))
-        except ConfigError as e:
-            yield Problem("probes", f"{p.probe}: {e}")
+        if parent:
+            change = ProposedChange(parent.recipe, p.changes, largest_bundle(record.task), made=p.recipe)
+            if why := why_not(change, [declared]):
+                yield Problem("probes", f"{p.probe}: {why}")
         if step := wrong_step(state.probes, body.incumbent, p.changes, p.departs, run.changes):
             yield Problem("probes", f"{p.probe}: {step}")
 
