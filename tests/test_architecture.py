@@ -132,7 +132,8 @@ ALLOWED = {
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
-    "rules": "records factors projections config judge harness harness.columns harness.evolving harness.nominations",
+    "rules": "errors records factors projections config judge harness harness.columns harness.evolving "
+    "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
     "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
