@@ -16,7 +16,7 @@ CEILINGS = ROOT / "tests" / "ratchets.toml"
 
 BRANCHES = ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.match_case, ast.comprehension
 MANY_BRANCHES = 15
-"""A function is counted from this many branches, conditions and clauses of comprehensions on, with those nested in it."""
+"""A function counts from this many branches, conditions and clauses of comprehensions on, with nested functions."""
 
 CONCEPTS = {
     "backtest": r"backtest",
