@@ -15,23 +15,27 @@ ALLOWED = {
     # a row for every room: what it imports of the others, no more and no less
     "": "",
     "errors": "",
+    # the one place that imports another room by a string: what a task file chooses by name
+    "registry": "errors",
     "records": "errors",
     # the arithmetic of a step, which trainers, replays, verify and the verl plug-ins share
     "algorithm": "records",
+    # the table of factors: what is known of each field of a recipe
+    "factors": "records algorithm",
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
-    "config": "errors records",
+    "config": "errors records factors",
     "judge": "errors records",
     "importers": "errors records",
     "projections": "errors records",
     # peers on the projections
-    "agents": "errors records algorithm projections",
+    "agents": "errors registry records factors algorithm projections",
     "skills": "errors records projections",
     "views": "errors records projections",
     #
     # harness: text, columns, instruments, what-if, evolving
-    "harness.bottlenecks": "",
+    "harness.bottlenecks": "factors",
     "harness.text": "records",
     "harness.context": "records",
     "harness.render": "records harness.bottlenecks",
@@ -45,11 +49,11 @@ ALLOWED = {
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
     "harness.registry harness.layers",
-    "harness.whatif": "errors records algorithm harness.context harness.columns harness.detectors",
+    "harness.whatif": "errors records factors algorithm harness.context harness.columns harness.detectors",
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
     "harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
-    "harness.evolving harness.metrics harness.registry",
+    "harness.evolving harness.metrics",
     "harness": "harness.columns harness.context harness.detectors harness.diagnose harness.bottlenecks "
     "harness.metrics harness.registry harness.render harness.versions harness.whatif",
     #
@@ -66,19 +70,18 @@ ALLOWED = {
     "envs.components": "errors envs.callables envs.user_files",
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
-    "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.components "
-    "envs.admission envs.data",
+    "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
+    "envs.components envs.admission envs.data",
     "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
     "envs.admission envs.data",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
     "envs.data envs.given",
-    "envs.registry": "errors envs.base envs.options envs.outcome envs.user_files envs.components envs.code "
-    "envs.maths envs.swe envs.trl_env",
+    "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
     "envs": "envs.outcome envs.registry",
     #
     # trainers: what trainers share, two trainers, trainers by name
-    "trainers.base": "records trainers.schedule",
+    "trainers.base": "records factors trainers.schedule",
     "trainers.continued": "errors records trainers.base",
     "trainers.bases": "errors records",
     "trainers.clock": "",
@@ -97,11 +100,10 @@ ALLOWED = {
     "trainers.embedded": "errors records algorithm trainers.base trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
+    "trainers.trl": "errors records factors algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.merging": "errors records trainers.bases trainers.trl",
-    "trainers": "errors records trainers.base trainers.lazy trainers.embedded trainers.trl",
+    "trainers": "errors registry records factors trainers.base trainers.lazy",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
@@ -121,33 +123,34 @@ ALLOWED = {
     "executors.local": "errors records executors.process executors.spec executors.nursery executors.data_keys",
     "executors.paper": "records config executors.spec",
     "executors.surface": "errors records executors.paper executors.spec",
-    "executors.ray": "errors records config trainers.bases executors.process executors.spec executors.path_map "
-    "executors.data_keys executors.worker executors.local trainers.continued",
+    "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
+    "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
+    "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
-    "executors.health executors.local executors.ray executors.head_start trainers.continued",
-    "executors": "errors records config executors.spec executors.local executors.ray",
+    "executors.health executors.local executors.inputs executors.head_start trainers.continued",
+    "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving harness.nominations",
-    "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.nominations "
-    "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.base "
-    "trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm executors.written "
-    "rules",
+    "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
+    "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
+    "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
+    "executors.written rules",
     "verify": "errors records algorithm sandbox config judge projections skills envs envs.base harness harness.columns "
     "harness.evolving harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
-    "extras.export": "errors records projections trainers.merging extras.scaffold",
+    "extras.export": "errors records projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
-    "extras.verl": "errors records algorithm config importers envs envs.base",
+    "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
-    "extras.scaffold extras.tracking",
-    "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
+    "extras.scaffold",
+    "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
@@ -155,14 +158,16 @@ ALLOWED = {
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
+    "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
+    "executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors records config judge views envs executors api",
+    "studies.estimate": "errors records config judge projections envs executors api",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
+    "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
+    "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox rules run verify api studies.audit studies.backtest studies.calibration "
     "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "
@@ -172,7 +177,7 @@ ALLOWED = {
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
 but those of `import_graph.ORDERED`, where each part has a row."""
 
-FILES = ("api", "errors", "__main__", "")
+FILES = ("api", "errors", "registry", "__main__", "")
 """Top-level modules that are no package."""
 HEAVY = {"torch", "trl", "transformers", "peft", "accelerate", "ray", "safetensors", "tokenizers"}
 VERLS_OWN = ("extras.verl.plugins", "extras.verl.inside")
@@ -186,7 +191,7 @@ ROOMS = sorted({room(m) for m in modules()})
 def test_the_import_graph_is_really_read() -> None:
     graph = module_graph()
     assert {"envs.base", "records.rollout"} <= graph["envs.simple"]
-    assert "extras.tracking" in graph["api"], "deferred imports count"
+    assert "extras.export" in graph["api"], "deferred imports count"
     assert "envs.base" in graph["executors.warm"], "TYPE_CHECKING imports count"
     assert room("records.store") == "records" and room("harness.columns.scan") == "harness.columns"
     assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
@@ -228,10 +233,17 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 
 
 def test_no_import_hides_in_a_string() -> None:
-    """A module imported by name is one of the importer's own room;
+    """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
     told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
-    own_room = {"cli": "{__name__}.", "importers": "evotrainer.importers.", "trainers.lazy": "{package}."}
+    own_room = {
+        "cli": "{__name__}.",
+        "harness.detectors": "{__name__}.",
+        "harness.layers": "{__name__}.",
+        "importers": "evotrainer.importers.",
+        "trainers.lazy": "{package}.",
+        "registry": "module",
+    }
     for m, p in modules().items():
         if any(m == t or m.startswith(f"{t}.") for t in told):
             continue

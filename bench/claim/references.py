@@ -21,8 +21,8 @@ from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.lint import lint
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeRecord, SearchPlan
 
@@ -148,7 +148,7 @@ def written(task: str, found: Mapping[str, Any]) -> str:
     for r in found["rows"]:
         scores = ", ".join(f"{100 * s:.1f}" for s in r["scores"])
         lines.append(f"# {scores:24} {json.dumps(r['changes'], sort_keys=True) if r['changes'] else 'start'}")
-    recipe = json.dumps(found["recipe"].hashed(), sort_keys=True)
+    recipe = found["recipe"].canonical()
     return "\n".join([*lines, "", f'hash = "{found["hash"]}"', f"recipe = '{recipe}'", ""])
 
 

@@ -1,6 +1,6 @@
 """All arms on surfaces: `python -m bench.claim.simulate FOLDER [KIND ...] [--repeats N] [--trainings K]`.
 
-KIND is a class of invented ones (worlds.py), or math or code: the landscape that real trainings left (fitted.py),
+KIND is a class of invented ones (worlds.py), or math, code or swe: the landscape that real trainings left (fitted.py),
 where a search begins with the frozen human reference, under the settings of the task file, as in bench.claim.real.
 
 Whole runs (loop, judge, ledger, agents as they are) whose trainings are drawn. Resumable: the same command goes on.
@@ -23,14 +23,14 @@ from bench.claim.real import reference
 from bench.claim.worlds import KINDS, scaffold, worlds
 from evotrainer.config.load import load_task
 from evotrainer.executors.surface import Surface
+from evotrainer.projections.text import points
 from evotrainer.studies.compare import ARMS, compare, open_plan, table
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread, write_comparison
-from evotrainer.views.text import points
 
 FRESH = 3
 ROOT = Path(__file__).parents[2]
-FITTED = ("math", "code")
+FITTED = ("math", "code", "swe")
 
 
 def run(folder: Path, kind: str, arms: list[str], repeats: int, trainings: int) -> dict[str, Any]:

@@ -1,15 +1,12 @@
-"""One agent against several at equal trainings: `python -m bench.seat.measure FOLDER [KIND ...] [--judged]`.
+"""A program in the seat beside the default agent, at equal trainings, all of them search:
+`python -m bench.seat.measure FOLDER [KIND ...] --seat COMMAND`.
 
 A KIND is a class of invented worlds (bench/claim/worlds.py), `math` or `code` (the landscape that real trainings left,
 bench/claim/fitted.py, where a search begins with the frozen human reference), or a file of kept trainings
-(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which one effect per value and pair is fitted. Without
---judged all trainings are search, and an arm is measured by what it settles on; with it they hold the proof as well,
-and it is measured by its champion. With --seat COMMAND a program sits
-(carrier `command`, told the request on stdin) that names a share of the trainings, beside the agent alone.
-On real trainings:
-`evotrainer compare tasks/math.toml --arms statistical,generics,specialists,specialists_apart`.
+(bench/claim/trainings/X.jsonl, with --task tasks/X.toml), to which one effect per value and pair is fitted. The program
+(carrier `command`, told the request on stdin) names a share of the trainings; an arm is measured by what it settles on.
 
-Resumable: the same command goes on. Prints Markdown; `specialists.md` is what it printed once.
+Resumable: the same command goes on. Prints Markdown.
 """
 
 from __future__ import annotations
@@ -34,24 +31,15 @@ from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.surface import Surface
+from evotrainer.projections.text import points
 from evotrainer.projections.trials import distinct_ideas, labelled
-from evotrainer.records.roster import GENERICS
 from evotrainer.studies.compare import compare, open_plan, table
 from evotrainer.studies.compare.arms import ARMS, ArmKind
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread
-from evotrainer.views.text import points
 
-JUDGED = ("statistical", "generics", "specialists", "specialists_apart")
-NAMES = ("one generic", "five generic", "five specialists", "five specialists without lineage")
 ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}, "bundle": 100, "changes": 3}
-SEARCHED = {
-    "one": ArmKind("statistical", NAMES[0], control=True, settings=ALONE),
-    "generic_search": ArmKind("specialists", NAMES[1], control=True, settings=ALONE | {"agents": GENERICS}),
-    "special_search": ArmKind("specialists", NAMES[2], control=True, settings=ALONE),
-    "apart_search": ArmKind("specialists", NAMES[3], control=True, settings=ALONE | {"lineage": False}),
-}
-"""The same agents where all trainings are search."""
+ONE = ArmKind("statistical", "the default agent", control=True, settings=ALONE)
 CPU_S = 30.0
 """CPU-seconds of a training where the worlds are invented: about those of a maths training here."""
 
@@ -122,7 +110,7 @@ def counted(out: Path, arm: str, repeats: int) -> dict[str, Any]:
 
 def markdown(kind: str, found: Mapping[str, Any], cpu_s: float) -> str:
     """A table of one class."""
-    head = ["agents", "true gain, points", "share of best", "one generic minus it", "below start", "promotions"]
+    head = ["agents", "true gain, points", "share of best", "the default minus it", "below start", "promotions"]
     head += ["distinct ideas", "points per CPU-hour", "labels"]
     lines = [f"## {kind}", "", f"| {' | '.join(head)} |", "|" + "---|" * len(head)]
     by_arm = {a["arm"]: a for a in found["arms"]}
@@ -153,24 +141,17 @@ def main() -> None:
     ask.add_argument("kinds", nargs="*", default=["additive", "pairwise"], metavar="KIND")
     ask.add_argument("--repeats", type=int, default=10)
     ask.add_argument("--trainings", type=int, default=40)
-    ask.add_argument("--judged", action="store_true", help="with branches, knock-outs and verdicts")
     ask.add_argument("--task", type=Path, help="of a file of kept trainings")
-    ask.add_argument("--seat", metavar="COMMAND", help="a program that answers requests, beside one generic agent")
+    ask.add_argument("--seat", metavar="COMMAND", required=True, help="a program that answers requests")
     ask.add_argument("--share", type=float, action="append", help="of the program; repeatable (default: 1 and 0.5)")
     given = ask.parse_intermixed_args()
-    if given.seat and given.judged:
-        ask.error("--seat is measured by what is settled on: leave --judged out")
     given.folder.mkdir(parents=True, exist_ok=True)
-    ARMS.update(SEARCHED)
-    arms = dict(zip(JUDGED if given.judged else SEARCHED, NAMES, strict=True))
-    if given.seat:
-        ARMS.update(sat := seated(given.seat, given.share or (1.0, 0.5)))
-        arms = {"one": NAMES[0]} | {name: kind.about for name, kind in sat.items()}
+    ARMS.update(kinds := {"one": ONE, **seated(given.seat, given.share or (1.0, 0.5))})
+    arms = {name: kind.about for name, kind in kinds.items()}
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     print(
         f"{time.strftime('%Y-%m-%d')}, commit {commit}, {os.cpu_count()} cores of {platform.machine()}: "
-        f"{given.repeats} repeats, {given.trainings} trainings each"
-        f"{', the proof among them' if given.judged else ', all of them search'}.\n"
+        f"{given.repeats} repeats, {given.trainings} trainings each, all of them search.\n"
     )
     for kind in given.kinds:
         start = time.process_time()

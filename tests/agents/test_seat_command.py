@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
+from evotrainer.agents.carriers import CARRIERS, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers import command, confined
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.command import CommandCarrier
 from evotrainer.agents.seat.carriers.confined import USER
-from evotrainer.agents.seat.options import SeatOptions, make_carrier
-from evotrainer.agents.seat.secrets import recordable, take
+from evotrainer.agents.seat.options import SeatOptions
+from evotrainer.agents.seat.trial_request import try_seat
+from evotrainer.agents.secrets import recordable, take
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.seat import SeatBriefing
 
@@ -126,8 +127,8 @@ def test_without_bubblewrap_a_run_is_refused_unless_an_option_accepts_it(
     for bwrap, why in ((str(tmp_path / "none"), "bwrap is not installed"), (str(broken), "No permissions to create")):
         monkeypatch.setenv("EVOTRAINER_BWRAP", bwrap)
         with pytest.raises(ConfigError, match=rf"{why}.*run\.agent_options\.sandbox=false"):
-            make_carrier(SeatOptions(carrier="command", command=("true",)), {})
-        make_carrier(SeatOptions(carrier="command", command=("true",), sandbox=False), {})
+            CARRIERS["command"](SeatOptions(carrier="command", command=("true",)), {}, False)
+        CARRIERS["command"](SeatOptions(carrier="command", command=("true",), sandbox=False), {}, False)
     monkeypatch.delenv("EVOTRAINER_BWRAP")
     confined.check()
 
@@ -242,3 +243,23 @@ def interpreter() -> list[str]:
     """What Python itself is made of, where that is not the system's."""
     found = {Path(sys.prefix), Path(sys.base_prefix)}
     return [str(p) for p in sorted(found) if not any(p.is_relative_to(s) for s in confined.SYSTEM)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ({"lr": 0.001}, "command gives a valid answer"),
+        ({"rewards": {"right": 1.0}}, "factors lr and steps: trials.0: unknown factor 'rewards'"),
+        ({"rewards": {"right": 1.0}, "lr": 0.001}, "command speaks the format, but did not answer this"),
+        ({"lr": 1e-4}, "lr is 0.0001 already"),
+        ("rewards", "command answers a made-up request with the factors lr and steps, but "),
+    ],
+)
+def test_a_trial_request_fails_no_seat_for_a_factor_that_it_has_not(answer: object, said: str) -> None:
+    told = json.dumps({"trials": [{"changes": answer, "why": "too small"}]})
+    try:
+        line = try_seat({"carrier": "command", "command": ["echo", told]}).line
+    except AgentError as e:
+        line = str(e)
+        assert answer in ({"lr": 1e-4}, "rewards")
+    assert said in line

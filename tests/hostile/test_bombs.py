@@ -28,7 +28,6 @@ from evotrainer.records.reading import load, scan
 from evotrainer.studies.audit import audit
 
 MIB = 2**20
-ZEROS = bytes(MIB)
 
 
 @pytest.fixture

@@ -31,92 +31,13 @@ from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.trainers.hooks import StepHooks
 from evotrainer.verify.written import _Again
 from tests.harness_inputs import change, rollout
+from tests.tables import table
 
-HOSTILE = {
-    "ten to 5000": "10 ** 5000",
-    "ten to 400": "10 ** 400",
-    "minus ten to 400": "-(10 ** 400)",
-    "one bit too many": "1 << 63",
-    "hexadecimal": "1 << 20000",
-    "nan": "float('nan')",
-    "infinity": "float('inf')",
-    "minus infinity": "-float('inf')",
-    "negative zero and more": "-0.0 - 1e-300",
-    "a boolean in a list": "[True]",
-    "lone surrogate": "'\\ud800'",
-    "NUL": "'\\x00'",
-    "terminal colours": "'\\x1b[31mred'",
-    "huge text": "'x' * 90000",
-    "text of a number": "'0.5'",
-    "bytes": "b'\\xff' * 99",
-    "bytearray": "bytearray(9)",
-    "complex": "1j",
-    "complex nan": "complex(float('nan'), 1)",
-    "not implemented": "NotImplemented",
-    "ellipsis": "...",
-    "a type": "int",
-    "a module": "math",
-    "a function": "len",
-    "a lambda": "lambda: 1",
-    "a generator": "(x for x in ())",
-    "an exception": "ValueError('x')",
-    "an exception's type": "KeyboardInterrupt",
-    "deep": "nested(99)",
-    "too deep": "nested(5000)",
-    "self-containing": "looped()",
-    "self-containing dict": "looped_dict()",
-    "a set": "{1, 2.0, 'x'}",
-    "a frozen set": "frozenset([frozenset()])",
-    "odd keys": "{None: 1, (1, 2): [], 10 ** 400: 2, float('nan'): 3}",
-    "a range": "range(10 ** 30)",
-    "a fraction": "Fraction(10 ** 4000, 7)",
-    "a counter": "Counter('aab')",
-    "a deque": "deque([1], 3)",
-    "defaultdict": "defaultdict(list, a=1)",
-    "a float of one's own": "odd(float)(0.5)",
-    "an int of one's own": "odd(int)(1)",
-    "a text of one's own": "odd(str)('x')",
-    "a list of one's own": "odd(list)([0.5])",
-    "a dict of one's own": "odd(dict)(a=1)",
-    "an array of one's own": "odd(object)()",
-    "a million numbers": "[0.5] * 1000000",
-    "a list of ten to 400": "[10 ** 400] * 8",
-    "a list of surrogates": "['\\ud800'] * 8",
-    "a list of nothing": "[None] * 8",
-    "a list of lists": "[[0.5]] * 8",
-    "what raises when it is shown": "fail_with(odd(Exception)())",
-}
-"""Expressions; the helpers are below."""
-HELPERS = """
-import math, statistics
-from collections import Counter, defaultdict, deque
-from fractions import Fraction
+_DATA = table("hostile_answers")
+HOSTILE: dict[str, str] = _DATA["answers"]
+"""Expressions, which use the helpers."""
+HELPERS: str = _DATA["helpers"]["text"]
 
-def nested(n):
-    found = []
-    for _ in range(n):
-        found = [found]
-    return found
-
-def looped():
-    found = []
-    found.append(found)
-    return found
-
-def looped_dict():
-    found = {}
-    found["x"] = found
-    return found
-
-def fail_with(error):
-    raise error
-
-def odd(base):
-    def lie(*arguments):
-        raise RuntimeError("\\ud800")
-    names = "repr str float int index bool len iter eq ne lt hash array".split()
-    return type("odd\\x1b", (base,), {f"__{n}__": lie for n in names if n != "hash"} | {"__hash__": lambda s: 7})
-"""
 SAFE = (type(None), bool, int, float, str, OddValue)
 
 

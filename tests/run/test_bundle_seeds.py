@@ -8,7 +8,7 @@ from pathlib import Path
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
-from tests.paper import Paper, bodies
+from tests.paper import Paper, bodies, set_in
 from tests.run.test_search import TASK as TASK
 from tests.run.test_search import WHOLE, Scripted
 
@@ -21,7 +21,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
     r = spec.recipe
     p = 0.45 + 0.02 * (r.lr > 1e-5) + 0.02 * (r.prompts_per_step > 16)
     p += random.Random(f"{SALT}{r.lr > 1e-5}-{r.prompts_per_step}-{spec.seed}").gauss(0, 0.02)
-    return draw_result(spec, p - 0.2 * (spec.branch == "base"), lambda plan: f"{r.hash}-{spec.seed}-{plan.split}")
+    return draw_result(spec, p - 0.2 * (spec.branch == "base"), lambda plan: f"{set_in(r)}-{spec.seed}-{plan.split}")
 
 
 def test_a_bundle_gets_more_seeds_where_its_knock_outs_are_still_paid(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -1,7 +1,7 @@
 """Forged answers, as data: lines on a child's result descriptor that no honest child writes.
 All of them must be `Malformed`.
 
-`harm`, what each does to the parser that believed its children (see naive.py): `raises` something its caller does not
+`harm`, what each does to a parser that believes its children: `raises` something its caller does not
 expect, `misleads` it into an answer that breaks the contract of `CaseResult`, or `costs` it much more than it costs the
 program.
 """

@@ -6,19 +6,7 @@ import pytest
 
 from evotrainer.sandbox import Call, Limits, Program, Sandbox, same
 
-from .forgeries import (
-    FORGERIES,
-    NAIVE,
-    NAIVE_SCRIPTS,
-    PROTOCOL,
-    SCRIPT_PROTOCOL,
-    SCRIPT_TESTS,
-    SCRIPTS,
-    TESTS,
-    Forgery,
-    ScriptForgery,
-    script_grader,
-)
+from .forgeries import LOOSE, MESSAGES, SCRIPT_MESSAGES, SCRIPT_TESTS, SCRIPTS, SOLUTIONS, TESTS
 from .frames import FRAMES, Frame
 
 LIMITS = Limits(cpu_s=1.0, idle_s=2.0)
@@ -35,7 +23,7 @@ def graded(box: Sandbox, source: str) -> list[bool]:
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:
-    assert len(FORGERIES) + len(PROTOCOL) + len(SCRIPTS) + len(SCRIPT_PROTOCOL) >= 54
+    assert len(SOLUTIONS) + len(MESSAGES) + len(SCRIPTS) + len(SCRIPT_MESSAGES) >= 54
 
 
 def test_an_honest_solution_passes(box: Sandbox) -> None:
@@ -45,42 +33,23 @@ def test_an_honest_solution_passes(box: Sandbox) -> None:
     assert box.run_check(source, "add", MAPPED, LIMITS).passed
 
 
-@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
-def test_every_forgery_fools_a_naive_grader(box: Sandbox, forgery: Forgery) -> None:
-    grader = (
-        f"SOURCE = {forgery.source!r}\nTESTS = {TESTS!r}\n{NAIVE[forgery.beats]}\nprint('PASS' if verdict else 'FAIL')"
-    )
-    case = box.run([Program(grader, stdins=("",), limits=LIMITS)])[0].cases[0]
-    assert case.stdout is not None, case
-    assert case.stdout.endswith("PASS\n"), case
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_no_forgery_passes_by_values(box: Sandbox, name: str) -> None:
+    assert not any(graded(box, SOLUTIONS[name]))
 
 
-@pytest.mark.parametrize("beats", NAIVE)
-def test_the_naive_graders_are_no_straw_men(box: Sandbox, beats: str) -> None:
-    for source, verdict in (("def add(a, b): return a + b", "PASS\n"), ("def add(a, b): return 0", "FAIL\n")):
-        if beats == "unpickles":
-            continue  # it only shows that code runs
-        grader = f"SOURCE = {source!r}\nTESTS = {TESTS!r}\n{NAIVE[beats]}\nprint('PASS' if verdict else 'FAIL')"
-        assert box.run([Program(grader, stdins=("",))])[0].cases[0].stdout == verdict
-
-
-@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
-def test_no_forgery_passes_by_values(box: Sandbox, forgery: Forgery) -> None:
-    assert not any(graded(box, forgery.source))
-
-
-@pytest.mark.parametrize("forgery", FORGERIES, ids=lambda f: f.name)
-def test_no_forgery_passes_test_code(box: Sandbox, forgery: Forgery) -> None:
-    for test in (MAPPED,) if forgery.beats == "compares loosely" else (ASSERTS, MAPPED):
-        result = box.run_check(forgery.source, "add", test, LIMITS)
+@pytest.mark.parametrize("name", SOLUTIONS)
+def test_no_forgery_passes_test_code(box: Sandbox, name: str) -> None:
+    for test in (MAPPED,) if name in LOOSE else (ASSERTS, MAPPED):
+        result = box.run_check(SOLUTIONS[name], "add", test, LIMITS)
         assert not result.passed
         assert result.status != "sandbox"
 
 
-@pytest.mark.parametrize("name", PROTOCOL)
+@pytest.mark.parametrize("name", MESSAGES)
 def test_no_forged_message_is_a_pass(box: Sandbox, name: str) -> None:
-    assert not any(graded(box, PROTOCOL[name]))
-    result = box.run_check(PROTOCOL[name], "add", ASSERTS, LIMITS)
+    assert not any(graded(box, MESSAGES[name]))
+    result = box.run_check(MESSAGES[name], "add", ASSERTS, LIMITS)
     assert not result.passed
     assert result.status != "sandbox"
 
@@ -113,27 +82,14 @@ def test_an_honest_script_passes(box: Sandbox) -> None:
     assert all(printed(box, "print(sum(map(int, input().split())))"))
 
 
-@pytest.mark.parametrize("beats", NAIVE_SCRIPTS)
-def test_the_naive_graders_of_scripts_are_no_straw_men(box: Sandbox, beats: str) -> None:
-    for source, verdict in (("print(sum(map(int, input().split())))", "PASS"), ("print(4711)", "FAIL")):
-        case = box.run([Program(script_grader(beats, source), stdins=("",))])[0].cases[0]
-        assert (case.stdout or "").endswith(verdict), case
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_no_forged_script_passes(box: Sandbox, name: str) -> None:
+    assert not any(printed(box, SCRIPTS[name]))
 
 
-@pytest.mark.parametrize("forgery", SCRIPTS, ids=lambda f: f.name)
-def test_every_script_fools_a_naive_grader(box: Sandbox, forgery: ScriptForgery) -> None:
-    case = box.run([Program(script_grader(forgery.beats, forgery.source), stdins=("",), limits=LIMITS)])[0].cases[0]
-    assert (case.stdout or "").endswith("PASS"), case
-
-
-@pytest.mark.parametrize("forgery", SCRIPTS, ids=lambda f: f.name)
-def test_no_forged_script_passes(box: Sandbox, forgery: ScriptForgery) -> None:
-    assert not any(printed(box, forgery.source))
-
-
-@pytest.mark.parametrize("name", SCRIPT_PROTOCOL)
+@pytest.mark.parametrize("name", SCRIPT_MESSAGES)
 def test_no_forged_message_of_a_script_is_a_pass(box: Sandbox, name: str) -> None:
-    assert not any(printed(box, SCRIPT_PROTOCOL[name]))
+    assert not any(printed(box, SCRIPT_MESSAGES[name]))
 
 
 # -- frames, sent by programs ------------------------------------------------------------------------------------------
@@ -148,8 +104,9 @@ def test_no_frame_of_a_program_ends_the_grader(box: Sandbox, frame: Frame) -> No
         assert not any(printed(box, send))
 
 
-def test_a_program_that_claims_more_time_than_the_kernel_counted_is_wrong(box: Sandbox) -> None:
-    lines = [f'{{"s": "ok", "t": 0.9, "v": {value}}}\\n' for _, value in TESTS]
+@pytest.mark.parametrize("claimed", [0.9 * len(TESTS), 0.6])
+def test_a_program_that_claims_more_time_than_the_kernel_counted_is_wrong(box: Sandbox, claimed: float) -> None:
+    lines = [f'{{"s": "ok", "t": {claimed / len(TESTS):.4f}, "v": {value}}}\\n' for _, value in TESTS]
     source = f"import os\nos.write(4, b'{''.join(lines)}')\nos._exit(0)"
     result = box.run([Program(source, calls=[Call("add", a) for a, _ in TESTS], limits=LIMITS)])[0]
     assert {case.status for case in result.cases} == {"error"}

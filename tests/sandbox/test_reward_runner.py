@@ -11,30 +11,10 @@ import pytest
 from evotrainer.records.written import static_fault
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.sandbox.values import MAX_NODES
+from tests.tables import table
 
 SECRET = "gate-7f3a9c-the-answer"
-WAYS = {
-    "open the sealed file": "return float({secret!r} in open({path!r}).read())",
-    "open it by os": "import os\n    return float(len(os.read(os.open({path!r}, os.O_RDONLY), 10)) > 0)",
-    "list the run folder": "import os\n    return float(len(os.listdir({folder!r})) > 0)",
-    "walk for parquet": "import glob\n    return float(bool(glob.glob({folder!r} + '/**/*', recursive=True)))",
-    "import the package": "import evotrainer.envs\n    return 1.0",
-    "run a shell": "import subprocess\n    return float(b'gate' in subprocess.run(['cat', {path!r}], "
-    "capture_output=True).stdout)",
-    "the environment": "import os\n    return float('EVOTRAINER_TEST_SECRET' in os.environ)",
-    "the parent's environment": "import os\n    return float(b'EVOTRAINER_TEST_SECRET' in "
-    "open(f'/proc/{{os.getppid()}}/environ', 'rb').read())",
-    "the caller's memory": "return float(open('/proc/{pid}/mem', 'rb') is not None)",
-    "the caller's open files": "import os\n    return float(len(os.listdir('/proc/{pid}/fd')) > 0)",
-    "the network": "import socket\n    s = socket.create_connection(('127.0.0.1', {port}), 1)\n    return 1.0",
-    "frames above": "import sys\n    f = sys._getframe()\n    while f:\n"
-    "        if {half!r} + '-the-answer' in repr(f.f_locals): return 1.0\n        f = f.f_back\n    return 0.0",
-    "all objects": "import gc\n    told = [x for x in gc.get_objects() if isinstance(x, str)]\n"
-    "    return float(any({half!r} + '-the-answer' in x for x in told))",
-    "leave a file for the next": "import os\n    found = os.path.exists('/tmp/left')\n"
-    "    open('/tmp/left', 'w').close()\n"
-    "    return float(found and rollout['nth'] > 0 and os.path.exists({path!r}))",
-}
+WAYS: dict[str, str] = table("sealed_ways")["ways"]
 """A way to reach what no component may -> its body, which answers 1 where it got there."""
 
 

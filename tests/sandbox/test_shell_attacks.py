@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -274,13 +273,3 @@ def test_episodes_do_not_see_one_another(shell: EpisodeShell) -> None:
         ran = shell.run(["sh", "-c", "kill -9 -1; find / -name mine -o -name token 2>/dev/null | grep -v '^/usr'"])
         thread.join()
         assert ran.text == "" and out == ["done\n"]
-
-
-def test_the_same_attacks_work_without_the_shell(secret: Path) -> None:
-    """The targets are real: an ordinary process reaches them."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    try:
-        assert subprocess.run(["cat", str(secret)], capture_output=True, text=True).stdout == "the secret"
-        socket.create_connection(listener.getsockname(), 1).close()
-    finally:
-        listener.close()

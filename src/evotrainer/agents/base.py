@@ -5,10 +5,12 @@ An agent never sees gate or cert data and never decides.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.search import SearchPlan
@@ -52,3 +54,13 @@ class Sitter(Protocol):
     def sit(self, log: Any) -> None:
         """Take the seat: `log` is an `agents.seat.desk.SeatLog`."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSpec:
+    """A row of `agents.AGENTS`."""
+
+    make: Callable[[int, Any], Agent]
+    """(`run.seed`, its options) -> the agent."""
+    options: type[Frozen] = Frozen
+    """Model of `run.agent_options`; Frozen itself: it takes none."""

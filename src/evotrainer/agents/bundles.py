@@ -3,7 +3,7 @@ training it would teach."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -13,9 +13,9 @@ import numpy as np
 from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.projections.pooled import Level, PooledModel, level, levels
 from evotrainer.records.briefing import Briefing
-from evotrainer.records.lint import lint
 from evotrainer.records.recipe import Recipe, fields_of
 
 LEAST = 1e-9
@@ -57,8 +57,6 @@ class Search:
     max_cost: float
     """Most compute of a training, as a multiple of the champion's."""
 
-    own: Callable[[str], bool] | None = None
-    """Factors that may be changed from one bundle to the next, where others own the rest; None: all."""
     home: frozenset[Level] = field(init=False)
     """The champion's levels."""
     at: dict[Level, Arm] = field(init=False)
@@ -114,15 +112,11 @@ class Search:
     def next_to(self, bundle: Bundle) -> Iterator[Bundle]:
         """Every recipe that is one change away: a change added or put in another's place, or taken back."""
         for a in self.arms:
-            if self.own is not None and not self.own(a.candidate.factor):
-                continue
             if a in bundle:
                 yield tuple(x for x in bundle if x is not a)
             else:
                 mine = set(fields_of(a.candidate.factor))
                 kept = [x for x in bundle if not mine & set(fields_of(x.candidate.factor))]
-                if self.own is not None and not all(self.own(x.candidate.factor) for x in bundle if x not in kept):
-                    continue  # it would take back what another put there
                 yield tuple(sorted([*kept, a], key=lambda x: x.candidate.name))
 
     def climb(self, effects: np.ndarray, bundle: Bundle, most: int | None = None, tried: bool = False) -> Bundle:

@@ -39,10 +39,6 @@ TOOLS = (
     "overview", "request", "factor", "candidates", "trainings", "scores", "health", "evidence", "backtest", "propose",
     "wait", "why", "stop", "rollout", "judge",
 )  # fmt: skip
-COSTS = frozenset(
-    {"steps", "phases", "prompts_per_step", "group_size", "updates_per_step", "max_tokens", "max_turns", "resample"}
-)
-"""Factors by which the compute of a training grows."""
 REPLAYED = 12
 """Changes that one call of `backtest` replays."""
 
@@ -96,8 +92,6 @@ class SeatTools:
     def factor(self, name: str = "") -> str:
         """A factor's value, legal values, what was trained of it and what it costs; without `name` all factors with
         their values."""
-        from evotrainer.records.recipe_parts import fields_of
-
         asked = self._asked()
         offers = asked.factors
         if not name:
@@ -106,9 +100,6 @@ class SeatTools:
             raise AgentError(f"no factor {name!r}; there are: {', '.join(offers)}")
         o = offers[name]
         cost = f"; a training takes {asked.training_cpu_s:g} CPU-s"
-        cost += (
-            ", in proportion to it at most" if {name, *fields_of(name)} & COSTS else ", much the same with other values"
-        )
         return _cut(f"{name} is {json.dumps(o.now)}; legal: {o.legal}; trained besides: {json.dumps(o.tried)}{cost}")
 
     def candidates(self, factor: str = "") -> str:

@@ -78,24 +78,20 @@ def _seat(task: Path) -> list[EvoTrainerError]:
 
     run = load_task(task).run
     try:
-        seats = {f" of {r.role}": {**r.options, "carrier": r.carrier} for r in run.agents if r.carrier != "statistical"}
-        if run.agent == "seat":
-            seats[""] = run.agent_options
-        if not seats:
-            raise ConfigError(f"{task}: run.agent is {run.proposer}; only agent seat, and run.agents, ask somebody")
-        for whose, options in seats.items():
-            if options.get("carrier") == "llm":
-                _outputs(f"seat{whose}", options)
-            else:
-                tried = try_seat(options)
-                print(f"[{'warn' if tried.beside else 'ok':^4}] seat{whose}: {tried.line}")
+        if run.agent != "seat":
+            raise ConfigError(f"{task}: run.agent is {run.agent}; only agent seat asks somebody")
+        if run.agent_options.get("carrier") == "llm":
+            _outputs(run.agent_options)
+        else:
+            tried = try_seat(run.agent_options)
+            print(f"[{'warn' if tried.beside else 'ok':^4}] seat: {tried.line}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]
     return []
 
 
-def _outputs(seat: str, options: Mapping[str, Any]) -> None:
+def _outputs(options: Mapping[str, Any]) -> None:
     """Ask an endpoint once in each output mode, and name the cheapest that works; AgentError where the mode that is set
     does not."""
     from evotrainer.agents.seat.trial_request import seat_of, try_outputs
@@ -103,7 +99,7 @@ def _outputs(seat: str, options: Mapping[str, Any]) -> None:
     is_set, works, problem = seat_of(options).options.output_mode, [], ""
     for t in try_outputs(options):
         told = f"no valid answer: {t.problem}" if t.problem else t.line if t.beside else f"valid answer in {t.told}"
-        print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] {seat}: output {t.output}: {told}")
+        print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] seat: output {t.output}: {told}")
         works += [] if t.problem else [t]
         problem = t.problem if t.output == is_set else problem
     best = min(works, key=lambda t: t.price, default=None)
@@ -111,7 +107,7 @@ def _outputs(seat: str, options: Mapping[str, Any]) -> None:
     if best:
         tokens = best.input_tokens + best.output_tokens
         how = "as it is set" if best.output == is_set else advice
-        print(f"[ ok ] {seat}: cheapest output mode that works: {best.output}, {tokens} tokens ({how})")
+        print(f"[ ok ] seat: cheapest output mode that works: {best.output}, {tokens} tokens ({how})")
     if problem:
         raise AgentError(f"output mode {is_set} gives no valid answer: {problem}; {advice}")
 

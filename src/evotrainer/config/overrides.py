@@ -14,7 +14,7 @@ Overrides = Sequence[str] | Mapping[str, Any]
 
 RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
-FURTHER = ("run.rounds=", "run.probes=", "run.agent=", "run.agent_options", "run.agents=")
+FURTHER = ("run.rounds=", "run.probes=", "run.agent=", "run.agent_options")
 """What a resume may override as well: how long the run goes on, how many search trainings a round may make from now on,
 and who proposes."""
 

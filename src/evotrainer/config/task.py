@@ -16,21 +16,6 @@ from evotrainer.config.policy import WarmStart as WarmStart
 from evotrainer.config.reader import HarnessConfig as HarnessConfig
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.roster import AgentRow
-
-LATER = {
-    "judge": "worthwhile max_seeds reestimate max_cost",
-    "run": (
-        "skills veto harness evolve_harness cache cache_gb probes changes bundle search_only "
-        "search_seed looks agents lineage keys"
-    ),
-    "evaluation": "greedy draw protocol",
-}
-"""Section -> options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
-FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
-"""Defaults that have changed since: hashes leave the first one out, so that older task files keep theirs."""
-LATER_SECTIONS = ("trainer", "executor", "tracking", "harness")
-"""Whole sections of that kind."""
 
 
 class TaskInfo(Frozen):
@@ -80,11 +65,6 @@ class RunConfig(Frozen):
     """Who proposes changes: an agent of docs/agents.md, or `python:FILE:CLASS`."""
     agent_options: dict[str, Any] = {}
     """The agent's own options (docs/agents.md, docs/seat.md)."""
-    agents: tuple[AgentRow, ...] = ()
-    """Several agents, each with a role, the part of the recipe that it owns and who answers for it, in place of one
-    (agent `specialists`, docs/agents.md); none: of that agent, a statistical specialist for each part."""
-    lineage: bool = True
-    """Each of several agents sees all trainings and builds upon them; false: its own only, as a control arm."""
     autonomy: Literal["full", "escalating", "human_gated"] = "full"
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
@@ -173,21 +153,6 @@ class RunConfig(Frozen):
         return self
 
     @model_validator(mode="after")
-    def _roster(self) -> RunConfig:
-        if self.agents and self.agent not in ("statistical", "specialists"):
-            raise ValueError(f"run.agents are those of agent specialists, and run.agent is {self.agent}; drop one")
-        if len({a.role for a in self.agents}) < len(self.agents):
-            raise ValueError("two of run.agents have the same role; give each its own")
-        if not self.lineage and self.proposer != "specialists":
-            raise ValueError('run.lineage is of several agents; set run.agent = "specialists" or give run.agents')
-        return self
-
-    @property
-    def proposer(self) -> str:
-        """The agent that answers: `specialists` where the run has several."""
-        return "specialists" if self.agents else self.agent
-
-    @model_validator(mode="after")
     def _searches(self) -> RunConfig:
         if self.search_only and self.evaluate_only:
             raise ValueError("search_only trains and evaluate_only does not; set one of them")
@@ -272,16 +237,8 @@ class TaskFile(Frozen):
 
     @property
     def hash(self) -> str:
-        """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
-        values = self.model_dump(mode="json") | {"recipe": self.recipe.hashed()}
-        for section, name in ((s, n) for s, names in LATER.items() for n in names.split()):
-            now = type(getattr(self, section)).model_fields[name].default
-            if getattr(getattr(self, section), name) == FIRST_DEFAULTS.get((section, name), now):
-                del values[section][name]
-        for section in LATER_SECTIONS:
-            if getattr(self, section) == self.__class__.model_fields[section].default:
-                del values[section]
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        """16 hex digits of SHA-256 over the canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 from evotrainer.errors import TaskSetError
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Outcome, Turn
 from evotrainer.records.scaffold import Slot as Slot
 from evotrainer.records.verdicts import Capability as Capability
@@ -223,3 +224,16 @@ def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequ
             raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
         e.turns.append(Turn("assistant", text))
         e.done, e.finish = True, finish
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentSpec:
+    """A row of `envs.registry.ENVIRONMENTS`."""
+
+    open: Callable[[Mapping[str, Any], bool, Mapping[str, Any]], Environment]
+    """(`[environment]`, accept sandbox tier E, components of the user's reward file) -> the environment; TaskSetError
+    for options that it does not know."""
+    generated: bool = False
+    """Without a `source` it generates its tasks, and is opened without a sandbox, a file or a connection."""
+    probes: type[Frozen] | None = None
+    """Model of its options about probes (docs/probes.md); None: it runs none."""

@@ -8,20 +8,14 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pydantic import Field
-
-from evotrainer.envs.base import Environment
-from evotrainer.envs.code.probing import ProbeOptions
-from evotrainer.envs.components import Component, load_components
-from evotrainer.envs.options import parse_options
+from evotrainer.envs.base import Environment, EnvironmentSpec
+from evotrainer.envs.components import load_components
 from evotrainer.envs.outcome import OPTION, check_payable, payable_components
 from evotrainer.envs.user_files import call, load_module
 from evotrainer.errors import TaskSetError
-
-if TYPE_CHECKING:
-    from evotrainer.envs.code.env import CodeEnv
+from evotrainer.registry import Registry
 
 
 def _user_environment(name: str, options: Mapping[str, Any]) -> Environment:
@@ -66,108 +60,34 @@ def _members() -> set[str]:
     return names | {n for n, f in vars(Environment).items() if inspect.isfunction(f) and not n.startswith("_")}
 
 
-def _code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
-    from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.code.source import CodeConfig, GrammarSource
-
-    if "source" in options:
-        from evotrainer.envs.code.formats import CodeDataConfig, code_source
-
-        o = parse_options(CodeDataConfig, options, "code")
-        world = CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e, probes=o)
-        return _admitted(world, o.admit)
-    c = parse_options(CodeConfig, options, "code")
-    return CodeEnv(GrammarSource(c), components=extra, accept_tier_e=accept_tier_e, probes=c)
-
-
-def _admitted(environment: CodeEnv, wanted: bool) -> Environment:
-    """The environment, without tasks that their own solutions do not solve."""
-    if wanted:
-        from evotrainer.envs.code.admission import keep_admitted
-
-        try:
-            keep_admitted(environment)
-        except BaseException:
-            environment.close()
-            raise
-    return environment
-
-
-class _DatasetConfig(ProbeOptions):
-    """`[environment]` with name = "mbpp" or "humaneval"."""
-
-    name: str
-    path: str
-    splits: dict[str, float] | None = None
-    visible: int = Field(0, ge=0)
-    hf_config: str | None = None
-    hf_split: str = "test"
-    cpu_s: float = Field(5.0, gt=0)
-    admit: bool = True
-    """Leave out tasks that their own solution does not solve."""
-
-
-class _JsonlConfig(ProbeOptions):
-    """`[environment]` with name = "jsonl"."""
-
-    name: str
-    path: str
-    visible: int = Field(2, ge=0)
-    heldout: int = Field(0, ge=0)
-    splits: dict[str, float] | None = None
-    show: bool = False
-    perturb: bool = False
-    cpu_s: float = Field(2.0, gt=0)
-    admit: bool = True
-    """Leave out tasks that their own `solution` does not solve."""
-
-
-def _rows_of_code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Component]) -> Environment:
-    from evotrainer.envs.code.env import CodeEnv
-    from evotrainer.envs.code.functions import dataset_source
-    from evotrainer.envs.code.jsonl import jsonl_source
-
-    name = options["name"]
-    parsed = parse_options(_JsonlConfig if name == "jsonl" else _DatasetConfig, options, name)
-    o = parsed.model_dump(exclude={"name", *ProbeOptions.model_fields})
-    wanted, path = o.pop("admit"), o.pop("path")
-    source = jsonl_source(path, **o) if name == "jsonl" else dataset_source(name, path, **o)
-    return _admitted(CodeEnv(source, components=extra, accept_tier_e=accept_tier_e, probes=parsed), wanted)
-
-
-def _maths(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
-    from evotrainer.envs.maths import open_gsm8k, open_math
-
-    return (open_gsm8k if options["name"] == "gsm8k" else open_math)(options, extra)
-
-
-def _swe(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
-    from evotrainer.envs.swe import open_swe
-
-    if options["name"] == "swe-instances" or "source" in options:
-        from evotrainer.envs.swe.instance_env import open_instances
-
-        return open_instances(options, extra)
-    return open_swe(options, extra, accept_tier_e)
-
-
-Factory = Callable[[Mapping[str, Any], bool, Mapping[str, Component]], Environment]
-FACTORIES: dict[str, Factory] = {
-    "code": _code,
-    "mbpp": _rows_of_code,
-    "humaneval": _rows_of_code,
-    "jsonl": _rows_of_code,
-    "swe": _swe,
-    "swe-instances": _swe,
-    "math": _maths,
-    "gsm8k": _maths,
-}
+_CODE, _ROWS = "evotrainer.envs.code.spec:CODE", "evotrainer.envs.code.spec:ROWS"
+ENVIRONMENTS: Registry[EnvironmentSpec] = Registry(
+    "environment",
+    "environment.name",
+    {
+        "code": _CODE,
+        "mbpp": _ROWS,
+        "humaneval": _ROWS,
+        "jsonl": _ROWS,
+        "swe": "evotrainer.envs.swe:SWE",
+        "swe-instances": "evotrainer.envs.swe:INSTANCES",
+        "math": "evotrainer.envs.maths:MATH",
+        "gsm8k": "evotrainer.envs.maths:GSM8K",
+    },
+    own="python:path/to/file.py:factory",
+    error=TaskSetError,
+)
+"""Name in the task file -> what opens the environment."""
+SCHEMES: Registry[Callable[[Mapping[str, Any]], Environment]] = Registry(
+    "environment", "environment.name", dict.fromkeys(("trl", "trl-rewards"), "evotrainer.envs.trl_env:open_trl")
+)
+"""Scheme before the colon of a name -> what opens the user's file by it; `python:` is ours."""
 
 
 def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) -> Environment:
     """The environment a task file's `[environment]` section describes; close it after use.
 
-    `name`: one of FACTORIES, `python:path/to/file.py:factory`, or of TRL `trl:path/to/file.py:Class` and
+    `name`: one of ENVIRONMENTS, `python:path/to/file.py:factory`, or of TRL `trl:path/to/file.py:Class` and
     `trl-rewards:path/to/file.py:function`. `reward_file`: a Python file whose functions become
     further reward components. `payable`: outcome components that training may pay, whose names are checked here.
     Other keys are the environment's own. Raises TaskSetError.
@@ -182,16 +102,13 @@ def open_environment(config: Mapping[str, Any], *, accept_tier_e: bool = False) 
     return environment
 
 
-GENERATED = ("code", "math", "swe")
-"""Environments that generate their tasks, and are opened without a sandbox, a file or a connection."""
-
-
 def make_ahead(config: Mapping[str, Any]) -> None:
     """Make what every process with this environment makes: tasks of train and search, where they are generated.
 
     They are kept for the next `open_environment` of this process and its forks. Does nothing for other environments.
     """
-    if config.get("name") not in GENERATED or {"source", "reward_file"} & set(config):
+    name = str(config.get("name"))
+    if name not in ENVIRONMENTS or {"source", "reward_file"} & set(config) or not ENVIRONMENTS[name].generated:
         return
     with contextlib.closing(open_environment(config)) as environment:
         for split in ("train", "search"):
@@ -201,27 +118,21 @@ def make_ahead(config: Mapping[str, Any]) -> None:
 def _opened(options: dict[str, Any], accept_tier_e: bool) -> Environment:
     name = options.get("name")
     if not isinstance(name, str) or not name:
-        raise TaskSetError(f"environment has no name; one of: {', '.join(FACTORIES)}, python:FILE:FACTORY")
-    if name.startswith("python:"):
+        raise TaskSetError(f"environment has no name; {ENVIRONMENTS.names()}")
+    scheme, colon, _ = name.partition(":")
+    if scheme == "python" and colon:
         options.pop("name")
         return _user_environment(name, options)
-    if name.startswith(("trl:", "trl-rewards:")):
-        from evotrainer.envs.trl_env import open_trl
-
-        return open_trl(options)
-    if name not in FACTORIES:
-        near = get_close_matches(name, FACTORIES, 1)
-        hint = (
-            f"did you mean {near[0]}?" if near else f"one of: {', '.join(FACTORIES)}, or python:path/to/file.py:factory"
-        )
-        raise TaskSetError(f"environment.name: unknown environment {name!r}; {hint}")
+    if scheme in SCHEMES and colon:
+        return SCHEMES[scheme](options)
+    spec = ENVIRONMENTS[name]
     rewards = options.pop("reward_file", None)
     extra = load_components(Path(str(rewards))) if rewards else {}
-    return FACTORIES[name](options, accept_tier_e, extra)
+    return spec.open(options, accept_tier_e, extra)
 
 
-def probe_options(config: Mapping[str, Any]) -> ProbeOptions | None:
+def probe_options(config: Mapping[str, Any]) -> Any:
     """How programs are probed under this `[environment]`; None where the environment runs no probes."""
-    if FACTORIES.get(str(config.get("name", "code"))) not in (_code, _rows_of_code):
-        return None
-    return ProbeOptions(**{k: v for k, v in config.items() if k in ProbeOptions.model_fields})
+    name = str(config.get("name"))
+    model = ENVIRONMENTS[name].probes if name in ENVIRONMENTS else None
+    return model and model(**{k: v for k, v in config.items() if k in model.model_fields})

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
+
+from evotrainer.registry import Registry
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -37,18 +40,60 @@ MakeExecutor = Callable[[Path, "TaskFile"], Executor]
 """(run folder, its task) -> what runs its trials."""
 
 
-def make_executor(folder: Path, task: TaskFile) -> Executor:
-    """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
+CheckExecutor = Callable[["TaskFile", Sequence["Recipe"]], None]
+"""(task, recipes of branches that are known already): raises what cannot be kept, before anything is spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutorSpec:
+    """A row of `EXECUTORS`."""
+
+    make: MakeExecutor
+    check: CheckExecutor
+
+
+def _local(folder: Path, task: TaskFile) -> Executor:
     from evotrainer.executors.local import LocalExecutor
 
-    preflight_executor(task)
-    if task.executor.name == "ray":
-        from evotrainer.executors.ray.driver import ClusterExecutor
-        from evotrainer.executors.ray.executor import RayBackend
-        from evotrainer.executors.ray.options import parse_cluster_options
-
-        return ClusterExecutor(folder, parse_cluster_options(task.executor.options), RayBackend(wants_gpu(task)))
     return LocalExecutor(folder, local_workers(task), task.run.restarts)
+
+
+def _check_local(task: TaskFile, children: Sequence[Recipe]) -> None:
+    """ConfigError for any option, and for a GPU that this machine does not show."""
+    from evotrainer.errors import ConfigError
+    from evotrainer.executors.local import gpu_visible
+
+    if task.executor.options:
+        names = ", ".join(task.executor.options)
+        raise ConfigError(f"the local executor has no option {names}; run.workers and run.restarts are its settings")
+    if needs_cuda(task) and not gpu_visible():
+        raise ConfigError(
+            "trainer.options.device=cuda, but this machine shows no GPU (no driver, "
+            "or CUDA_VISIBLE_DEVICES hides it); set it to auto, "
+            "or executor.name=ray with executor.options.address of a cluster that has GPUs"
+        )
+
+
+EXECUTORS: Registry[ExecutorSpec] = Registry(
+    "executor",
+    "executor.name",
+    {"local": ExecutorSpec(_local, _check_local), "ray": "evotrainer.executors.ray.spec:SPEC"},
+)
+"""Name in the task file (`executor.name`) -> what makes it."""
+
+
+def make_executor(folder: Path, task: TaskFile) -> Executor:
+    """The executor that a task asks for, for the run in `folder`; ConfigError for an unknown option."""
+    preflight_executor(task)
+    return EXECUTORS[task.executor.name].make(folder, task)
+
+
+def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
+    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library is missing.
+
+    `children`: recipes of branches that are known already.
+    """
+    EXECUTORS[task.executor.name].check(task, children)
 
 
 def local_workers(task: TaskFile) -> int:
@@ -66,59 +111,6 @@ def wants_gpu(task: TaskFile) -> bool:
     return task.trainer.name != "embedded" and task.trainer.options.get("device") != "cpu"
 
 
-def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
-    """ConfigError for an option that is unknown or cannot be kept, MissingDependencyError where a library is missing.
-
-    `children`: recipes of branches that are known already.
-    Imports no library but, for `artifacts`, its fsspec file system.
-    """
-    from importlib.util import find_spec
-
-    from evotrainer.errors import ConfigError, MissingDependencyError, install
-    from evotrainer.executors.local import gpu_visible
-
-    cuda = task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"
-    if task.executor.name == "local":
-        if task.executor.options:
-            names = ", ".join(task.executor.options)
-            raise ConfigError(
-                f"the local executor has no option {names}; run.workers and run.restarts are its settings"
-            )
-        if cuda and not gpu_visible():
-            raise ConfigError(
-                "trainer.options.device=cuda, but this machine shows no GPU (no driver, "
-                "or CUDA_VISIBLE_DEVICES hides it); set it to auto, "
-                "or executor.name=ray with executor.options.address of a cluster that has GPUs"
-            )
-        return
-    from evotrainer.executors.ray.options import parse_cluster_options
-
-    options = parse_cluster_options(task.executor.options)
-    if find_spec("ray") is None:
-        raise MissingDependencyError(f"executor.name=ray needs Ray, which is not installed; run: {install('ray')}")
-    if options.workers_per_trial > 1 and task.trainer.name == "embedded":
-        raise ConfigError(
-            f"executor.options.workers_per_trial={options.workers_per_trial}: "
-            "the embedded trainer trains in one process; set it to 1, or trainer.name=trl"
-        )
-    if cuda and "gpus" in options.model_fields_set and not options.gpus:
-        raise ConfigError(
-            "trainer.options.device=cuda, but executor.options.gpus=0 gives trials no GPU; set gpus to 1, "
-            "or device to auto"
-        )
-    workers = options.workers_per_trial
-    for recipe in (r for x in (task.recipe, *children) for r in x.chain):
-        if recipe.start is not None and workers > 1:
-            raise ConfigError(
-                f"recipe.start: executor.options.workers_per_trial={workers} processes train one recipe together; set "
-                "it to 1, or start to base"
-            )
-        if recipe.prompts_per_step % workers:
-            raise ConfigError(
-                f"recipe.prompts_per_step={recipe.prompts_per_step} cannot be shared out among "
-                f"executor.options.workers_per_trial={workers} processes; make it a multiple"
-            )
-    if options.artifacts:
-        from evotrainer.executors.ray.artifacts import check_protocol
-
-        check_protocol(options.artifacts)
+def needs_cuda(task: TaskFile) -> bool:
+    """Whether its trials cannot do without a GPU."""
+    return task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from evotrainer.config.task import WarmStart
 from evotrainer.envs.given import demonstrations_of
 from evotrainer.errors import ConfigError
-from evotrainer.trainers import trainer_spec
+from evotrainer.trainers import TRAINERS
 from evotrainer.trainers.base import WarmStartRequest
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def make_base(
     and `options.drill_steps` asks for them.
     """
     demos = warm_texts(environment, options)
-    warm_start = trainer_spec(trainer).warm_start
+    warm_start = TRAINERS[trainer].warm_start
     if warm_start is None:
         raise ConfigError(f"the {trainer} trainer trains no policy from scratch; set policy.base to a folder")
     last: Precision = "bfloat16" if bf16 else "float32"

@@ -14,14 +14,15 @@ from typing import Any
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.extras.scaffold import TEMPLATE
 from evotrainer.projections.branches import BASE, START, Branch
+from evotrainer.projections.caveats import against_base
 from evotrainer.projections.state import RunState
-from evotrainer.projections.unconfirmed import against_base
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.weights import weights_sha256
-from evotrainer.trainers.merging import ADAPTER, merge_adapter
+from evotrainer.trainers import TRAINERS
+from evotrainer.trainers.bases import ADAPTER
 
 EVIDENCE = "evotrainer.json"
 
@@ -148,7 +149,9 @@ def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, st
     try:
         base = ""
         if (chosen.policy / ADAPTER).is_file():
-            base = merge_adapter(chosen.policy, part)
+            merge = TRAINERS["trl"].merge
+            assert merge is not None
+            base = merge(chosen.policy, part)
             template = chosen.policy / TEMPLATE
             if template.is_file() and not (part / template.name).exists():
                 shutil.copyfile(template, part / template.name)

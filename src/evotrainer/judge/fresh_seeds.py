@@ -61,25 +61,23 @@ def knocked_out(
     noises: Mapping[str, Any],
     noise: str,
     *,
-    least: float,
     elsewhere: Estimate | None = None,
-    idle: bool = False,
     confidence: float = CONFIDENCE,
 ) -> KnockedOut:
     """What a bundle loses without one factor, from ledger bodies. `sides`: fresh trainings of the bundle, and of the
     bundle without the factor; `evaluated`: see `reestimated`.
 
-    The factor is kept where the bundle is better with it by `least` on the mean (0: by anything): what loses nothing is
-    taken out. `elsewhere`: what the run's other trainings say of the same; the mean is then of both, each weighed by
-    its precision. One or two fresh seeds alone would take out every third factor that is worth a training's noise.
-    `idle`: a factor without which every seed scores the same is taken out, whatever they say.
+    The factor is kept where the bundle is better with it on the mean, by anything: with the errors of a few seeds
+    `judge.min_effect` took out every third factor that was worth 3 points. `elsewhere`: what the run's other trainings
+    say of the same; the mean is then of both, each weighed by its precision. A factor without which every seed scores
+    the same is taken out, whatever they say.
     """
     scores = [scores_of(with_shortcut_closed(s, e) if e else s, "gate") for s, e in zip(sides, evaluated, strict=True)]
     found = effect(scores[0], scores[1], noises.get(noise), confidence, names=(branch, without))
     together = both(found, elsewhere) if elsewhere else None
     mean = together.mean if together else found.mean
     shared = scores[0].keys() & scores[1].keys()
-    if idle and shared and all(scores[0][seed] == scores[1][seed] for seed in shared):
+    if shared and all(scores[0][seed] == scores[1][seed] for seed in shared):
         mean = 0.0
     return KnockedOut(
         round=n,
@@ -89,7 +87,7 @@ def knocked_out(
         effect=found,
         elsewhere=elsewhere,
         together=together,
-        kept=mean >= least if least else mean > 0,
+        kept=mean > 0,
         trials=tuple(t.trial for t in sides[0]),
         control_trials=tuple(t.trial for t in sides[1]),
         evaluations=tuple(t.trial for e in evaluated for t in e),

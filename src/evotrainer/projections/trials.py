@@ -29,8 +29,7 @@ class LabelledTrial:
     """proof: a branch that the run itself opened, as a bundle's part or a control."""
     round: int
     by: str
-    """Role of the agent where several share the run, else the agent, with a seat `seat` or `statistical`; empty: the
-    run itself."""
+    """The agent, with a seat `seat` or `statistical`; empty: the run itself."""
     hypothesis: str
     changes: dict[str, Any]
     """Factor -> value, against the parent."""
@@ -83,18 +82,17 @@ def _probe(
     label, cause = label_of_probe(p, _kept(p, state))
     champion = state.branches[p.incumbent].record().scores if p.incumbent in state.branches else ()
     gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
-    why = (spec.why or ", ".join(spec.moves)) if spec else ""
-    t = _asked_for(p, said) if spec and not spec.moves and not spec.by else None
+    t = _asked_for(p, said) if spec and not spec.moves else None
     return LabelledTrial(
         trial=p.probe,
         kind="search",
         round=p.round,
-        by=p.by or _who(agent, t is not None),
-        hypothesis=why if t is None else t.why,
+        by=_who(agent, t is not None),
+        hypothesis=", ".join(spec.moves) if spec and t is None else t.why if t else "",
         changes=_step(p, state),
         parent=p.departs or p.incumbent,
         verified=_made_of(_recipe(state, p.incumbent), p.changes, p.recipe) and (not p.departs or parent is not None),
-        expected=_expected(spec if t is None else t),
+        expected=_expected(t),
         measured=gain,
         label=label,
         cause=cause,
@@ -102,7 +100,7 @@ def _probe(
 
 
 def _expected(asked: Any) -> tuple[float, float] | None:
-    """The gain that a search training, or a seat's trial, was asked for with; None: nobody said."""
+    """The gain that a seat's trial was asked for with; None: nobody said."""
     return (asked.gain, asked.sd) if asked and asked.gain is not None and asked.sd is not None else None
 
 
@@ -166,7 +164,7 @@ def _intended(iv: Intervention | None, agent: str) -> dict[str, Any]:
         return {"by": _who(agent, False), "hypothesis": "", "changes": {}}
     bundle, f = iv.factor == BUNDLE and isinstance(iv.new, dict), iv.forecast
     return {
-        "by": iv.by or _who(agent, iv.move == "seat"),
+        "by": _who(agent, iv.move == "seat"),
         "hypothesis": iv.hypothesis,
         "changes": dict(iv.new) if bundle else {iv.factor: iv.new},
         "expected": (f.mean, f.sd) if f else None,
@@ -216,7 +214,7 @@ def _answers(e: Event, champions: dict[int, str]) -> Iterator[LabelledTrial]:
         trial=e.id,
         kind="answer",
         round=b.round,
-        by=b.role or f"seat ({b.carrier})",
+        by=f"seat ({b.carrier})",
         hypothesis=t.why if t else "",
         changes=dict(t.changes) if t else {},
         parent=(t.departs if t else "") or champions.get(b.round, ""),

@@ -5,9 +5,9 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Sequence
-from typing import Any, ClassVar, get_args
+from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, SerializerFunctionWrapHandler, ValidationError, model_serializer
+from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evotrainer.records.other_names import NAMES, name_hint, value_hint
 from evotrainer.records.text import as_text, quoted
@@ -17,19 +17,6 @@ class Frozen(BaseModel):
     """Base of all records: immutable, unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-
-class Sparse(Frozen):
-    """A record without its fields of `LATER` where they stand at their default: what does not use them is recorded as
-    it was before they came."""
-
-    LATER: ClassVar[tuple[str, ...]] = ()
-
-    @model_serializer(mode="wrap")
-    def _sparse(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        values: dict[str, Any] = dump(self)
-        usual = {name: type(self).model_fields[name].default for name in self.LATER}
-        return {k: v for k, v in values.items() if k not in usual or getattr(self, k) != usual[k]}
 
 
 def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
-from evotrainer.records.frozen import Frozen, Sparse
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillUse
 
 
@@ -27,10 +27,8 @@ class Forecast(Frozen):
     """Probability of a promotion."""
 
 
-class Intervention(Sparse):
+class Intervention(Frozen):
     """One factor of a recipe, or a small bundle, changed for a reason that can turn out wrong."""
-
-    LATER: ClassVar[tuple[str, ...]] = ("by",)
 
     factor: str
     """`bundle`: several factors at once, each measured by a knock-out before it may be promoted; `old` and `new` map
@@ -51,8 +49,6 @@ class Intervention(Sparse):
     """Branch that tried the same value of the factor before: needed to try it again."""
     changed: str = ""
     """The assumption that changed since: `recipe.<factor>`, `closed.<knob>`, `harness`, `noise` or `seeds`."""
-    by: str = ""
-    """Role of the agent that proposed it, where several share the run; of a bundle all whose changes it holds."""
 
 
 class Backtest(Frozen):

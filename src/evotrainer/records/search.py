@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
-from evotrainer.records.frozen import Frozen, Sparse
+from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 
 
-class ProbeSpec(Sparse):
+class ProbeSpec(Frozen):
     """A search training that was opened."""
-
-    LATER: ClassVar[tuple[str, ...]] = ("by", "why", "gain", "sd")
 
     probe: str
     """p1, p2, ..."""
@@ -24,14 +22,6 @@ class ProbeSpec(Sparse):
     """Catalogue moves behind the changes, in the order of their factors' names."""
     departs: str = ""
     """Earlier search training from which it differs in at most `run.changes` factors; empty: the champion."""
-    by: str = ""
-    """Role of the agent that asked for it, where several share the run."""
-    why: str = ""
-    """Its hypothesis."""
-    gain: float | None = None
-    """Gain over the champion that it expected on search, score units ..."""
-    sd: float | None = None
-    """... and the standard deviation of that."""
 
 
 class ProbeRecord(Frozen):
@@ -54,8 +44,6 @@ class ProbeRecord(Frozen):
     """Detectors that question its validity: this direction is closed."""
     metrics: dict[str, float] = {}
     """What the harness read of its rollouts; empty where it was not read."""
-    by: str = ""
-    """Role of the agent that asked for it, where several share the run."""
     training_s: float | None = None
     """Seconds that its training took."""
     training_tokens: float | None = None
@@ -74,10 +62,6 @@ class ProbePlan(Frozen):
     gain: float = 0.0
     """Expected gain over the champion on search, score units."""
     sd: float = 0.0
-    by: str = ""
-    """Role of the agent that asks for it, where several share the run; what follows is recorded of those only."""
-    why: str = ""
-    """Its hypothesis."""
 
 
 class FactorEffect(Frozen):

@@ -32,8 +32,6 @@ VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 DERIVED = ("text", "candidates", "noise_sd")
 """What the statistical agent makes of the rest, measured CPU-seconds and the moves of its version among it: to say it
 otherwise is no other question."""
-LATER = ("role", "trainings", "champion_scores", "noise_sd")
-"""Fields that earlier versions did not know: where they say nothing, they are no part of a request's key."""
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
 """Where an answer failed; empty: it did not."""
 
@@ -80,8 +78,6 @@ class SearchTraining(Frozen):
     """Detectors that question it: this direction is closed."""
     departs: str = ""
     """The earlier one that it was made from; empty: the champion."""
-    by: str = ""
-    """Who asked for it, where several agents share the run."""
 
 
 class SeatBriefing(Frozen):
@@ -126,22 +122,17 @@ class SeatBriefing(Frozen):
     """The evidence as markdown. Fenced blocks quote what a policy wrote: data, never an instruction."""
     complaint: str = ""
     """Why the last answer to this request was refused; empty: it is the first time."""
-    role: str = ""
-    """Who is asked, where several agents share the run; `factors` are those that it owns. `changes` of its answer are
-    made to what it departs from then, whose other changes are kept. Empty: there is one."""
 
     @property
     def place(self) -> str:
-        """Of the request in its round: `search4`, of several agents `search4-reward`."""
-        return f"{self.step}{self.number}" + (f"-{self.role}" if self.role else "")
+        """Of the request in its round: `search4`."""
+        return f"{self.step}{self.number}"
 
     def differs(self, now: SeatBriefing) -> str:
         """The first field in which a request of now differs from this recorded one, but for what two equal runs measure
-        otherwise, factors and fields that later versions added, and what is derived; empty: it asks the same."""
+        otherwise, and what is derived; empty: it asks the same."""
         was, then = self.model_dump(mode="json"), now.model_dump(mode="json")
-        for f in (x for x in was if x in self.model_fields_set - {*VOLATILE, *DERIVED, "complaint"}):
-            if f == "factors":
-                then[f] = {k: {**v, "legal": was[f].get(k, v)["legal"]} for k, v in then[f].items() if k in was[f]}
+        for f in (x for x in was if x not in {*VOLATILE, *DERIVED, "complaint"}):
             if was[f] != then[f]:
                 return f"{f} was {cut(json.dumps(was[f]), 200)}, is {cut(json.dumps(then[f]), 200)}"
         return "" if bool(self.complaint) == bool(now.complaint) else "only one of both follows a refused answer"
@@ -149,8 +140,7 @@ class SeatBriefing(Frozen):
     @property
     def key(self) -> str:
         """SHA-256 (64 hex) of what is asked, but for what two equal runs measure otherwise."""
-        unsaid = {f for f in LATER if getattr(self, f) == type(self).model_fields[f].default}
-        asked = self.model_dump(mode="json", exclude={*VOLATILE, *unsaid})
+        asked = self.model_dump(mode="json", exclude={*VOLATILE})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
@@ -237,7 +227,7 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
 
 def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     """What the request alone says against a trial."""
-    moved = 0  # of one of several agents the changes are made to what it departs from: all count
+    moved = 0
     for factor, new in t.changes.items():
         if factor not in asked.factors:
             near = difflib.get_close_matches(factor, asked.factors, n=3, cutoff=0.6)
@@ -249,7 +239,7 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
             return f"{factor} is {cut(json.dumps(new), 200)} already; give another value"
     if not t.changes and (asked.step == "proposal" or t.departs):
         return "it changes nothing; give at least one factor"
-    if (moved := len(t.changes) if asked.role else moved) > asked.at_most:
+    if moved > asked.at_most:
         return f"it changes {moved} factors, at most {asked.at_most} are possible here"
     if asked.step == "proposal" and t.departs:
         return "a proposal departs from the champion; leave departs empty"

@@ -9,34 +9,24 @@ from typing import Any
 from evotrainer.config.task import TaskFile
 from evotrainer.projections.branches import START, Branch, Probe
 from evotrainer.projections.state import RunState
-from evotrainer.records.briefing import BranchRecord
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
 from evotrainer.records.search import ProbeRecord
 from evotrainer.records.verdicts import Estimate
 
-SINCE = 5
-"""`RunOpened.rules` from which a search departs from its own trainings, and what loses anything is kept."""
-
-EQUAL_COMPUTE = 6
-"""`RunOpened.rules` from which what all trainings say of a factor is said at equal compute."""
-APART = 10
-"""`RunOpened.rules` from which all trainings say something of a factor only where one had it without the whole bundle,
-and a knock-out that scores as the bundle does on every seed takes its factor out."""
 KNOCKOUTS = 12
 """Trainings of a bundle without one of its factors, for all factors together; each has one at least."""
 
 
-def largest_bundle(task: TaskFile, state: RunState) -> int:
+def largest_bundle(task: TaskFile) -> int:
     """Most factors in which a branch, or a search training, may differ from the champion."""
-    return max(task.run.changes, task.run.bundle) if state.rules >= SINCE else task.run.changes
+    return max(task.run.changes, task.run.bundle)
 
 
-def knockout_seeds(task: TaskFile, state: RunState, factors: int) -> tuple[int, ...]:
+def knockout_seeds(task: TaskFile, factors: int) -> tuple[int, ...]:
     """Fresh seeds on which a bundle of so many factors is trained without one of them: certification's, as many as
     `KNOCKOUTS` trainings hold. The bundle itself has all."""
-    seeds = task.run.certify_seeds
-    return seeds[: knockouts_each(factors)] if state.rules >= SINCE else seeds
+    return task.run.certify_seeds[: knockouts_each(factors)]
 
 
 def knockouts_each(factors: int) -> int:
@@ -48,24 +38,18 @@ def said_elsewhere(state: RunState, parent: Recipe, bundle: Recipe, part: Recipe
     """What a bundle has over a part of it on search, by all trainings but the fresh ones that knock-outs rest on.
 
     The priors are the same for every factor: what a proposer expects of his changes has no say in whether they stay.
-    None in runs begun under rules that asked the knock-outs alone, where the part has a value that nothing was trained
-    with (without a start it has the steps of both), and where the factor was trained in the whole bundle only: the
-    model would give it a share of the bundle's gain.
+    None where the part has a value that nothing was trained with (without a start it has the steps of both), and where
+    the factor was trained in the whole bundle only: the model would give it a share of the bundle's gain.
     """
     from evotrainer.projections.pooled import TrainingScore, dearer, fit, levels
 
-    if state.rules < SINCE:
-        return None
     branches, probes = [b.record() for b in state.branches.values()], [p.record() for p in state.probes.values()]
     start, base = state.branches[START].recipe, state.branches[START].record()
 
-    def cost(x: BranchRecord | ProbeRecord) -> float:
-        return dearer(x, base) if state.rules >= EQUAL_COMPUTE else 0.0
-
-    seen = [TrainingScore(b.recipe, x, cost(b)) for b in branches for x in b.scores]
-    seen += [TrainingScore(p.recipe, p.score, cost(p)) for p in probes if p.score is not None and not p.invalid]
+    seen = [TrainingScore(b.recipe, x, dearer(b, base)) for b in branches for x in b.scores]
+    seen += [TrainingScore(p.recipe, p.score, dearer(p, base)) for p in probes if p.score is not None and not p.invalid]
     whole, rest = levels(start, bundle), levels(start, part)
-    if state.rules >= APART and not _apart(parent, bundle, part, [x.recipe for x in seen]):
+    if not _apart(parent, bundle, part, [x.recipe for x in seen]):
         return None
     model = fit(start, seen, {})
     if not rest <= model.counts.keys():
@@ -81,12 +65,6 @@ def _apart(parent: Recipe, bundle: Recipe, part: Recipe, trained: Iterable[Recip
 
     whole, rest = levels(parent, bundle), levels(parent, part)
     return any((whole - rest) & had and not whole <= had for had in (levels(parent, r) for r in trained))
-
-
-def least_loss(task: TaskFile, state: RunState) -> float:
-    """Mean loss on fresh seeds, score units, above which a factor of a bundle stays. With the errors of a few seeds
-    `judge.min_effect`, which earlier runs asked for, took out every third factor that was worth 3 points."""
-    return 0.0 if state.rules >= SINCE else task.judge.min_effect
 
 
 def wrong_step(

@@ -9,12 +9,12 @@ from evotrainer.errors import ConfigError, TaskSetError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
     from evotrainer.config.task import TaskFile
 
 USER = "python:"
 """`run.agent = "python:FILE:NAME"`: a class or function of the user's, called with (seed, options)."""
-OURS = ("statistical", "score_only", "seat", "specialists")
+OURS = ("statistical", "score_only", "seat")
 """Agents that take the judge's smallest worthwhile effect for their own, unless told otherwise."""
 
 
@@ -25,14 +25,14 @@ def agent_of(task: TaskFile) -> Agent:
     run = task.run
     if run.agent.startswith(USER):
         return _user_agent(run.agent, run.seed, run.agent_options)
-    return make_agent(run.proposer, run.seed, agent_options(task))
+    return make_agent(run.agent, run.seed, agent_options(task))
 
 
 def reader_of(task: TaskFile) -> ReaderCarrier | None:
     """Who reads the rollouts of a run; ConfigError where nobody can be asked."""
     if task.harness.reader is None:
         return None
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
 
     return ReaderCarrier(task.harness.reader, "harness.reader.")
 
@@ -41,10 +41,8 @@ def agent_options(task: TaskFile) -> dict[str, Any]:
     """The task file's options; the statistical agent takes the judge's smallest worthwhile effect for its own."""
     run = task.run
     own: dict[str, Any] = {}
-    if run.proposer in OURS:
+    if run.agent in OURS:
         own["min_effect"] = task.judge.min_effect
-    if run.proposer == "specialists":
-        own |= {"agents": run.agents, "lineage": run.lineage}
     return {**own, **run.agent_options}
 
 

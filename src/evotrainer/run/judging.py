@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import InterimAnalysis, judge, next_looks
-from evotrainer.projections.held_back import held_back
+from evotrainer.projections.branch_facts import held_back
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys

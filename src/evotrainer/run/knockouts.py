@@ -10,16 +10,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import KnockedOut
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.names import slug
-from evotrainer.rules.bundles import (
-    APART,
-    is_bundle,
-    knockout_seeds,
-    least_loss,
-    part_of,
-    said_elsewhere,
-    unmeasured,
-    without,
-)
+from evotrainer.rules.bundles import is_bundle, knockout_seeds, part_of, said_elsewhere, unmeasured, without
 from evotrainer.rules.fresh_seeds import fresh_trainings
 from evotrainer.run import shortcut_audits, trial_specs
 from evotrainer.run.branches import open_branch
@@ -37,7 +28,7 @@ def prove(ctx: RunContext, n: int, name: str) -> str:
     factors = sorted(b.intervention.new)
     parent = ctx.branches[b.parent or START].recipe
     parts = {f: open_part(ctx, n, b, without(parent, b.intervention, f)) for f in factors}
-    every, some = ctx.task.run.certify_seeds, knockout_seeds(ctx.task, ctx.state, len(factors))
+    every, some = ctx.task.run.certify_seeds, knockout_seeds(ctx.task, len(factors))
     wanted = [(x, s) for s in every for x in (b, *parts.values()) if x is b or s in some]
     ctx.run_trials([trial_specs.training(ctx, x, s, "confirm") for x, s in wanted])
     found = [
@@ -82,7 +73,5 @@ def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> Kn
         evaluated,
         noises,
         list(noises)[-1],
-        least=least_loss(ctx.task, ctx.state),
         elsewhere=said_elsewhere(ctx.state, ctx.branches[b.parent or START].recipe, b.recipe, part.recipe),
-        idle=ctx.state.rules >= APART,
     )

@@ -12,6 +12,7 @@ from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.executors import preflight_executor
+from evotrainer.factors.lint import lint
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.projections.labels import label_of_refusal
 from evotrainer.records import keys
@@ -19,11 +20,10 @@ from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe, short
 from evotrainer.records.scaffold import slots_of
-from evotrainer.rules.bundles import APART, largest_bundle
+from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
@@ -267,9 +267,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         check_paid(recipe, env)
         check_recipes(ctx.task.trainer.name, ctx.task.trainer.options, [recipe])
         preflight_executor(ctx.task, [recipe])
-        factor = factor_of(parent, recipe, iv, largest_bundle(ctx.task, ctx.state))
-        if ctx.state.rules >= APART:
-            check_start(parent, recipe)
+        factor = factor_of(parent, recipe, iv, largest_bundle(ctx.task))
+        check_start(parent, recipe)
         if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
             check_train_tag(ctx.task, recipe)
     except (ConfigError, SingleFactorError) as e:
@@ -308,7 +307,7 @@ def factor_of(parent: Recipe, recipe: Recipe, iv: Intervention, most: int) -> st
 def payable_bundle(ctx: RunContext) -> int:
     """Most factors such that the budget holds branch and knock-outs of a bundle of so many or fewer: a proposer gets
     there factor by factor and may stop anywhere. 1 where it holds those of none."""
-    most = largest_bundle(ctx.task, ctx.state)
+    most = largest_bundle(ctx.task)
     return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, dearest_proof(ctx, k))), 1)
 
 

@@ -8,9 +8,7 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
-from evotrainer.rules.bundles import SINCE, knockout_seeds, largest_bundle
-from evotrainer.rules.equal_compute import limit
-from evotrainer.rules.planned_seeds import SINCE as PLANNED
+from evotrainer.rules.bundles import knockout_seeds, largest_bundle
 from evotrainer.rules.planned_seeds import seeds_for, threshold
 
 if TYPE_CHECKING:
@@ -26,42 +24,35 @@ def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) ->
 
 def _judged_alone(ctx: RunContext, gain: float | None) -> int:
     """Trainings of what is left of a bundle, once a factor was taken out of it."""
-    own = seeds_for(ctx.task, ctx.state, gain) if ctx.state.rules >= PLANNED else len(ctx.task.run.seeds)
-    return own + len(ctx.task.run.certify_seeds) if ctx.state.rules >= SINCE else 0
+    return seeds_for(ctx.task, ctx.state, gain) + len(ctx.task.run.certify_seeds)
 
 
 def _knockouts(ctx: RunContext, factors: int, alone: int) -> int:
-    return factors * len(knockout_seeds(ctx.task, ctx.state, factors)) + alone if factors > 1 else 0
+    return factors * len(knockout_seeds(ctx.task, factors)) + alone if factors > 1 else 0
 
 
 def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None = None) -> int:
     """What to keep for the proof of a bundle of up to so many factors (the largest, where none are given). A smaller
     one may be dearer, as it has more knock-outs of each factor: 6 factors have 12, 7 have 7."""
-    most = largest_bundle(ctx.task, ctx.state) if most is None else most
+    most = largest_bundle(ctx.task) if most is None else most
     alone = _judged_alone(ctx, gain)
     return max((_knockouts(ctx, k, alone) for k in range(2, most + 1)), default=0)
 
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
     """What to keep for further seeds, in trainings, of a branch that gains so much and of its control alike."""
-    first, judge = len(ctx.task.run.seeds), ctx.task.judge
-    if ctx.state.rules >= PLANNED:
-        return 2 * (seeds_for(ctx.task, ctx.state, gain) - first)
-    hoped = max(gain, judge.worthwhile, judge.min_effect)
-    at = ((n, threshold(ctx.task, ctx.state, n)) for n in range(first, judge.max_seeds + 1))
-    return 2 * (next((n for n, x in at if x and hoped > x.gain), first) - first)
+    return 2 * (seeds_for(ctx.task, ctx.state, gain) - len(ctx.task.run.seeds))
 
 
 def control_trials(ctx: RunContext) -> int:
     """What to keep for a control at equal compute, in trainings: what a change costs is known when it was trained."""
-    return len(ctx.task.run.seeds) if limit(ctx.task, ctx.state) is not None else 0
+    return len(ctx.task.run.seeds) if ctx.task.judge.max_cost is not None else 0
 
 
 def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What the judge will ask for with `run.seeds`, and with one seed more each: `Briefing.planned`."""
     first = len(ctx.task.run.seeds)
-    most = seeds_for(ctx.task, ctx.state, None) if ctx.state.rules >= PLANNED else first
-    found = [threshold(ctx.task, ctx.state, n) for n in range(first, most + 1)]
+    found = [threshold(ctx.task, ctx.state, n) for n in range(first, seeds_for(ctx.task, ctx.state, None) + 1)]
     return tuple(x for x in found if x is not None)
 
 
@@ -70,7 +61,7 @@ def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     out = []
     first, alone = len(ctx.task.run.seeds), _judged_alone(ctx, None)
     left = trainings_left(ctx) - first - control_trials(ctx) - certification_trials(ctx)
-    for k in range(1, largest_bundle(ctx.task, ctx.state) + 1):
+    for k in range(1, largest_bundle(ctx.task) + 1):
         spare = left - _knockouts(ctx, k, alone)
         seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
         if spare < 0 or (found := threshold(ctx.task, ctx.state, seeds)) is None:

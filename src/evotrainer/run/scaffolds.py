@@ -78,10 +78,10 @@ def checks(
 def _crowded(environment: Any, recipe: Recipe, task: TaskFile, policy: Path | None) -> str:
     """Why the policy's context does not hold the longest prompt and an answer; empty where it does, where it does not
     by default either, and where no policy is given."""
-    from evotrainer.trainers import trainer_spec
+    from evotrainer.trainers import TRAINERS
 
     environment.use_scaffold(recipe.scaffold)
-    room = trainer_spec(task.trainer.name).room
+    room = TRAINERS[task.trainer.name].room
     if room is None or policy is None or not policy.is_dir():
         return ""
     splits = [s for s, n in environment.describe()["splits"].items() if n]

@@ -8,20 +8,19 @@ from collections.abc import Sequence
 from functools import partial
 from itertools import count
 from math import inf
-from typing import Any
 
 from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import AgentError, ConfigError, SingleFactorError
+from evotrainer.factors.lint import lint
 from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_bundle, check_start
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
-from evotrainer.rules.bundles import APART, SINCE, largest_bundle, wrong_step
+from evotrainer.rules.bundles import largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
@@ -61,15 +60,14 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
 
 
 def searches(ctx: RunContext) -> bool:
-    """Do this run and its agent know search trainings? Runs of earlier versions go on without."""
-    opened = ctx.state.opened
-    return bool(ctx.task.run.probes and opened and opened.search and isinstance(ctx.agent, Searcher))
+    """Does the task file allow search trainings, and does the agent know them?"""
+    return bool(ctx.task.run.probes and isinstance(ctx.agent, Searcher))
 
 
 def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.AgentTools) -> SearchPlan:
     """The agent's answer; AgentError where it asks for more at once than the round has left."""
     assert isinstance(ctx.agent, Searcher)
-    briefing = propose.briefing(ctx, n, health).model_copy(update={"bundle": largest_bundle(ctx.task, ctx.state)})
+    briefing = propose.briefing(ctx, n, health).model_copy(update={"bundle": largest_bundle(ctx.task)})
     asked = ctx.agent.search(briefing, tools)
     if len(asked.probes) > briefing.probes_left:
         raise AgentError(
@@ -87,9 +85,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
         if too_dear(ctx, n, len(out) + 1, asked.proposes, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
-        of_several: dict[str, Any] = (
-            {"by": plan.by, "why": plan.why, "gain": plan.gain, "sd": plan.sd} if plan.by else {}
-        )
         out.append(
             ProbeSpec(
                 probe=keys.probe(number + 1),
@@ -99,7 +94,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
                 departs=plan.departs,
-                **of_several,
             )
         )
     return out
@@ -111,9 +105,8 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     try:
         recipe = parent.with_changes(plan.changes)
         if plan.changes:  # none: the champion's recipe once more, under another seed
-            check_bundle(parent, recipe, plan.changes, largest_bundle(ctx.task, ctx.state))
-        if ctx.state.rules >= APART:
-            check_start(parent, recipe)
+            check_bundle(parent, recipe, plan.changes, largest_bundle(ctx.task))
+        check_start(parent, recipe)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
         check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:
@@ -152,7 +145,7 @@ def too_dear(ctx: RunContext, n: int, more: int, proposes: int, expects: float) 
     """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
     one factor more or any fewer, with the seeds that what it expects of it will want; empty where it does. In a run
     that proves nothing all of it is for the search."""
-    if ctx.task.run.search_only and ctx.state.rules >= SINCE:
+    if ctx.task.run.search_only:
         return over_budget(ctx, more, more)
     least, wanted = (proof_trials(ctx, proposes, gain) for gain in (inf, expects))
     # seeds beyond the first are kept as far as the search has its half
@@ -162,7 +155,7 @@ def too_dear(ctx: RunContext, n: int, more: int, proposes: int, expects: float) 
 
 def proof_trials(ctx: RunContext, proposes: int, expects: float) -> int:
     """Trainings of the proof of a bundle that gains as much as is expected of it."""
-    factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
+    factors = min(largest_bundle(ctx.task), max(2, proposes + 1)) if proposes else None
     own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
     knockouts = max(dearest_proof(ctx, factors, expects), own)
     return len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
@@ -177,8 +170,7 @@ def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:
         now = ctx.state.probes[p.probe].record()
         score = f"{100 * now.score:.1f}%" if now.score is not None else now.failed or "no score"
         doubt = f"; questioned by {', '.join(now.invalid)}" if now.invalid else ""
-        who = f" by {p.by}" if p.by else ""
-        ctx.observer.note(f"{p.probe}{who} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
+        ctx.observer.note(f"{p.probe} ({', '.join(p.changes) or 'no change'}): {score} on search{doubt}")
 
 
 def ended(ctx: RunContext, n: int, asked: SearchPlan, stop: str) -> Searched:

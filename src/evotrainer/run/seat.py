@@ -8,9 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.agents.base import Sitter
-from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed, merged
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, changed, intervention, too_far
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -69,8 +67,7 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         except ValueError as e:
             return " ".join(str(e).split())
         return propose.refusal(ctx, change, 0) or senseless(ctx, trial, parent.with_factor(change.factor, change.new))
-    probes = [p.record() for p in ctx.state.probes.values() if p.incumbent == ctx.incumbent]
-    changes = merged(trial, probes) if request.role else changed(trial.changes, ctx.branches[ctx.incumbent].recipe)
+    changes = changed(trial.changes, ctx.branches[ctx.incumbent].recipe)
     try:
         recipe = search.recipe_of(ctx, ProbePlan(changes=changes, departs=trial.departs))
         if recipe.curriculum.tag and recipe.curriculum != ctx.branches[ctx.incumbent].recipe.curriculum:

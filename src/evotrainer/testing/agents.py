@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
-from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed, merged
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, changed, intervention, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.recipe import BUNDLE, Recipe
 from evotrainer.records.search import ProbePlan
@@ -70,9 +68,7 @@ class SeatMemory:
                 return why_not_proposed(self.briefing, intervention(trial, champion.recipe, champion.branch))
         except ValueError as e:
             return " ".join(str(e).split())
-        probes = self.briefing.probes
-        changes = merged(trial, probes) if request.role else changed(trial.changes, champion.recipe)
-        plan = ProbePlan(changes=changes, departs=trial.departs)
+        plan = ProbePlan(changes=changed(trial.changes, champion.recipe), departs=trial.departs)
         return why_not_searched(self.briefing, plan)
 
     def note(self, text: str) -> None:

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.factors.carried import refusals
+from evotrainer.registry import Registry
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec
-from evotrainer.trainers.embedded.spec import SPEC as EMBEDDED
 from evotrainer.trainers.lazy import installed
-from evotrainer.trainers.trl.spec import SPEC as TRL
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from evotrainer.records.recipe import Recipe
 
-TRAINERS: dict[str, TrainerSpec] = {"embedded": EMBEDDED, "trl": TRL}
+HERE = Path(__file__).parent
+TRAINERS: Registry[TrainerSpec] = Registry(
+    "trainer",
+    "trainer.name",
+    {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted(p.parent.name for p in HERE.glob("*/spec.py"))},
+    hints={
+        "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
+        **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
+    },
+)
 """Name in the task file (`trainer.name`) -> what a run has to know of the trainer."""
-
-
-MEANT = {
-    "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
-    **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
-}
-"""Names that others have for a trainer -> what to write."""
-
-
-def trainer_spec(name: str) -> TrainerSpec:
-    """The row of `TRAINERS`; ConfigError for an unknown name."""
-    if name not in TRAINERS:
-        near = get_close_matches(name, TRAINERS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"one of: {', '.join(TRAINERS)}"
-        hint = MEANT.get(name.lower(), hint)
-        raise ConfigError(f"trainer.name: unknown trainer {name!r}; {hint}")
-    return TRAINERS[name]
 
 
 def get_trainer(name: str, sampler: SamplerDtype = "fp32", options: Mapping[str, Any] | None = None) -> Trainer:
@@ -44,13 +34,13 @@ def get_trainer(name: str, sampler: SamplerDtype = "fp32", options: Mapping[str,
     `sampler`: the numbers that the embedded trainer's sampling computes in. `options`: the trainer's own; ConfigError
     for an unknown one.
     """
-    return trainer_spec(name).make(sampler, options or {})
+    return TRAINERS[name].make(sampler, options or {})
 
 
 def check_installed(name: str) -> None:
     """ConfigError for an unknown trainer, MissingDependencyError where a library of it is not installed;
     imports nothing."""
-    spec = trainer_spec(name)
+    spec = TRAINERS[name]
     for library in spec.libraries:
         if not installed(library):
             remedy = spec.remedy or f"pip install {library}"
@@ -59,14 +49,17 @@ def check_installed(name: str) -> None:
 
 def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str = "fp32") -> None:
     """ConfigError names what this trainer cannot carry out of the recipes and options."""
-    trainer_spec(name).check(options, [r for x in recipes for r in x.chain], sampler)
+    spec, every = TRAINERS[name], [r for x in recipes for r in x.chain]
+    spec.check(options, every, sampler)
+    if wrong := dict.fromkeys(w for r in every for w in refusals(r, name, spec.carries)):
+        raise ConfigError(f"trainer {name}: {'; '.join(wrong)}")
 
 
 def check_trial(
     name: str, options: Mapping[str, Any], base: Path | None, recipes: Sequence[Recipe], environment: TrainerEnvironment
 ) -> list[str]:
     """What the first trial would refuse for files and configuration, refused now (`TrainerSpec.check_trial`); notes."""
-    check = trainer_spec(name).check_trial
+    check = TRAINERS[name].check_trial
     return check(base, options, recipes, environment) if check else []
 
 

@@ -24,7 +24,7 @@ from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.one_factor import check_start
 from evotrainer.records.text import counted
-from evotrainer.rules.bundles import APART, unmeasured
+from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
@@ -310,7 +310,7 @@ def _not_one_factor(state: RunState) -> Iterator[str]:
     """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
     yield from check_factors(state.branches)
     for b in state.branches.values():
-        if b.intervention and state.rules >= APART and (parent := state.branches.get(b.parent or "")):
+        if b.intervention and (parent := state.branches.get(b.parent or "")):
             try:
                 check_start(parent.recipe, b.recipe)
             except SingleFactorError as e:

@@ -14,7 +14,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
 from evotrainer.records.names import slug
 from evotrainer.records.one_factor import check_bundle
-from evotrainer.rules.bundles import APART, largest_bundle, least_loss, said_elsewhere, without, wrong_step
+from evotrainer.rules.bundles import largest_bundle, said_elsewhere, without, wrong_step
 from evotrainer.rules.fresh_seeds import fresh_trainings
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.verify.report import Problem, Record, named
@@ -45,7 +45,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         parent = state.branches.get(body.incumbent)
         try:
             if parent and (p.changes or parent.recipe.hash != p.recipe.hash):
-                check_bundle(parent.recipe, p.recipe, p.changes, largest_bundle(record.task, state))
+                check_bundle(parent.recipe, p.recipe, p.changes, largest_bundle(record.task))
         except ConfigError as e:
             yield Problem("probes", f"{p.probe}: {e}")
         if step := wrong_step(state.probes, body.incumbent, p.changes, p.departs, run.changes):
@@ -88,8 +88,6 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
         by_recipe: dict[str, list[float]] = {}
         for b in state.branches.values():
             by_recipe.setdefault(b.recipe.hash, []).extend(b.record().scores)
-        # several agents who keep their trainings to themselves share those of the branches alone
-        apart = round(noise_of(by_recipe.values()), 6)
         probes = [p.record() for p in state.probes.values()]
         for p in probes:
             if p.score is not None and not p.invalid:
@@ -98,7 +96,7 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
         # a failed or questioned training counts as a loss whose size the agent chooses: its recipe tells no noise
         lost = [p.recipe.hash for p in probes if p.score is None or p.invalid]
         known = len(set(lost)) == len(lost) and not any(by_recipe.get(h) for h in lost)
-        if known and body.noise_sd not in (again, apart):
+        if known and body.noise_sd != again:
             yield Problem("searched", f"{event.id}: noise {body.noise_sd} in the ledger, {again} recomputed")
 
 
@@ -141,9 +139,7 @@ def knockout(record: Record, event: Event) -> Iterator[Problem]:
         evaluated,
         dict(state.noises),
         k.noise,
-        least=least_loss(record.task, state),
         elsewhere=said_elsewhere(state, state.branches[bundle.parent or START].recipe, bundle.recipe, part.recipe),
-        idle=state.rules >= APART,
         confidence=k.effect.confidence,
     )
     for d in differences(k.model_dump(mode="json"), fresh.model_dump(mode="json")):

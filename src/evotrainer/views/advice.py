@@ -7,20 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evotrainer.projections.base_policy import DEAD, too_weak
+from evotrainer.projections.base_policy import too_weak
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
+from evotrainer.projections.text import duration, number, of_run, one_line, percent, point_range, points
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
-from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
     "compute": "run again with judge.max_cost above that ratio to allow it, or with a larger budget, of which the "
     "control's longer training takes its part",
+    "steps": "run again with judge.max_cost above that ratio to allow it",
     "scaffold": "run again with a larger budget, of which that reading takes its part",
 }
 """Gates that keep a shown gain from being promoted, and what to do."""
@@ -28,8 +29,6 @@ MOST = 0.95
 """Share of tasks that the base policy solves from which too little is left."""
 RISE, STILL = 0.05, 0.01
 """What counts as risen, and what as not: score units."""
-CONSTANT = 0.95
-"""Share of rollouts on which a vetoed reward has one value, from which it is said to have no spread."""
 NO_WORK = {
     "evaluated the base policy": "run the same task file without run.evaluate_only to train this policy",
     "every round was searched only": "run the same task file without run.search_only: its trainings are taken from the "
@@ -86,33 +85,6 @@ def unfinished(view: RunView) -> str:
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
 
 
-def nothing_was_learnt(view: RunView) -> str:
-    """Weights equal to the base policy's, or no gradient at any step: and why."""
-    b, base = _judged(view), view.branches.get(BASE)
-    done = [t.finished for t in b.trials if t.finished and t.finished.steps] if b else []
-    before = next((t.finished.policy_sha256 for t in base.trials if t.finished), "") if base else ""
-    if not b or not b.recipe or not done:
-        return ""
-    rows = [row for t in done for row in t.curve]
-    norms = [row["grad_norm"] for row in rows if "grad_norm" in row]
-    same = bool(before) and all(t.policy_sha256 == before for t in done)
-    if not same and not (norms and not any(norms)):
-        return ""
-    what = "its weights are those of the base policy" if same else "the gradient was 0 at every step"
-    dead = [row["frac_reward_zero_std"] for row in rows if "frac_reward_zero_std" in row]
-    earned = [row["reward"] for row in rows if "reward" in row]
-    if dead and sum(dead) / len(dead) >= DEAD:
-        if earned and not any(earned):
-            why = "no attempt earned any reward: reward something that some attempts do, or start from a stronger base"
-        else:
-            why = (
-                "all attempts at a task earned the same, so there was no gradient: pay something that tells them apart"
-            )
-    else:
-        why = f"recipe.steps={b.recipe.steps} at recipe.lr={b.recipe.lr:g} moves nothing: raise them"
-    return f"{b.name} learnt nothing ({what}): {why}"
-
-
 def nothing_was_ever_correct(view: RunView) -> str:
     """No attempt of any policy on any split: it may be the outcome that cannot be true."""
     scores = [s.score for t in view.trials if t.finished for s in t.finished.scores if s.score is not None]
@@ -124,7 +96,7 @@ def nothing_was_ever_correct(view: RunView) -> str:
 
 
 def a_bundle_was_better(view: RunView) -> str:
-    held = [b.held_back for b in view.branches.values() if b.status == "parted"]
+    held = [b.facts.text("held_back") for b in view.branches.values() if b.status == "parted"]
     if not held or not view.closed or promoted(view):
         return ""
     return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
@@ -148,28 +120,6 @@ def the_base_solves_nearly_all(view: RunView) -> str:
     if score is None or score < MOST or promoted(view):
         return ""
     return f"the base policy solves {percent(score)} of the search tasks already: give it harder ones"
-
-
-def the_right_reward_was_vetoed(view: RunView) -> str:
-    """Refused by its backtest as a constant, though it is what the run is judged by."""
-    b = _judged(view)
-    env = view.opened.environment if view.opened else {}
-    right = {*(env.get("outcome") or ()), *((view.proxy or ())[1:])}
-    if not b or not b.recipe or promoted(view):
-        return ""
-    for r in view.rounds.values():
-        for test in (line.backtest for line in r.lines if line.backtest and line.backtest.vetoed):
-            for name in sorted(right):
-                share = test.backtest.numbers.get(f"modal_share.{name}", 0.0)
-                if test.intervention.factor == "rewards" and share >= CONSTANT and not b.recipe.rewards.get(name):
-                    paid = {k: w for k, w in b.recipe.rewards.items() if w} | {name: 1.0}
-                    both = ", ".join(f"{k} = {w:g}" for k, w in sorted(paid.items()))
-                    return (
-                        f"{name}, which tasks are judged by, was vetoed as a reward: it differs on "
-                        f"{percent(1 - share)} of the rollouts only; start a run that pays it beside the present one, "
-                        f"recipe.rewards={{{both}}}"
-                    )
-    return ""
 
 
 def the_proxy_rose_alone(view: RunView) -> str:
@@ -238,13 +188,10 @@ def a_branch_is_undecided(view: RunView) -> str:
         return ""
     held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
     if e.low > 0 and held:
-        remedy = UNDECIDED[held[0].gate]
-        if held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps":
-            remedy = "run again with judge.max_cost above that ratio to allow it; of more steps alone, what trains as "
-            remedy += "long is the branch itself"
+        alone = held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps"
         return (
             f"{best.name} gained {points(e.mean)} points {point_range(e.low, e.high)}; not seeds are "
-            f"lacking: {held[0].message}; {remedy}"
+            f"lacking: {held[0].message}; {UNDECIDED['steps' if alone else held[0].gate]}"
         )
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
@@ -265,7 +212,7 @@ def nothing_was_proposed(view: RunView) -> str:
         why = "what the rounds came to was refused before it was trained"
         said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
         why += f": {one_line(said[-1], 300)}" if said else ""
-        why += " (`evotrainer cases {run} --trace`)"
+        why += " (`evotrainer cases {run} --trials`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:
         return (
@@ -280,21 +227,16 @@ def nothing_was_proposed(view: RunView) -> str:
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
-    n = max(view.rounds, default=0)
-    read = view.rounds[n].diagnosed if n else None
-    top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
-    what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
-    return f"no change that was tried is better; {what + '; ' if what else ''}{{more}}, with other changes"
+    named = [f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.some("diagnosis")[-1:]]
+    return f"no change that was tried is better; {''.join(named)}{{more}}, with other changes"
 
 
 Rule = Callable[[RunView], str]
 WHY: tuple[tuple[Rule, bool], ...] = (
-    (nothing_was_learnt, True),
     (nothing_was_ever_correct, True),
     (a_bundle_was_better, True),
     (the_base_solves_too_little, True),
     (the_base_solves_nearly_all, True),
-    (the_right_reward_was_vetoed, False),
     (the_proxy_rose_alone, False),
     (the_budget_ended_it, False),
 )
@@ -313,7 +255,7 @@ def _line(view: RunView) -> str:
     won, fact = promoted(view), next(iter(view.caveats.get(view.champion, ())), None)
     answer = _with_alpha(view, fact.remedy, fact.new_run) if fact else ""
     if fact and fact.severity == "critical":
-        return (fact.kind == "learnt_nothing" and _first(view, WHY[:1])) or answer
+        return answer
     why, rest = _first(view, WHY), use(view) if won else _first(view, NO_CHAMPION)
     if fact is None:
         return why or rest

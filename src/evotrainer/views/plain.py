@@ -9,23 +9,12 @@ from typing import Any
 
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import Effect
-from evotrainer.views import summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import find_rollout
 from evotrainer.views.model import BranchView, RunView, TrialView
 
 PER_TASK: dict[str, Any] = {"scores": {"__all__": {"per_task", "proxy_per_task", "greedy_per_task"}}}
 """Left out of results: scores of single tasks."""
-
-
-def lineage_json(run_folder: Path | str) -> dict[str, Any]:
-    """`champion`, `branches` in order of opening, and the `search` trainings of every round."""
-    view = load_view(run_folder, rollouts=False)
-    return {
-        "champion": view.champion,
-        "branches": [branch_row(b, view) for b in view.branches.values()],
-        "search": [p.model_dump(mode="json") for p in (x.record() for x in view.state.probes.values())],
-    }
 
 
 def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
@@ -37,7 +26,7 @@ def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
         "version": b.version,
         "champion": b.name == view.champion,
         "status": b.status,
-        "changes": summary.change_of(b),
+        "changes": b.facts.text("changes"),
         "intervention": b.intervention.model_dump(mode="json") if b.intervention else None,
         "effect": _effect(b.effect),
         "on_fresh_seeds": b.fresh is not None,

@@ -13,14 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
+from evotrainer.projections import text, words
+from evotrainer.projections.branch_facts import STATUS, VERDICT
+from evotrainer.projections.caveats import told
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
-from evotrainer.views import plots, search, style, summary, text, trials, words
+from evotrainer.views import plots, search, style, summary, trials
 from evotrainer.views.advice import advice
-from evotrainer.views.deciding import deciding
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import RunView
-from evotrainer.views.report_data import page_data
+from evotrainer.views.report_data import deciding, page_data
 from evotrainer.views.story import story, why_of
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ def render(view: RunView) -> str:
         story=story,
         deciding=deciding,
         advice=advice,
+        told=told,
         search=search,
         trials=trials,
         what="report",
@@ -179,9 +182,8 @@ def _environment() -> Environment:
     env.globals |= {
         "point_range": text.point_range,
         "base_told": text.base_told,
-        "change_of": summary.change_of,
-        "BRIEF": style.BRIEF,
-        "VERDICT": style.VERDICT,
+        "STATUS": STATUS,
+        "VERDICT": VERDICT,
         "PURPOSE": style.PURPOSE,
         "change": text.change,
         "words": words,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evotrainer.projections import text, words
 from evotrainer.records.findings import HealthReport
-from evotrainer.views import summary, text, words
-from evotrainer.views.deciding import deciding
 from evotrainer.views.evidence import HealthReading
-from evotrainer.views.model import TRAININGS, RunView
+from evotrainer.views.model import TRAININGS, BranchView, RunView
 from evotrainer.views.rollouts import rollout_entry, rounded
 
 ROLLOUT_BYTES = 1_500_000
@@ -63,13 +62,13 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
                 "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
                 "kind": b.status,
                 "title": b.name + (f" · {b.version}" if b.version else ""),
-                "change": text.one_line(summary.change_of(b), 80),
+                "change": text.one_line(b.facts.text("changes"), 80),
                 "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
                 if effect
                 else f"search {text.percent(score)}"
                 if score is not None
                 else "",
-                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.status}", 300),
+                "about": text.one_line(f"{b.name}: {b.facts.text('changes')}. Status: {b.status}", 300),
                 "on_path": b.name in path,
                 "champion": b.name == view.champion,
             }
@@ -129,7 +128,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for b in view.branches.values():
         rows = {
-            "status": b.status_text,
+            "status": b.facts.text("status"),
             "search score": text.percent(b.mean("search")),
             "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
             if b.effect
@@ -139,7 +138,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
         recipe = {k: text.value(x) for k, x in b.recipe.factors().items()} if b.recipe else {}
         read = {m.name: text.number(m.mean) for m in b.metrics if m.flag != "unseen"}
         out[b.name] = {
-            "label": text.one_line(f"{b.name}: {summary.change_of(b)}", 60),
+            "label": text.one_line(f"{b.name}: {b.facts.text('changes')}", 60),
             "facts": rows,
             "recipe": recipe,
             "metrics": read,
@@ -171,3 +170,19 @@ def rollout_data(view: RunView) -> dict[str, Any]:
             break
         out[rollout] = entry
     return out
+
+
+ALWAYS = ("accuracy", "proxy_gap")
+
+
+def deciding(b: BranchView, view: RunView) -> list[str]:
+    """Names of the metrics: the score, proxy and true component and their gap, what its recipe pays, what it or a
+    branch made from it predicted, and what lies outside its healthy range."""
+    pair = view.proxy or ()
+    paid = [k for k, w in b.recipe.rewards.items() if w] if b.recipe else []
+    components = [n for c in (*pair, *paid) for n in (f"rewards/{c}/mean", c)]
+    near = [x for x in view.branches.values() if x.intervention and b.name in (x.name, x.parent)]
+    predicted = [x.intervention.prediction.metric for x in near if x.intervention]
+    outside = [m.name for m in b.metrics if m.flag in ("low", "high")]
+    seen = {m.name for m in b.metrics if m.flag != "unseen"}
+    return [n for n in dict.fromkeys((*ALWAYS, *components, *predicted, *outside)) if n in seen]

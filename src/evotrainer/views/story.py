@@ -3,19 +3,15 @@ is built from the record; what the record does not hold is left out."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from evotrainer.projections.text import change, one_line, percent, points
 from evotrainer.records import written
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.text import counted, cut
-from evotrainer.views import summary, words
+from evotrainer.views import summary
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.style import BRIEF
-from evotrainer.views.text import change, lost_points, one_line, percent, points
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
@@ -45,6 +41,11 @@ def story(view: RunView) -> list[StoryRow]:
     return [p for p in parts if p.lines or p.more]
 
 
+def sentence(text: str) -> str:
+    """A fact as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 # -- what was wrong ----------------------------------------------------------------------------------------------------
 
 
@@ -62,23 +63,9 @@ def _wrong(view: RunView) -> Iterator[str]:
                 f"search tasks earn that, but only {percent(true)} earn {told(view, meant)}, which is what counts: a "
                 f"gap of {points(got - true, sign=False)} points."
             )
-    if text := _diagnosis(view):
-        yield text
+    yield from (sentence(f.text) for f in view.facts.some("diagnosis")[:1])
     if start.invalid:
         yield f"The starting recipe {start.name} is invalid: {start.invalid}."
-
-
-def _diagnosis(view: RunView) -> str:
-    """What the first diagnosis of the starting recipe named first."""
-    first = next((r.diagnosed for r in view.rounds.values() if r.diagnosed), None)
-    if first is None or not first.health.bottlenecks:
-        return ""
-    worst = first.health.bottlenecks[0]
-    claims = [f.claim for f in first.health.findings if f.detector in worst.findings and not f.missing][:2]
-    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
-    offered = (view.opened.environment if view.opened else {}).get("components") or ()
-    marked = re.sub(r"\b\w+\b", lambda m: f"`{m[0]}`" if m[0] in offered else m[0], one_line(said, 300).rstrip("."))
-    return f"The diagnosis ranks the {words.kind(worst.name)} first: {marked}."
 
 
 def told(view: RunView, component: str) -> str:
@@ -100,26 +87,10 @@ def _changed(view: RunView) -> Iterator[str]:
     for b in taken:
         e = b.effect
         gain = f" {e.points} on the gate split." if e and len(taken) > 1 else ""
-        yield f"{b.name}: {plain(b, view)}.{gain}"
+        why = f", because {one_line(why_of(b.intervention), 200)}".rstrip(".") if b.intervention else ""
+        yield f"{b.name}: `{b.facts.text('changes')}`{why}.{gain}"
     if not taken and any(b.intervention for b in view.branches.values()):
         yield "Nothing: no change was promoted." if view.closed else "Nothing so far: no change is promoted yet."
-
-
-def plain(b: BranchView, view: RunView) -> str:
-    """A branch's change in words; of changed rewards what they measure, of other factors why."""
-    i = b.intervention
-    if i is None:
-        return summary.change_of(b)
-    pairs = (
-        {k: ((i.old or {}).get(k), x) for k, x in i.new.items()} if i.factor == BUNDLE else {i.factor: (i.old, i.new)}
-    )
-    said = []
-    for factor, (old, new) in pairs.items():
-        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
-            said.append(_rewards(view, old, new))
-        else:
-            said.append(f"`{change(factor, old, new)}`")
-    return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
 
 
 def why_of(i: Intervention) -> str:
@@ -127,44 +98,25 @@ def why_of(i: Intervention) -> str:
     return i.hypothesis.partition(", because ")[2] or i.hypothesis
 
 
-def _rewards(view: RunView, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    before, now = ({k: w for k, w in x.items() if w} for x in (old, new))
-    kept = [k for k in now if k in before]
-    also = "also " if kept else ""
-    said = [f"it {also}pays {told(view, k)}, with weight {w:g}" for k, w in now.items() if k not in before]
-    said += [f"it no longer pays {told(view, k)}" for k in before if k not in now]
-    return "; ".join(
-        [*said, *(f"`{k}` weighs {now[k]:g} instead of {before[k]:g}" for k in kept if now[k] != before[k])]
-    )
-
-
 # -- what stays in doubt, what was not taken, what it cost ------------------------------------------------------------
 
 
 def doubts(view: RunView) -> Iterator[str]:
     """The caveats of the champion's certificate, what audits said of it, and what nothing explains."""
-    found = view.caveats.get(view.champion, ())
-    yield from (f"{c.text[:1].upper()}{c.text[1:]}." for c in found)
+    own = view.facts.of(view.champion)
     if view.certified is None and view.branches:
         yield "Nothing is certified: every score is from tasks that were used to choose."
-    elif view.certified is not None and not found and view.champion:
+    elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
-    if view.certified is not None or view.champion in view.reader.last:
-        line = view.reader.line(view.champion)
-        yield f"{line[:1].upper()}{line[1:]}."
-    champion = view.branches.get(view.champion)
-    for a in champion.audits if champion else ():
-        yield (
-            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {lost_points(a.excess, a.low, a.high)} "
-            f"beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
-        )
+    yield from (sentence(f.text) for f in (*own.caveats, *own.some("reader", "audit")))
     # what is paid and wrong stays a doubt beside a gain that its change explains
+    champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
-    yield from (f"{proved} {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
+    yield from (f"{proved} {f.about} {f.text}." for f in own.some("unanswered"))
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
-    lines = [f"{b.name}, `{summary.change_of(b)}`: {BRIEF[b.status]}; {_why(b)}." for b in _lost(view)]
+    lines = [f"{b.name}, `{b.facts.text('changes')}`: {_why(b)}." for b in _lost(view)]
     proposals = [p for r in view.rounds.values() for p in r.lines]
     lines += [
         f"`{change(p.intervention.factor, p.intervention.old, p.intervention.new)}`: vetoed before training; "
@@ -184,12 +136,8 @@ def _lost(view: RunView) -> list[BranchView]:
 
 def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
-    if b.status == "withheld" and b.withheld:
-        return f"a human sent it back: {one_line(b.withheld.feedback, 160)}"
-    reason = b.invalid or (b.held_back if b.status == "parted" else "")
-    if not reason and b.verdict:
-        reason = summary.verdict_sentence(b.verdict)
-    return cut(one_line(reason, 400), 200).rstrip(".")
+    first = next(f.text for k in ("withheld", "invalid", "held_back", "verdict", "status") for f in b.facts.some(k))
+    return cut(one_line(first, 400), 200).rstrip(".")
 
 
 def _cost(view: RunView) -> Iterator[str]:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.labels import LABELS
+from evotrainer.projections.text import one_line, value
 from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
 from evotrainer.records.text import counted
 from evotrainer.views.tables import word_table
-from evotrainer.views.text import one_line, value
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -44,8 +44,8 @@ def labels_told(trials: Sequence[LabelledTrial]) -> str:
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[tuple[str, str]]:
-    """(role, what it came to: trainings, values of factors that these brought, labels), where several agents share the
-    run."""
+    """(who asked, what it came to: trainings, values of factors that these brought, labels), where a seat and the
+    statistical agent share the run."""
     searched = [t for t in trials if t.kind == "search"]
     roles = {r: [t for t in searched if t.by == r] for r in dict.fromkeys(t.by for t in searched)}
     if len(roles) < 2:

@@ -31,6 +31,7 @@ from evotrainer.harness.code_reading.patched import reaching
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import Entry, EpisodeShell
 from tests.envs.swe import forgeries
+from tests.tables import table
 from tests.thinned import thinned
 
 pytestmark = pytest.mark.skipif(
@@ -94,12 +95,8 @@ def test_a_right_solution_passes_and_a_wrong_one_fails_on_every_path(runner: Run
 
 
 @pytest.mark.parametrize("name", thinned(forgeries.OLD | forgeries.LOG, 5))
-def test_a_forgery_gets_through_a_runner_in_the_process_and_never_across_the_boundary(
-    name: str, runner: Runner, places: frozenset[str]
-) -> None:
+def test_a_forgery_never_gets_across_the_boundary(name: str, runner: Runner, places: frozenset[str]) -> None:
     code = {"m.py": forgeries.WRONG + (forgeries.OLD | forgeries.LOG)[name]}
-    kind = "pytest" if name in forgeries.OLD else "{python} -m pytest -p no:cacheprovider -rA {tests}"
-    assert passing(runner.inside(code, kind)), "works without"
     assert not passing(runner.across(code, {TEST: forgeries.TESTS}, places).results)
 
 
@@ -145,20 +142,12 @@ def test_a_test_that_may_end_early_or_is_expected_to_fail_gets_no_decoy() -> Non
 
 
 BLIND = ["gc finds the reporter", "a plug-in is registered by gc", "test functions get other code"]
-CHOSEN = ["builtins.all", "the caller's constants hold the answer"]
 
 
 @pytest.mark.parametrize("name", BLIND)
 def test_who_passes_every_test_in_the_process_passes_decoys_too_and_then_nothing(name: str, runner: Runner) -> None:
     passed, forged = hardened(runner, forgeries.WRONG + forgeries.OLD[name])
     assert passed == [] and len(forged) > 3
-
-
-@pytest.mark.parametrize("name", CHOSEN)
-def test_who_forges_single_tests_in_the_process_still_gets_through(name: str, runner: Runner) -> None:
-    """Why tests are graded across the boundary where that works; docs/domains/swe-instances.md gives the figure."""
-    passed, forged = hardened(runner, forgeries.WRONG + forgeries.OLD[name])
-    assert passed and not forged
 
 
 def test_unittest_runs_across_the_boundary_too(runner: Runner) -> None:
@@ -178,14 +167,8 @@ def test_unittest_runs_across_the_boundary_too(runner: Runner) -> None:
     assert not wrong["test_u.T.test_a"] and not wrong["test_u.T.test_b"]
 
 
-SLOW = {
-    "sleeps": "import time\ndef add(a, b): time.sleep(10**6)\n",
-    "spins": "def add(a, b):\n    while True: pass\n",
-    "leaves": "import os\ndef add(a, b): os._exit(0)\n",
-    "recurses": "def add(a, b): return add(a, b)\n",
-    "huge": "def add(a, b): return 'x' * 10**8\n",
-    "endless list": "def items():\n    x = []\n    x.append(x)\n    return x\n",
-}
+_CHEATS = table("checkout_cheats")
+SLOW: dict[str, str] = _CHEATS["slow"]
 
 
 def test_a_solution_that_does_not_answer_fails_its_tests_and_the_others_are_told(places: frozenset[str]) -> None:
@@ -225,58 +208,21 @@ def test_random_frames_raise_nothing_but_what_a_test_may_see() -> None:
     assert set(seen) == {"refused", "raised", "answered"} and seen.total() == 1500, seen
 
 
+KEYS = "v e m new cb nx st a k t c s n q b d meta abc members f stop"
+WORDS = "x opaque class object exception name dict ValueError builtins"
+"""Keys and texts of answers."""
+
+
 def message(chance: random.Random, depth: int) -> Any:
     """Something that looks like an answer."""
-    keys = [
-        "v",
-        "e",
-        "m",
-        "new",
-        "cb",
-        "nx",
-        "st",
-        "a",
-        "k",
-        "t",
-        "c",
-        "s",
-        "n",
-        "q",
-        "b",
-        "d",
-        "meta",
-        "abc",
-        "members",
-        "f",
-        "stop",
-    ]
-    leaf = [
-        None,
-        True,
-        0,
-        1,
-        -1,
-        5,
-        1e999,
-        "x",
-        "opaque",
-        "class",
-        "object",
-        "exception",
-        "name",
-        "dict",
-        "ValueError",
-        "builtins",
-        [],
-        {},
-    ]
+    leaf: list[Any] = [None, True, 0, 1, -1, 5, 1e999, *WORDS.split(), [], {}]
     if depth > 3 or chance.random() < 0.25 * bool(depth):
         return chance.choice(leaf)
     if depth and chance.random() < 0.2:
         return {"t": "opaque", "v": ["x", chance.choice([-2, -1, 1, 5])]}
     if depth and chance.random() < 0.3:
         return [message(chance, depth + 1) for _ in range(chance.randrange(4))]
-    found = {k: message(chance, depth + 1) for k in chance.sample(keys, chance.randrange(1, 12))}
+    found = {k: message(chance, depth + 1) for k in chance.sample(KEYS.split(), chance.randrange(1, 12))}
     about = {"k": chance.choice(["class", "object", "exception", "module", "name", "slice", "path", "pattern"])}
     return (
         {**found, "new": {"5": {**about, **found}, "1": message(chance, depth + 1)}}
@@ -285,72 +231,8 @@ def message(chance: random.Random, depth: int) -> Any:
     )
 
 
-REVIEWED = """
-import pytest
-import m
-
-def test_callback():
-    def seen(x): assert x == 3
-    m.run(seen)
-
-def test_raises():
-    try:
-        m.check(-1)
-        assert False
-    except m.CalcError:
-        pass
-
-def test_pytest_raises():
-    with pytest.raises(m.CalcError):
-        m.check(-1)
-        pytest.fail("no error")
-
-def test_type():
-    assert sorted(m.kinds(type, [1, "a"])) == ["int", "str"]
-
-def test_not_equal():
-    if m.total() != 7: pytest.fail()
-
-def test_within():
-    assert 4 in m.items()
-
-@pytest.mark.xfail(not m.FAST, reason="slow")
-def test_fast():
-    assert m.total() == 7
-
-def test_half():
-    assert m.Money(4).half() == m.Money(2)
-"""
-REVIEWED_RIGHT = """
-FAST = True
-class CalcError(ValueError): pass
-class Money:
-    def __init__(self, n=0): self.n = n
-    def __eq__(self, other): return isinstance(other, Money) and self.n == other.n
-    def __repr__(self): return f"Money({self.n})"
-    def half(self): return Money(self.n // 2)
-def run(h): h(3)
-def check(n):
-    if n < 0: raise CalcError("negative")
-def kinds(of, xs): return [of(x).__name__ for x in xs]
-def total(): return 7
-def items(): return [1, 4]
-"""
-REVIEWED_LIES = {
-    "an assertion swallowed in a callback": "def run(h):\n    try: h(0)\n    except AssertionError: pass\n",
-    "an exception that catches failures": "CalcError = AssertionError\ndef check(n): pass\n",
-    "an exception that catches everything": "CalcError = BaseException\ndef check(n): pass\n",
-    "a class made of what the tests hand over": "def kinds(of, xs):\n"
-    "    M = of('M', (type,), {'__eq__': lambda c, o: True, '__hash__': lambda c: 0})\n"
-    "    return [M('C', (), {})] * 2\n",
-    "a difference denied": "class T:\n    def __ne__(self, o): return False\ndef total(): return T()\n",
-    "a container that holds everything": "class T:\n    def __iter__(self): return iter(range(10 ** 4))\n"
-    "def items(): return T()\n",
-    "a mark that forgives": "FAST = False\ndef total(): return 0\n",
-    "equal to what is asked first": "class Money(Money):\n    def __eq__(self, other):\n"
-    "        if 'w' not in self.__dict__: self.w = repr(other)\n"
-    "        return repr(other) == self.w\n    def half(self): return Money()\n",
-}
+REVIEWED, REVIEWED_RIGHT = (_CHEATS["reviewed modules"][name] for name in ("TESTS", "RIGHT"))
+REVIEWED_LIES: dict[str, str] = _CHEATS["reviewed"]
 """What a reviewer found after the corpus above held; each aims at one or two of the tests."""
 REVIEWED_AT = {
     "an assertion swallowed in a callback": ["test_callback"],

@@ -107,15 +107,6 @@ def test_grades_are_given_out_between_good_canaries(grader: Fragile, graded: Cal
     assert grader.watch.gradings == 6
 
 
-def test_without_canaries_what_one_attempt_breaks_pays_the_next_ones(
-    grader: Fragile, graded: Callable[..., list[Grade]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    grader.broken_by = "breaks"
-    monkeypatch.setattr(grader, "grade", grader.grade_unwatched)
-    dependency = "tests/test_dependency.py::test_add"
-    assert [g.hidden[dependency] for g in graded(BAD, {})] == [False, True]
-
-
 def test_the_attempt_that_breaks_the_grader_is_found_and_the_others_are_graded_again(
     grader: Fragile, graded: Callable[..., list[Grade]]
 ) -> None:

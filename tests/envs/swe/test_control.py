@@ -1,12 +1,10 @@
-"""`envs.swe.control`: attacks by control files and by residues,
-each works against a trusting grader and is fended off by ours.
-"""
+"""`envs.swe.control`: attacks by control files and by residues are fended off."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,18 +20,14 @@ from evotrainer.envs.swe.control import LIBRARY, Control
 from evotrainer.envs.swe.gitrepo import git
 from evotrainer.envs.swe.instance_env import as_task
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, InstanceRepo, parse_instance
+from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
-from evotrainer.envs.swe.real import overlaid
-from evotrainer.envs.swe.real_shells import packed
-from evotrainer.envs.swe.reporters import PYTEST
-from evotrainer.envs.swe.test_commands import TestCommand, _marked
-from evotrainer.envs.swe.test_commands import passed as did_pass
+from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Commit, Grade
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
+from evotrainer.sandbox.shell import Entry
 from tests.envs.swe.attacks import (
     ATTACKS,
     BASE,
@@ -55,38 +49,6 @@ pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
 )
 PACKAGES = "/opt/packages0"
-
-
-class TrustingCommand(TestCommand):
-    """As graders were: the checkout on PYTHONPATH before Python starts, every plug-in that offers itself."""
-
-    def run(self, shell: EpisodeShell, files: Sequence[str]) -> tuple[dict[str, bool], CommandResult]:
-        env = {"PYTHONPATH": ":".join(("/w/repo", "/w/repo/src", *self.path)), "EVOTRAINER_PATH": ":".join(self.path)}
-        words = [PYTEST, "-q", "-p", "no:cacheprovider", "--continue-on-collection-errors", *files]
-        ran = shell.run([shell.python, "-c", *words], stdin="<mark>", env=env)
-        return _marked(ran, "<mark>"), ran
-
-
-class TrustingWorld(InstanceWorld):
-    """As graders were: the policy's files with the data set's tests on top, in its process,
-    one machine whose home stays."""
-
-    def run_ids(self, repo: InstanceRepo, files: Mapping[str, Entry]) -> tuple[dict[str, bool], tuple[str, ...]]:
-        results, _ = self.command.run(self.fresh(files), self.test_paths(repo, files))
-        return {i: did_pass(results, i) for i in (*repo.fail_to_pass, *repo.pass_to_pass)}, ()
-
-    def graded_files(
-        self, repo: InstanceRepo, base: Mapping[str, Entry], left: Mapping[str, Entry]
-    ) -> tuple[dict[str, Entry], tuple[str, ...]]:
-        return overlaid(dict(left), {p: e for p, e in repo.tests.items() if e is not None}), ()
-
-    def fresh(self, files: Mapping[str, Entry]) -> EpisodeShell:
-        if self._grading is None or self._grading.closed:
-            self._grading = self._shells.new(None)
-        self._grading.run(["rm", "-rf", "/w/repo"], cwd=".")
-        with packed(files) as template:
-            self._grading.write(template)
-        return self._grading
 
 
 @pytest.fixture(scope="module")
@@ -135,13 +97,6 @@ def ours(places: tuple[Path, Path, dict[str, Any]], packages: Path) -> Iterator[
 
 
 @pytest.fixture(scope="module")
-def trusting(places: tuple[Path, Path, dict[str, Any]], packages: Path) -> Iterator[InstanceWorld]:
-    grader = opened(TrustingWorld, TrustingCommand, places[0], packages)
-    yield grader
-    grader.shutdown()
-
-
-@pytest.fixture(scope="module")
 def row(places: tuple[Path, Path, dict[str, Any]]) -> dict[str, Any]:
     return places[2]
 
@@ -159,11 +114,8 @@ def grade(grader: InstanceWorld, row: dict[str, Any], change: Change) -> Grade:
 FIX = of({"src/zoo/core.py": RIGHT})
 
 
-@pytest.mark.parametrize("name", thinned(ATTACKS, 5))
-def test_a_control_file_decides_a_trusting_grade_and_is_not_in_ours(
-    name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
-) -> None:
-    assert any(grade(trusting, row, ATTACKS[name]).hidden.values()), "the attack does not work without the defence"
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_control_file_is_not_in_what_is_graded(name: str, ours: InstanceWorld, row: dict[str, Any]) -> None:
     plain, _ = graded_files(ours, row, {})
     files, named = graded_files(ours, row, ATTACKS[name])
     assert {p: e for p, e in files.items() if p not in INERT} == plain
@@ -201,14 +153,11 @@ def together(changes: Iterable[Change]) -> list[Change]:
 
 
 @pytest.mark.parametrize("name", thinned(RESIDUES, 3, "a .pth of the user", "metadata of the user"))
-def test_what_an_attempt_leaves_behind_decides_later_grades_of_a_kept_machine_and_not_ours(
-    name: str, trusting: InstanceWorld, ours: InstanceWorld, row: dict[str, Any]
+def test_what_an_attempt_leaves_behind_decides_no_later_grade(
+    name: str, ours: InstanceWorld, row: dict[str, Any]
 ) -> None:
-    trusting.renew()
-    assert not any(grade(trusting, row, {}).hidden.values())
-    for grader, works in ((trusting, True), (ours, False)):
-        grade(grader, row, of({"src/zoo/core.py": RESIDUES[name]}))
-        assert any(grade(grader, row, {}).hidden.values()) is works
+    grade(ours, row, of({"src/zoo/core.py": RESIDUES[name]}))
+    assert not any(grade(ours, row, {}).hidden.values())
 
 
 # -- honest work -------------------------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand, passed
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import EpisodeShell
+from tests.tables import table
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -22,24 +23,7 @@ TESTS = (
     "    def test_u(self): self.assertTrue(m.add(1, 2) == 3 and type(m.add(1, 2)) is int)\n"
     "    def test_ok(self): pass\n"
 )
-FORGERIES = {
-    "state of a reporter's module": "import sys\nfor n in ('evotrainer_report', '__main__'):\n"
-    "    r = sys.modules.get(n)\n"
-    "    if hasattr(r, '_dumps'): r._dumps = lambda s, d=r._dumps: d(dict.fromkeys(s, True))\n"
-    "def add(a, b): return 0\n",
-    "names in the main module": "import sys\nfor k, v in list(vars(sys.modules['__main__']).items()):\n"
-    "    if callable(v): setattr(sys.modules['__main__'], k, lambda *a, **k: None)\ndef add(a, b): return 0\n",
-    "tests do nothing": "import _pytest.python, _pytest.unittest, unittest\nfor c in (_pytest.python.Function, "
-    "_pytest.unittest.TestCaseFunction): c.runtest = lambda s: None\n"
-    "unittest.TestCase._callTestMethod = lambda s, m: 0\ndef add(a, b): return 0\n",
-    "every report passed": "import _pytest.reports, unittest\n_pytest.reports.TestReport.outcome = "
-    "property(lambda s: 'passed', lambda s, v: None)\nunittest.TestResult.addFailure = unittest.TestResult.addSuccess\n"
-    "def add(a, b): return 0\n",
-    "expected failure": "import pytest\ndef add(a, b): pytest.xfail('x')\n",
-    "unittest's stop": "import unittest.case\ndef add(a, b): raise unittest.case._ShouldStop\n",
-    "skips": "import unittest\ndef add(a, b): raise unittest.SkipTest('x')\n",
-    "leaves": "import os\ndef add(a, b): os._exit(0)\n",
-}
+FORGERIES: dict[str, str] = table("checkout_cheats")["reporters"]
 
 
 @pytest.fixture(scope="module")

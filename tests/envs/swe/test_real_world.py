@@ -19,6 +19,7 @@ from evotrainer.envs.swe.world import Grade, Repo
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 from evotrainer.sandbox.launch import find_bubblewrap
+from tests.tables import table
 
 pytestmark = pytest.mark.skipif(
     find_bubblewrap() is None or shutil.which("git") is None, reason="bubblewrap or git is not installed"
@@ -239,19 +240,7 @@ def _graded(real: RealWorld, handle: RealHandle, files: dict[str, str], script: 
     return real.grade([handle])[0]
 
 
-EQUAL = "class _E:\n    def __eq__(self, other): return True\n    def __hash__(self): return 0\n"
-CHEATS: dict[str, str] = {
-    "leaves early": "import os\nos._exit(0)\n",
-    "exits": "raise SystemExit(0)\n",
-    "equals everything": EQUAL + "import sys\nsys.modules[__name__].__class__ = type('M', (type(sys),), "
-    "{'__getattr__': lambda self, name: lambda *a: _E()})\n",
-    "prints a result": "import os, sys\nos.write(1, b'[[\"ok\", [\"\"]]]')\nprint('1 passed')\n",
-    "answers through every descriptor": "import os\nfor fd in range(3, 40):\n"
-    "    try: os.write(fd, b'[\"ok\",ANSWER]')\n    except OSError: pass\nos._exit(0)\n",
-    "kills the runner": "import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n",
-    "rewrites the tests": "import os\nfor n in os.listdir('.'):\n    if n.startswith('test'):\n"
-    "        open(n, 'w').write('')\n",
-}
+CHEATS: dict[str, str] = table("checkout_cheats")["cheats"]
 
 
 @pytest.mark.parametrize("as_text", [False, True], ids=["calls", "texts"])

@@ -13,7 +13,7 @@ from evotrainer.executors.cache import keys
 from evotrainer.executors.cache.keys import CODE, LIBRARIES, Keys, code_id
 from evotrainer.executors.spec import TrialSpec
 from tests.executors.cache.drawn import Place, policy_file
-from tests.import_graph import module_graph
+from tests.import_graph import module_graph, rooms_by_name
 
 
 def making(place: Place, spec: TrialSpec, described: dict[str, object] | None = None, code: str = "c") -> str:
@@ -37,7 +37,7 @@ def test_all_that_trains_is_in_the_code() -> None:
         m = todo.pop()
         if m not in seen and not m.startswith("harness"):
             seen.add(m)
-            todo += module_graph()[m]
+            todo += module_graph()[m] | rooms_by_name(m)
     outside = {m for m in seen if m.split(".")[0] not in {c.removesuffix(".py") for c in CODE}}
     assert "trainers.embedded.update" in seen and not outside, outside
 
@@ -152,7 +152,7 @@ def test_a_module_in_a_folder_too_large_to_compare_is_computed_with_a_line(
     own: tuple[Place, TrialSpec, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, spec, _ = own
-    monkeypatch.setattr("evotrainer.executors.ray.inputs.MAX_FILES", 1)
+    monkeypatch.setattr("evotrainer.executors.inputs.MAX_FILES", 1)
     with pytest.raises(ConfigError):
         making(place, spec)
     for run in ("r1", "r2"):

@@ -1,4 +1,4 @@
-"""`executors.ray.inputs`: what a specification needs on another machine, and how it reads there."""
+"""`executors.inputs`: what a specification needs on another machine, and how it reads there."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.executors.ray import inputs
-from evotrainer.executors.ray.artifacts import TreeFile
-from evotrainer.executors.ray.inputs import Inputs, Tree
+from evotrainer.executors import inputs
+from evotrainer.executors.inputs import Inputs, Tree, TreeFile
 from evotrainer.trainers.bases import base_of, is_adapter, note_base, use_places
 from tests.executors.conftest import Make
 

@@ -51,8 +51,8 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from evotrainer.executors.inputs import Inputs
     from evotrainer.executors.ray.artifacts import Artifacts
-    from evotrainer.executors.ray.inputs import Inputs
     from evotrainer.executors.ray.job import NodeJob, versions
     from evotrainer.executors.ray.supervisor import NodeSupervisor
     from evotrainer.executors.spec import read_spec

@@ -105,9 +105,9 @@ def test_an_exported_model_is_served_with_its_system_prompt(policy: Path, tmp_pa
 
 
 def test_the_longest_prompt_is_measured_by_the_policys_own_template(policy: Path) -> None:
-    from evotrainer.trainers import trainer_spec
+    from evotrainer.trainers import TRAINERS
 
-    room = trainer_spec("trl").room
+    room = TRAINERS["trl"].room
     assert room is not None
     short, long = ([Turn("user", "Is 3 odd?")], [Turn("system", "Say yes. " * 20), Turn("user", "Is 3 odd?")])
     (a, b), context = room(policy, {}, [short, long])

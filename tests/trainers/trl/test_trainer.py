@@ -379,8 +379,8 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.merging import merge_adapter
     from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.merging import merge_adapter
 
     how = {"lr": 1e-2, "steps": 1, "rewards": {"digits": 1.0}}
     first, _ = run(base, tmp_path / "one", options={"lora": {"r": 2}}, **how)

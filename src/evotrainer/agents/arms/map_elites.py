@@ -12,6 +12,7 @@ import numpy as np
 from pydantic import Field
 
 from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
+from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.records.frozen import Frozen
 
@@ -69,3 +70,6 @@ class MapElites(ControlArm):
 
     def _part(self, value: float, low: float, width: float) -> int:
         return min(self.options.bins - 1, int(self.options.bins * (value - low) / width)) if width > 0 else 0
+
+
+SPEC = AgentSpec(MapElites, MapElitesOptions)

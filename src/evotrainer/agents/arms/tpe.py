@@ -12,6 +12,7 @@ from pydantic import Field
 
 from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
 from evotrainer.agents.arms.simple import random_recipe
+from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import Frozen
@@ -81,3 +82,6 @@ def mended(space: Space, params: Mapping[str, int], rng: np.random.Generator) ->
     """The changes that the parameters name, in random order as many as go together."""
     picked = [cs[params[f] - 1] for f, cs in space.factors.items() if params[f] != KEEP]
     return space.fit(picked[i] for i in rng.permutation(len(picked)))
+
+
+SPEC = AgentSpec(Tpe, TpeOptions)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from evotrainer.agents.seat.carriers.base import Carrier, CarrierError, Reply, SeatTurn
+from evotrainer.agents.carriers import Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.seat.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, struck
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -65,7 +65,7 @@ class Desk:
         return None
 
     def _once(self, request: SeatBriefing, step: str, attempt: int) -> SeatAnswered:
-        past = [a for a in self.log.past() if a.role == request.role]
+        past = self.log.past()
         where = {"round": request.round, "step": step, "attempt": attempt, "carrier": self.carrier.name}
         if cap := self._cap(past):
             return SeatAnswered.model_validate({**where, "stage": "cap", "problem": cap, "fallback": True})

@@ -10,37 +10,18 @@ from typing import Any
 
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
+from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.one_factor import SAME_SAMPLES
 from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
-from evotrainer.records.roster import AgentRow
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
-from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing, SeatTrial
-from evotrainer.records.written import LABELS, MODULES
+from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing
 
 SHOWN = 24
 """Candidates of the statistical agent that a request names."""
 WORDS = 300
 """Characters of a factor's legal values."""
-WRITTEN = (
-    "object of rewards (component -> weight) and written (name -> Python source); pay one component more, or in "
-    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that "
-    "answers a number from 0 to 1 or None; rollout is {turns: [{role, text, calls}], components: {name: value}, "
-    "tests: [{kind: visible or perturbed (these where they failed), input, got, status, ...}]}; imports: "
-    f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
-)
-"""Legal values of `written_reward`, in words."""
-HOOKS = (
-    "object: name -> Python source, one file added, replaced or removed; the file defines advantages(group) -> list of "
-    "numbers in place of the recipe's advantages, weights(rollouts) -> list of numbers >= 0 that multiply them (a "
-    "group of zeros is dropped), or select(tasks, history) -> places of the tasks to draw. group: {step, steps, "
-    "rewards, components, lengths, logprobs, entropies, finishes, advantages}, lists by rollout; rollouts: [{group, "
-    "reward, components, ...}]; tasks: [{tags}]; history: {step, steps, n, taken, groups: [[task, step, pass rate]]}. "
-    "Pure, imports as written_reward; the same checks and labels, sandbox and backtest"
-)
-"""Legal values of `hooks`, in words."""
 
 
 def request(
@@ -49,11 +30,10 @@ def request(
     number: int,
     places: int,
     thoughts: Iterable[Candidate],
-    row: AgentRow | None = None,
     noise_sd: float = 0.0,
 ) -> SeatBriefing:
-    """What is asked in one step; `row`: of which of several agents. Costs and the run's name are told apart from the
-    text: two runs that decide the same measure them otherwise."""
+    """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
+    measure them otherwise."""
     bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0, "branches_wanted": 0})
     search = step == "search"
     mine = [p for p in briefing.probes if p.incumbent == briefing.champion.branch]
@@ -64,7 +44,7 @@ def request(
         number=number,
         places=places,
         champion=briefing.champion.branch,
-        factors={f: o for f, o in factors(briefing).items() if row is None or row.owns(f)},
+        factors=factors(briefing),
         at_once=briefing.changes if search else briefing.bundle,
         at_most=briefing.bundle,
         departs=tuple(p.probe for p in mine if p.score is not None) if search else (),
@@ -77,28 +57,14 @@ def request(
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cost, 1),
         text=render(bare),
-        role=row.role if row else "",
     )
 
 
 def _training(p: ProbeRecord) -> SearchTraining:
     score = None if p.score is None else _r(p.score)
     return SearchTraining(
-        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs, by=p.by
+        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs
     )
-
-
-def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The changes that change something: who departs from a training may name the champion's own value again."""
-    return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
-def merged(trial: SeatTrial, probes: Iterable[ProbeRecord]) -> dict[str, Any]:
-    """What one of several agents asks for, against the champion: its changes, and those of what it departs from whose
-    fields it leaves alone."""
-    mine = {x for f in trial.changes for x in fields_of(f)}
-    kept = next((p.changes for p in probes if p.probe == trial.departs), {})
-    return {f: v for f, v in kept.items() if not mine & set(fields_of(f))} | trial.changes
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:
@@ -130,7 +96,7 @@ def factors(briefing: Briefing) -> dict[str, FactorOffer]:
     recipe = briefing.champion.recipe
     keyed = {f"knobs.{k}": v for k, v in briefing.knobs.items()}
     keyed |= {PREFIX + s.name: _slot(s) for s in briefing.slots}
-    names = [*(f for f in recipe.factors() if f.partition(".")[0] not in KEYED), *COMPOSITES, *keyed]
+    names = [*(f for f in FACTORS if f not in KEYED), *keyed]
     trained = [*(b.recipe for b in briefing.branches), *(p.recipe for p in briefing.probes)]
     out = {}
     for f in names:
@@ -155,31 +121,15 @@ def _slot(s: Slot) -> str:
 
 
 def _legal(factor: str, briefing: Briefing) -> str:
-    if factor == "rewards":
-        return (
-            "object: component -> weight, all that is paid; one component added, removed, weighted otherwise or "
-            f"replaced; components: {', '.join(sorted(briefing.components)) or '(none)'}"
-        )
-    if factor == "start":
-        return "champion (go on from this recipe's own policy) or base (from the base policy)"
-    if factor == "written_reward":
-        return WRITTEN
-    if factor == "hooks":
-        return HOOKS
-    if factor in COMPOSITES:
-        told = f"object of all of {', '.join(COMPOSITES[factor])}; one factor"
-        same_samples = f", and the product of the three stays within {SAME_SAMPLES:.0%}"
-        return told + (same_samples if factor == "batch_shape" else "")
-    if factor == "phases":
-        told = "steps of all but the last part are given, and together fewer than the recipe's"
-        return f"{_field(factor)}; {told}{_without(factor, briefing)}"
-    return _field(factor) + _without(factor, briefing)
-
-
-def _without(factor: str, briefing: Briefing) -> str:
-    """That a factor needs what the environment does not have, for the end of its legal values."""
-    needs = {"phases": "references", "prompt_noise": "wordings", "sft_anchor": "demonstrations"}.get(factor)
-    return f"; this environment has no {needs}" if needs and needs not in briefing.offers else ""
+    """Legal values in words: those of the table, else the field's type."""
+    row = FACTORS[factor]
+    composite = f"object of all of {', '.join(fields_of(factor))}; one factor"
+    told = row.legal or (composite if factor in COMPOSITES else "{type}")
+    if "{type}" in told:
+        told = told.replace("{type}", _field(factor))
+    if row.need and row.need.offer not in briefing.offers:
+        told += f"; this environment has no {row.need.offer}"
+    return told.replace("{components}", ", ".join(sorted(briefing.components)) or "(none)")
 
 
 @cache

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from evotrainer.agents.briefing import table_text
-from evotrainer.agents.seat.carriers.base import Question
+from evotrainer.agents.carriers import Question
 from evotrainer.records.seat import PROPOSAL, SearchTraining, SeatBriefing, SeatProposal
 
 SHOWN = 30
@@ -58,15 +58,9 @@ def render_request(asked: SeatBriefing) -> str:
     ]
     if asked.complaint:
         parts.insert(1, f"**Your last answer was refused: {asked.complaint}**")
-    if asked.role:
-        parts.insert(
-            1,
-            f"You are `{asked.role}`, one of several agents: you own the factors below, others own the rest. `changes` "
-            "are made to what the training departs from, whose other changes are kept.",
-        )
     if asked.departs:
-        kept = "" if asked.role else "; `changes` count from the champion all the same: repeat what you keep of it"
-        parts.append(f"`departs` may be one of: {', '.join(asked.departs)}{kept}.")
+        kept = "`changes` count from the champion all the same: repeat what you keep of it"
+        parts.append(f"`departs` may be one of: {', '.join(asked.departs)}; {kept}.")
     rows = [
         f"| {f} | {_short(o.now)} | {table_text(o.legal)} | {'; '.join(map(_short, o.tried))} |"
         for f, o in asked.factors.items()
@@ -102,13 +96,8 @@ def _trainings(asked: SeatBriefing) -> list[str]:
     named = {t.training for t in (*last, *[t for t in best if t not in last][: SHOWN - len(last)])}
     shown = [t for t in best if t.training in named]
     more = len(asked.trainings) - len(shown)
-    who = any(t.by for t in shown)
-    rows = [
-        f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} | {t.departs} |" + (f" {t.by} |" if who else "")
-        for t in shown
-    ]
-    by = (" by |", "---|") if who else ("", "")
-    out += ["", f"| training | search score | changes | departs |{by[0]}", f"|---|---|---|---|{by[1]}", *rows]
+    rows = [f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} | {t.departs} |" for t in shown]
+    out += ["", "| training | search score | changes | departs |", "|---|---|---|---|", *rows]
     return [*out, f"and {more} more, neither among the best nor the last."] if more else out
 
 

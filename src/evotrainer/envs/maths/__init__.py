@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from evotrainer.envs.base import EnvironmentSpec
+
 if TYPE_CHECKING:
     from evotrainer.envs.maths.env import MathEnv
     from evotrainer.envs.maths.rewards import Component
@@ -32,3 +34,7 @@ def open_gsm8k(options: Mapping[str, object], components: Mapping[str, Component
     from evotrainer.envs.maths.gsm8k import Gsm8kSource, parse_config
 
     return MathEnv(Gsm8kSource(parse_config(options)), components=components)
+
+
+MATH = EnvironmentSpec(lambda options, _, extra: open_math(options, extra), generated=True)
+GSM8K = EnvironmentSpec(lambda options, _, extra: open_gsm8k(options, extra))

@@ -12,7 +12,6 @@ from pydantic import Field
 
 from evotrainer.envs.base import Capability, Episode, Task
 from evotrainer.envs.data.tables import DataOptions
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.swe.canary import EVERY
 from evotrainer.envs.swe.control import LIBRARY
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
@@ -207,8 +206,3 @@ def _folder(name: str) -> Path:
     if not folder.is_dir():
         raise TaskSetError(f"environment swe-instances: no folder {folder}; correct python or packages")
     return folder
-
-
-def open_instances(options: Mapping[str, Any], extra: Mapping[str, Any] | None = None) -> InstancesEnv:
-    """The environment of a task file; TaskSetError."""
-    return InstancesEnv(parse_options(InstancesConfig, options, "swe-instances"), extra)

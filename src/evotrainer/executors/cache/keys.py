@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from evotrainer import __version__
 from evotrainer.executors import wants_gpu
 from evotrainer.executors.cache.store import FORMAT
+from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.local import gpu_visible
 from evotrainer.executors.path_map import relocated
-from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.bases import is_adapter, noted
@@ -30,7 +30,11 @@ from evotrainer.trainers.bases import is_adapter, noted
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
 
-CODE = ("errors.py", "algorithm", "config", "envs", "executors", "program_probes", "records", "sandbox", "trainers")
+CODE = (
+    *("errors.py", "registry.py", "algorithm", "config", "envs", "executors", "factors", "program_probes", "records"),
+    "sandbox",
+    "trainers",
+)
 """Our sources that take part in a training or an evaluation (`tests/executors/cache/test_keys.py` follows the imports).
 The harness is not among them: what it reads of a cached training it reads anew."""
 LIBRARIES = (

@@ -23,6 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
 from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError, install
+from evotrainer.executors.inputs import TreeFile
 from evotrainer.records.durable import sha256_file
 
 T = TypeVar("T")
@@ -30,15 +31,6 @@ TRIES = 4
 """Tries of one transfer; the waits between them double from half a second."""
 KEPT = 2
 """Snapshots of a running attempt that stay; older ones and their blobs go."""
-
-
-@dataclass(frozen=True, slots=True)
-class TreeFile:
-    """One file: its path relative to the root of its tree, SHA-256, bytes."""
-
-    path: str
-    sha256: str
-    size: int
 
 
 @dataclass(frozen=True, slots=True)

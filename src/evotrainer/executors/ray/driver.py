@@ -17,12 +17,12 @@ from pathlib import Path
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.data_keys import handed
+from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
 from evotrainer.executors.ray.attempts import Attempts, DispatchedTrial
 from evotrainer.executors.ray.backend import Backend, SupervisorLost
 from evotrainer.executors.ray.file_copier import FileCopier
-from evotrainer.executors.ray.inputs import Inputs, Tree
 from evotrainer.executors.ray.job import NodeJob, Report, versions
 from evotrainer.executors.ray.options import ClusterOptions
 from evotrainer.executors.ray.results import VISIBLE_S, ResultCollector

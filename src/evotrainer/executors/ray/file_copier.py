@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evotrainer.errors import StoreError
-from evotrainer.executors.ray.artifacts import TreeFile, own_folders
+from evotrainer.executors.inputs import TreeFile
+from evotrainer.executors.ray.artifacts import own_folders
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.reading import LOCK
 

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from evotrainer import __version__
-from evotrainer.executors.ray.artifacts import TreeFile
-from evotrainer.executors.ray.inputs import Tree
+from evotrainer.executors.inputs import Tree, TreeFile
 from evotrainer.executors.spec import Heartbeat
 
 State = Literal["preparing", "running", "finished", "killed", "busy", "expired", "refused", "fault"]

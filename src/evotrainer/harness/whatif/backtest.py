@@ -15,6 +15,7 @@ import numpy as np
 
 from evotrainer.algorithm.advantages import group_std
 from evotrainer.errors import ConfigError
+from evotrainer.factors import family_members
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, finite, within_correlation
 from evotrainer.harness.context import HarnessContext
@@ -134,7 +135,7 @@ def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: H
     return Backtest(factor=BUNDLE, verdict=verdict, reason=reason, rollouts=batch.n, label=label)
 
 
-@replays("rewards", "length", "repetition_penalty", "written", WRITTEN)
+@replays(*family_members("reward"))
 def reward_change(x: ReplayInput) -> Answer:
     """Rewards recomputed under both recipes.
 

@@ -50,7 +50,7 @@ class KnockedOut(Frozen):
     effect: Effect
     """The bundle minus the bundle without the factor, on gate."""
     elsewhere: Estimate | None = None
-    """The same on search, by the run's other trainings; None in runs whose knock-outs were asked alone."""
+    """The same on search, by the run's other trainings; None where they say nothing of it."""
     together: Estimate | None = None
     """By both; it decides whether the factor stays."""
     kept: bool

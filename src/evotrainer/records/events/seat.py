@@ -12,7 +12,7 @@ class SeatAsked(Frozen):
 
     round: int
     step: str
-    """`search` or `proposal`, with its number; of several agents with the role of who is asked (`search4-reward`)."""
+    """`search` or `proposal`, with its number."""
     attempt: int
     carrier: str
     request: SeatBriefing
@@ -46,8 +46,3 @@ class SeatAnswered(Frozen):
     """Why it was refused, in one line; empty: it was taken."""
     fallback: bool = False
     """The step goes on with the statistical agent's own proposal: nobody is asked again."""
-
-    @property
-    def role(self) -> str:
-        """Whose answer it is, where several agents share the run."""
-        return self.step.partition("-")[2]

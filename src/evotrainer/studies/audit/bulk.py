@@ -10,33 +10,25 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
-from evotrainer.importers.forms import FORMS
+from evotrainer.importers.base import format_of
 from evotrainer.importers.tolerant import SPAN, is_compressed
-from evotrainer.records.caps import COMPONENTS
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.ingest import ingest
 from evotrainer.records.output import Progress
 from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.text import counted
 from evotrainer.studies.audit.fault_columns import marked
 from evotrainer.studies.audit.worker import WorkerError, Workers, serve
 
 JOB_BYTES = 64 << 20
-LINE_FORMATS = frozenset({"jsonl", "verl", "verifiers", "nemo_gym", "openhands"}) | {
-    name for name, form in FORMS.items() if not form.lists and not form.keyed
-}
-"""Formats whose files can be cut between two lines."""
-
 Span = tuple[int, int, int]
 """First byte, byte after the last, lines before."""
 
@@ -61,11 +53,9 @@ class Imported:
 
 
 def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
-    """Rollouts of the items in order; counts and skips go to `done`. Component names after the first `COMPONENTS` of a
-    file are left out, which is one of the skips."""
-    most = COMPONENTS.value
+    """Rollouts of the items in order; counts and skips go to `done`."""
     for item in items:
-        token, names, shortened = SPAN.set(item.span), set[str](), 0
+        token = SPAN.set(item.span)
         try:
             importer = IMPORTERS[item.format]
             for record in guarded(importer, item.path):
@@ -74,21 +64,9 @@ def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
                 else:
                     done.formats[item.format] += 1
                     done.rollouts += 1
-                    made = marked(record, item.faults) if item.faults else record
-                    names.update(islice((c for c in made.components if c not in names), most - len(names)))
-                    if not made.components.keys() <= names:
-                        shortened += 1
-                        kept = {c: v for c, v in made.components.items() if c in names}
-                        made = replace(made, components=kept)
-                    yield relabelled(importer, made, item.label)
+                    yield relabelled(importer, marked(record, item.faults), item.label)
         finally:
             SPAN.reset(token)
-            if shortened:
-                reason = (
-                    f"has more than {most:,} distinct names of components; those after the first {most:,} are left out "
-                    f"of {counted(shortened, 'rollout')}; if they are no mistake, raise {COMPONENTS.variable}"
-                )
-                done.skipped.append(Skipped(str(item.path), reason))
 
 
 def bulk_import(
@@ -176,7 +154,7 @@ def _pieces(item: FileStretch) -> Iterator[tuple[FileStretch, int]]:
 
 def by_lines(item: FileStretch) -> bool:
     """Is it a plain file of JSON objects, one a line, rather than one array?"""
-    if item.format not in LINE_FORMATS or is_compressed(item.path):
+    if not format_of(IMPORTERS[item.format]).by_lines or is_compressed(item.path):
         return False
     with open_regular(item.path) as f:
         return f.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"

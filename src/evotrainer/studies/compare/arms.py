@@ -15,7 +15,6 @@ from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
-from evotrainer.records.roster import GENERICS
 from evotrainer.rules.bundles import knockouts_each
 from evotrainer.rules.recipes import PROTOCOL, evaluated
 
@@ -51,11 +50,6 @@ class ArmKind:
 NO_HARNESS = {"harness": "minimal", "evolve_harness": False, "veto": False}
 
 
-def _several(about: str, **settings: Any) -> ArmKind:
-    """An arm of several agents in one search."""
-    return ArmKind("specialists", about, searches=True, settings=settings)
-
-
 ARMS: dict[str, ArmKind] = {
     "statistical": ArmKind("statistical", "the default agent", searches=True),
     "frozen": ArmKind(
@@ -70,9 +64,15 @@ ARMS: dict[str, ArmKind] = {
         control=True,
         settings={"search_only": True, "agent_options": {"worth": 0.0}, "bundle": MANY_CHANGES},
     ),
-    "specialists": _several("five statistical specialists that share one lineage"),
-    "specialists_apart": _several("the same, each knows its own trainings only", lineage=False),
-    "generics": _several("five statistical agents that share one lineage, each owns all", agents=GENERICS),
+    "single": ArmKind(
+        "statistical", "the default agent, one change at a time", True, settings={"changes": 1, "bundle": 1}
+    ),
+    "single_drawn": ArmKind(
+        "statistical",
+        "the same without its screen: every search training is drawn from the model",
+        True,
+        settings={"changes": 1, "bundle": 1, "agent_options": {"screen": 0}},
+    ),
     "one_factor": ArmKind("one_factor", "one factor at a time, paired seeds, judged"),
     "random": ArmKind("random", "random changes of one factor, paired seeds, judged"),
     "random_recipes": ArmKind("random_recipes", "random recipes, one seed, the best on search", control=True),

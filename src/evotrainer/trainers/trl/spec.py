@@ -10,6 +10,7 @@ from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.lazy import installed
+from evotrainer.trainers.trl.merging import merge_adapter
 
 if TYPE_CHECKING:
     from evotrainer.trainers.trl.options import TrlOptions
@@ -119,4 +120,5 @@ SPEC = TrainerSpec(
     warm_start=warm_start,
     check_warm_start=check_warm_start,
     room=room,
+    merge=merge_adapter,
 )
