@@ -10,10 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove, Situation
-from evotrainer.errors import ConfigError
-from evotrainer.factors.lint import lint
+from evotrainer.factors.change_rules import RULES, ProposedChange, gradient, why_not
 from evotrainer.projections.pooled import Level, PooledModel, level, levels
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import Recipe, fields_of
@@ -166,18 +164,10 @@ def recipe_of(champion: Recipe, bundle: Sequence[Arm]) -> Recipe:
 
 
 def fits(champion: Recipe, bundle: Sequence[Arm]) -> bool:
-    """Changes of different fields whose recipe is valid and lint-clean."""
+    """Changes of different fields whose recipe is valid and has a gradient; each was looked at alone."""
     fields = [x for a in bundle for x in fields_of(a.candidate.factor)]
-    if len(set(fields)) < len(fields):
-        return False
-    if len(bundle) == 1:
-        a = bundle[0].candidate
-        return changed(champion, a.factor, a.variant.value) is not None
-    try:
-        recipe = recipe_of(champion, bundle)
-    except ConfigError:
-        return False
-    return not any(i.level == "error" for i in lint(recipe))
+    change = ProposedChange(champion, {a.candidate.factor: a.candidate.variant.value for a in bundle})
+    return len(set(fields)) == len(fields) and not why_not(change, RULES if len(bundle) == 1 else [gradient])
 
 
 def knowledge_gradients(s: Search, bundles: Sequence[Bundle], trainings: int) -> np.ndarray:
