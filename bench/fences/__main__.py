@@ -22,7 +22,7 @@ ROOMS = ("envs/swe", "envs/maths", "trainers/trl", "executors/ray", "agents/seat
 """Rooms below src/evotrainer."""
 CORE = ("tests/judge/test_decide.py", "tests/judge/test_stats.py", "tests/judge/test_certify.py", "tests/rules",
         "tests/algorithm", "tests/records/test_ledger.py", "tests/records/test_recipe.py",
-        "tests/envs/code/test_env.py", "tests/executors/test_local.py", "tests/harness/test_metrics.py",
+        "tests/executors/test_local.py", "tests/harness/test_metrics.py",
         "tests/harness/whatif",
         "tests/run/test_loop.py", "tests/verify/test_chain_and_files.py", "tests/verify/test_tampering.py")  # fmt: skip
 """Tests of the core."""
