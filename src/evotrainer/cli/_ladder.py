@@ -42,19 +42,17 @@ def _sources(record: Record, branch: str) -> None:
 
 
 def ladder(record: Record, branch: str) -> list[str]:
-    """Print it where several changes led to the branch, one after the other or as a bundle: one alone is the branch
-    itself, which is told above. Return what does not follow from the ledger."""
+    """Print it where several changes led to the branch, one after the other: one alone is the branch itself, which is
+    told above. Return what does not follow from the ledger."""
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
-    bundles = {e.body.branch for e in record.of("knockout")}
-    if several := len(path) > 2 or not bundles.isdisjoint({branch, state.branches[branch].reduces}):
+    if several := len(path) > 2:
         print(f"  the way from {path[0]}, one measured step at a time")
     wrong: list[str] = []
     for parent, name in pairwise(path):
         b = state.branches[name]
         if several:
             print(f"    {parent} -> {name}  {_change(b)}: {_measured(record, b)}")
-        wrong += _knockouts(record, b)
         if name != branch:  # what the branch itself rests on is printed and computed again above
             wrong += _again(record, name)
     return wrong
@@ -77,22 +75,6 @@ def _measured(record: Record, b: Branch) -> str:
         return "not measured"
     kind = "not promoted" if b.verdict.kind == "promote" and b.version is None else b.verdict.kind
     return f"{b.verdict.effect.points} against {b.verdict.control} as selected ({kind})"
-
-
-def _knockouts(record: Record, b: Branch) -> list[str]:
-    """Print what a bundle, or the bundle that the branch is a part of, loses without each of its factors."""
-    from evotrainer.verify import checks
-    from evotrainer.views.text import points
-
-    wrong: list[str] = []
-    for e in record.of("knockout"):
-        if e.body.branch in (b.branch, b.reduces):
-            k = e.body
-            told = "kept" if k.kept else "lost nothing, taken out"
-            also = f", {points(-k.together.mean)} with the search trainings" if k.together else ""
-            print(f"      {k.loss} on fresh seeds{also}, {told}")
-            wrong += [p.message for p in checks()["knockout"](record, e)]
-    return wrong
 
 
 def _again(record: Record, branch: str) -> list[str]:

@@ -113,7 +113,6 @@ def _subjects(event: Event) -> set[str]:
 
 def _judged(record: Record, branch: str) -> Explained:
     """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
-    from evotrainer.projections.held_back import held_back
     from evotrainer.projections.task_sets import told
     from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
@@ -124,10 +123,9 @@ def _judged(record: Record, branch: str) -> Explained:
     for g in v.gates:  # each gate tells its own part below
         reason = reason.replace(f"; {g.message}", "")
     sent_back = _sent_back(record, branch)
-    held = "" if sent_back else held_back(record.state, branch)
-    kind = "withheld" if sent_back else "not promoted" if held else v.kind
+    kind = "withheld" if sent_back else v.kind
     print(f"{branch} against {v.control}: {kind.upper()}")
-    print("\n".join(f"  {line}" for line in (held, reason) if line))
+    print(f"  {reason}")
     if (c := record.state.branches.get(v.control)) and c.matches and c.intervention:
         told_control = change(c.intervention.factor, c.intervention.old, c.intervention.new)
         print(f"  control    {v.control}: {c.parent} trained for as long as {branch} ({told_control})")
@@ -162,8 +160,8 @@ def _unjudged(record: Record, branch: str) -> Explained:
     from evotrainer.views.words import RUN_FLOOR
 
     b = record.state.branches[branch]
-    own = f"part of {b.reduces}, trained to tell what it loses without a factor" if b.reduces else "not judged yet"
-    own = f"control of {b.matches}, which takes as much compute; a control gets no verdict" if b.matches else own
+    control = f"control of {b.matches}, which takes as much compute; a control gets no verdict"
+    own = control if b.matches else "not judged yet"
     print(f"{branch}: {own if b.parent else 'a starting recipe, which has no control'}")
     if b.intervention:
         tell_change(record, branch, b.intervention)

@@ -15,7 +15,7 @@ from evotrainer.records.frozen import Frozen
 Severity = Literal["critical", "warn", "info"]
 Kind = Literal[
     "learnt_nothing", "worse_than_base", "worse_than_start", "worse_greedy", "unconfirmed", "sharpening", "scaffold",
-    "unaudited", "goes_with", "goes_with_nothing", "decides", "gap", "beyond", "unproven", "compute", "look",
+    "unaudited", "goes_with", "goes_with_nothing", "decides", "gap", "beyond", "compute", "look",
     "settings", "read_hacks",
 ]  # fmt: skip
 """What a fact is about; ANSWERS has each."""
@@ -77,8 +77,6 @@ ANSWERS: Mapping[Kind, Remedy] = {
         "{run} {branch}`)"),
     "read_hacks": Remedy("warn", "read the quoted rollouts (`evotrainer why {run} {branch}`): where they are hacks, "
         "{branch} is paid for what nobody asks for; correct the reward or the tasks and start a new run", new_run=True),
-    "unproven": Remedy("info", "a new run with a higher judge.max_seeds or more evaluation.gate_tasks can tell whether "
-        "those changes matter", new_run=True),
     "compute": Remedy("info", "a new run with recipe.steps={longer} gives the starting recipe as much compute to "
         "compare with", new_run=True),
     "look": Remedy("info", "a new run with evaluation.draw=fresh is certified on tasks of its own", new_run=True),

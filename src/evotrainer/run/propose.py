@@ -20,10 +20,9 @@ from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, check_start, single_factor
-from evotrainer.records.recipe import BUNDLE, Recipe, short
+from evotrainer.records.one_factor import check_start, single_factor
+from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.scaffold import slots_of
-from evotrainer.rules.bundles import APART, largest_bundle
 from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
@@ -33,8 +32,6 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.opening import check_train_tag
 from evotrainer.run.reserves import (
     certification_trials,
-    dearest_proof,
-    knockout_trials,
     over_budget,
     planned,
     provable,
@@ -129,7 +126,6 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
         changes=ctx.task.run.changes,
-        bundle=payable_bundle(ctx),
         reopenable={name: since for name, since in changed.items() if since},
     )
 
@@ -267,9 +263,8 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
         check_paid(recipe, env)
         check_recipes(ctx.task.trainer.name, ctx.task.trainer.options, [recipe])
         preflight_executor(ctx.task, [recipe])
-        factor = factor_of(parent, recipe, iv, largest_bundle(ctx.task, ctx.state))
-        if ctx.state.rules >= APART:
-            check_start(parent, recipe)
+        factor = single_factor(parent, recipe)
+        check_start(parent, recipe)
         if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
             check_train_tag(ctx.task, recipe)
     except (ConfigError, SingleFactorError) as e:
@@ -285,9 +280,7 @@ def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
     for b in ctx.branches.values():
         if b.recipe.hash == recipe.hash:
             return f"this recipe was trained already as {b.branch}"
-    gain = iv.forecast.mean if iv.forecast else None
-    proof = knockout_trials(ctx, len(iv.new), gain) if iv.factor == BUNDLE else 0
-    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen, proof)
+    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen)
 
 
 def opened_by(ctx: RunContext, parent: Recipe, recipe: Recipe) -> Capability | None:
@@ -297,24 +290,7 @@ def opened_by(ctx: RunContext, parent: Recipe, recipe: Recipe) -> Capability | N
     return next((c for r in new if (c := ctx.state.shortcuts.opened_by(parent.knobs, r.knobs))), None)
 
 
-def factor_of(parent: Recipe, recipe: Recipe, iv: Intervention, most: int) -> str:
-    """The one factor that differs, or `bundle` where exactly the declared ones do; SingleFactorError otherwise."""
-    if iv.factor != BUNDLE:
-        return single_factor(parent, recipe)
-    check_bundle(parent, recipe, iv.new, most)
-    return BUNDLE
-
-
-def payable_bundle(ctx: RunContext) -> int:
-    """Most factors such that the budget holds branch and knock-outs of a bundle of so many or fewer: a proposer gets
-    there factor by factor and may stop anywhere. 1 where it holds those of none."""
-    most = largest_bundle(ctx.task, ctx.state)
-    return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, dearest_proof(ctx, k))), 1)
-
-
-def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
-    """Why the budget does not pay for one more branch, `proof` trainings of knock-outs and certification;
-    empty where it does."""
-    seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
-    need = (chosen + 1) * seeds + proof + certification_trials(ctx)
-    return over_budget(ctx, need, (chosen + 1) * seeds + proof + fresh)
+def too_dear(ctx: RunContext, chosen: int) -> str:
+    """Why the budget does not pay for one more branch and certification; empty where it does."""
+    own, fresh = (chosen + 1) * len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
+    return over_budget(ctx, own + certification_trials(ctx), own + fresh)

@@ -17,19 +17,16 @@ from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, check_start
+from evotrainer.records.one_factor import check_changes, check_start
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
-from evotrainer.rules.bundles import APART, SINCE, largest_bundle, wrong_step
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     certification_trials,
     control_trials,
-    dearest_proof,
     half_of_round,
-    knockout_trials,
     over_budget,
     topup_trials,
 )
@@ -68,7 +65,7 @@ def searches(ctx: RunContext) -> bool:
 def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.AgentTools) -> SearchPlan:
     """The agent's answer; AgentError where it asks for more at once than the round has left."""
     assert isinstance(ctx.agent, Searcher)
-    briefing = propose.briefing(ctx, n, health).model_copy(update={"bundle": largest_bundle(ctx.task, ctx.state)})
+    briefing = propose.briefing(ctx, n, health)
     asked = ctx.agent.search(briefing, tools)
     if len(asked.probes) > briefing.probes_left:
         raise AgentError(
@@ -83,7 +80,7 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
     out: list[ProbeSpec] = []
     for plan in asked.probes:
         recipe = recipe_of(ctx, plan)
-        if too_dear(ctx, n, len(out) + 1, asked.proposes, asked.expects):
+        if too_dear(ctx, n, len(out) + 1, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
         out.append(
@@ -94,7 +91,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 recipe_hash=recipe.hash,
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
-                departs=plan.departs,
             )
         )
     return out
@@ -106,15 +102,12 @@ def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     try:
         recipe = parent.with_changes(plan.changes)
         if plan.changes:  # none: the champion's recipe once more, under another seed
-            check_bundle(parent, recipe, plan.changes, largest_bundle(ctx.task, ctx.state))
-        if ctx.state.rules >= APART:
-            check_start(parent, recipe)
+            check_changes(parent, recipe, plan.changes, ctx.task.run.changes)
+        check_start(parent, recipe)
         check_recipe(recipe, env["name"], env["components"], env["knobs"])
         check_paid(recipe, env)
     except (ConfigError, SingleFactorError) as e:
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {e}") from None
-    if step := wrong_step(ctx.state.probes, ctx.incumbent, plan.changes, plan.departs, ctx.task.run.changes):
-        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {step}")
     wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
     if opened := propose.opened_by(ctx, parent, recipe):
         wrong.append(f"it opens {opened.name}, which honest training has no need of ({opened.about})")
@@ -143,24 +136,22 @@ def seed_of(ctx: RunContext, number: int) -> int:
     return next(s for i, s in enumerate(free) if i == number)
 
 
-def too_dear(ctx: RunContext, n: int, more: int, proposes: int, expects: float) -> str:
+def too_dear(ctx: RunContext, n: int, more: int, expects: float) -> str:
     """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
-    one factor more or any fewer, with the seeds that what it expects of it will want; empty where it does. In a run
-    that proves nothing all of it is for the search."""
-    if ctx.task.run.search_only and ctx.state.rules >= SINCE:
+    with the seeds that what it expects of it will want; empty where it does. In a run that proves nothing all of it is
+    for the search."""
+    if ctx.task.run.search_only:
         return over_budget(ctx, more, more)
-    least, wanted = (proof_trials(ctx, proposes, gain) for gain in (inf, expects))
+    least, wanted = (proof_trials(ctx, gain) for gain in (inf, expects))
     # seeds beyond the first are kept as far as the search has its half
     proof = max(least, min(wanted, half_of_round(ctx, n)))
     return over_budget(ctx, more + proof, more + proof)
 
 
-def proof_trials(ctx: RunContext, proposes: int, expects: float) -> int:
-    """Trainings of the proof of a bundle that gains as much as is expected of it."""
-    factors = min(largest_bundle(ctx.task, ctx.state), max(2, proposes + 1)) if proposes else None
-    own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
-    knockouts = max(dearest_proof(ctx, factors, expects), own)
-    return len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
+def proof_trials(ctx: RunContext, expects: float) -> int:
+    """Trainings of the proof of a change that gains as much as is expected of it."""
+    own = len(ctx.task.run.seeds) + topup_trials(ctx, expects)
+    return own + control_trials(ctx) + certification_trials(ctx)
 
 
 def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:

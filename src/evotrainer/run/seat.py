@@ -9,7 +9,6 @@ from pathlib import Path
 
 from evotrainer.agents.base import Sitter
 from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed
 from evotrainer.agents.seat.sense import boolean, too_far
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
@@ -69,9 +68,8 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         except ValueError as e:
             return " ".join(str(e).split())
         return propose.refusal(ctx, change, 0) or senseless(ctx, trial, parent.with_factor(change.factor, change.new))
-    changes = changed(trial.changes, ctx.branches[ctx.incumbent].recipe)
     try:
-        recipe = search.recipe_of(ctx, ProbePlan(changes=changes, departs=trial.departs))
+        recipe = search.recipe_of(ctx, ProbePlan(changes=dict(trial.changes)))
         if recipe.curriculum.tag and recipe.curriculum != ctx.branches[ctx.incumbent].recipe.curriculum:
             check_train_tag(ctx.task, recipe)
     except AgentError as e:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
 from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.offers import changed
 from evotrainer.agents.seat.sense import boolean, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
@@ -19,11 +18,10 @@ from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.lint import lint
-from evotrainer.records.one_factor import check_bundle, check_start, single_factor
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.one_factor import check_changes, check_start, single_factor
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
-from evotrainer.rules.bundles import wrong_step
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -70,7 +68,7 @@ class SeatMemory:
                 return why_not_proposed(self.briefing, intervention(trial, champion.recipe, champion.branch))
         except ValueError as e:
             return " ".join(str(e).split())
-        plan = ProbePlan(changes=changed(trial.changes, champion.recipe), departs=trial.departs)
+        plan = ProbePlan(changes=dict(trial.changes))
         return why_not_searched(self.briefing, plan)
 
     def note(self, text: str) -> None:
@@ -78,8 +76,8 @@ class SeatMemory:
 
 
 def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
-    """Every proposal is one factor of the champion's recipe, or a bundle as declared, passes the checks that a run
-    makes before it trains, and says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
+    """Every proposal is one factor of the champion's recipe, passes the checks that a run makes before it trains, and
+    says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
     least. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken at the
     first attempt. Code of a recipe is read, not run."""
     with tempfile.TemporaryDirectory() as folder:
@@ -96,9 +94,7 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
 
 
 def _check_search(agent: Searcher, briefing: Briefing, tools: Any) -> None:
-    asked = briefing.model_copy(
-        update={"probes_left": max(1, briefing.probes_left), "bundle": max(briefing.bundle, briefing.changes)}
-    )
+    asked = briefing.model_copy(update={"probes_left": max(1, briefing.probes_left)})
     plan = agent.search(asked, tools)
     assert plan.probes or plan.stop, "neither a search training nor a reason to stop"
     assert len(plan.probes) <= asked.probes_left, f"{len(plan.probes)} search trainings, {asked.probes_left} are left"
@@ -131,30 +127,26 @@ def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
     champion = briefing.champion.recipe
     try:
         child = champion.with_factor(iv.factor, iv.new)
-        if iv.factor == BUNDLE:
-            check_bundle(champion, child, iv.new, max(briefing.bundle, briefing.changes))
-        elif (found := single_factor(champion, child)) != iv.factor:
+        if (found := single_factor(champion, child)) != iv.factor:
             return f"{iv.factor} is not the factor that differs, {found} is"
         check_start(champion, child)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
     known = next((b.branch for b in briefing.branches if b.recipe.hash == child.hash), "")
-    changes = iv.new if iv.factor == BUNDLE else {iv.factor: iv.new}
-    return f"this recipe was trained already as {known}" if known else _unfit(briefing, child, changes)
+    return f"this recipe was trained already as {known}" if known else _unfit(briefing, child, {iv.factor: iv.new})
 
 
 def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
     """The same of a search training."""
-    champion, probes = briefing.champion, {p.probe: p for p in briefing.probes}
+    champion = briefing.champion
     try:
         child = champion.recipe.with_changes(plan.changes)
         if plan.changes:  # none: the champion's recipe once more, under another seed
-            check_bundle(champion.recipe, child, plan.changes, max(briefing.bundle, briefing.changes))
+            check_changes(champion.recipe, child, plan.changes, briefing.changes)
         check_start(champion.recipe, child)
     except (ConfigError, SingleFactorError) as e:
         return str(e)
-    step = wrong_step(probes, champion.branch, plan.changes, plan.departs, briefing.changes)
-    return step or _unfit(briefing, child, plan.changes)
+    return _unfit(briefing, child, plan.changes)
 
 
 def _unfit(briefing: Briefing, recipe: Recipe, changes: Mapping[str, Any]) -> str:

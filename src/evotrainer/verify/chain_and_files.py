@@ -24,7 +24,6 @@ from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.one_factor import check_start
 from evotrainer.records.text import counted
-from evotrainer.rules.bundles import APART, unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
@@ -163,7 +162,6 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
     said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None
-        and not b.reduces
         and not b.matches
         and not any(b.intervention in p.proposal.interventions for p in said)
     ):
@@ -239,8 +237,6 @@ def _promoted(record: Record, event: Event) -> Iterator[Problem]:
     p, given = event.body, record.before(event, "promoted")
     if p.version != keys.version(len(given)) or event.id != p.version:
         yield Problem("promoted", f"event {event.id} gives version {p.version}; it is promotion number {len(given)}")
-    if left := unmeasured(record.state_before(event), p.branch):
-        yield Problem("promoted", f"{p.branch} is promoted, and nothing measured {', '.join(left)} by itself")
     if p.previous is not None and p.previous not in {e.body.branch for e in given}:
         yield Problem("promoted", f"{p.version} follows {p.previous}, which was no version")
 
@@ -310,7 +306,7 @@ def _not_one_factor(state: RunState) -> Iterator[str]:
     """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
     yield from check_factors(state.branches)
     for b in state.branches.values():
-        if b.intervention and state.rules >= APART and (parent := state.branches.get(b.parent or "")):
+        if b.intervention and (parent := state.branches.get(b.parent or "")):
             try:
                 check_start(parent.recipe, b.recipe)
             except SingleFactorError as e:

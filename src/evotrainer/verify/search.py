@@ -1,4 +1,4 @@
-"""Search trainings, what a search ended with, and knock-outs, computed again."""
+"""Search trainings, and what a search ended with, computed again."""
 
 from __future__ import annotations
 
@@ -6,16 +6,10 @@ from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
 from evotrainer.errors import ConfigError
-from evotrainer.judge import knocked_out
-from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
-from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.differences import differences
-from evotrainer.records.names import slug
-from evotrainer.records.one_factor import check_bundle
-from evotrainer.rules.bundles import APART, largest_bundle, least_loss, said_elsewhere, without, wrong_step
-from evotrainer.rules.fresh_seeds import fresh_trainings
+from evotrainer.records.one_factor import check_changes
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.verify.report import Problem, Record, named
 
@@ -45,11 +39,9 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         parent = state.branches.get(body.incumbent)
         try:
             if parent and (p.changes or parent.recipe.hash != p.recipe.hash):
-                check_bundle(parent.recipe, p.recipe, p.changes, largest_bundle(record.task, state))
+                check_changes(parent.recipe, p.recipe, p.changes, run.changes)
         except ConfigError as e:
             yield Problem("probes", f"{p.probe}: {e}")
-        if step := wrong_step(state.probes, body.incumbent, p.changes, p.departs, run.changes):
-            yield Problem("probes", f"{p.probe}: {step}")
 
 
 def read_search_only(record: Record, event: Event) -> Iterator[Problem]:
@@ -98,51 +90,3 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
         known = len(set(lost)) == len(lost) and not any(by_recipe.get(h) for h in lost)
         if known and body.noise_sd != again:
             yield Problem("searched", f"{event.id}: noise {body.noise_sd} in the ledger, {again} recomputed")
-
-
-def knockout(record: Record, event: Event) -> Iterator[Problem]:
-    """The fresh trainings there were, and the effect that their scores give."""
-    k, state = event.body, record.state_before(event)
-    if event.id != keys.knockout(k.branch, slug(k.factor)):
-        yield Problem("knockout", f"{event.id} measures {k.branch} without {k.factor}")
-    bundle, part = state.branches.get(k.branch), state.branches.get(k.without)
-    if bundle is None or part is None or bundle.intervention is None or k.factor not in (bundle.intervention.new or ()):
-        yield Problem("knockout", f"{event.id}: {k.factor} is no factor of {k.branch}, or {k.without} was never opened")
-        return
-    parent = state.branches[bundle.parent or START].recipe
-    rest = without(parent, bundle.intervention, k.factor)
-    if parent.with_factor(rest.factor, rest.new).hash != part.recipe.hash:
-        yield Problem("knockout", f"{event.id}: {k.without} is not {k.branch} without {k.factor}")
-    yield from named(
-        "knockout", event, "trials", k.trials, [t.trial for t in fresh_trainings(record.task, state, k.branch)]
-    )
-    yield from named(
-        "knockout",
-        event,
-        "control_trials",
-        k.control_trials,
-        [t.trial for t in fresh_trainings(record.task, state, k.without)],
-    )
-    finished = {e.body.trial: e.body for e in record.before(event, "finished")}
-    if gone := [t for t in (*k.trials, *k.control_trials, *k.evaluations) if t not in finished]:
-        yield Problem("knockout", f"{event.id}: it names {gone[0]}, which had not finished")
-        return
-    sides = [[finished[t] for t in names] for names in (k.trials, k.control_trials)]
-    stand_ins = [finished[t] for t in k.evaluations]
-    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in side}] for side in sides]
-    fresh = knocked_out(
-        k.round,
-        k.branch,
-        k.without,
-        k.factor,
-        sides,
-        evaluated,
-        dict(state.noises),
-        k.noise,
-        least=least_loss(record.task, state),
-        elsewhere=said_elsewhere(state, state.branches[bundle.parent or START].recipe, bundle.recipe, part.recipe),
-        idle=state.rules >= APART,
-        confidence=k.effect.confidence,
-    )
-    for d in differences(k.model_dump(mode="json"), fresh.model_dump(mode="json")):
-        yield Problem("knockout", f"{event.id}: {d}")

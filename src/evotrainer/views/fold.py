@@ -14,7 +14,6 @@ from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.projections.branches import went_on
 from evotrainer.projections.budget import Budget
 from evotrainer.projections.caveats import caveats
-from evotrainer.projections.held_back import being_measured, held_back
 from evotrainer.projections.predictions import outcomes, subject_branch
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
@@ -215,7 +214,6 @@ class _Fold:
             body.recipe_hash,
             body.intervention,
             matches=body.matches,
-            reduces=body.reduces,
             trials=old.trials if old else [],
             readings=old.readings if old else [],
         )
@@ -258,8 +256,6 @@ class _Fold:
             parent = self.view.branches.get(b.parent or "")
             b.wrote = written_anew(parent.recipe if parent else None, b.recipe, slots) if b.recipe else []
             b.invalid = self.view.state.invalid.get(b.name)
-            b.held_back = held_back(self.view.state, b.name)
-            b.being_measured = being_measured(self.view.state, b.name)
             b.went_on = went_on(self.view.state.branches, b.recipe) if b.recipe else ""
             b.audits = [a for a in self.view.state.audits if a.branch == b.name]
             if known := self.view.state.branches.get(b.name):

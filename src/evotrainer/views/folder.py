@@ -110,14 +110,13 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         p = i.prediction
         out += [("parent", f"{b.parent}, round {b.round}")]
         out += [("control", text)] if (text := summary.control_line(b, view)) else []
-        out += [("measures", k.loss) for k in view.state.knockouts if k.without == b.name]
-        if not (b.matches or b.reduces):  # else it predicts what the change does that it is trained for
+        if not b.matches:  # else it predicts what the change does that it is trained for
             out += [
                 ("hypothesis", i.hypothesis),
                 ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
                 ("success if", i.success_criterion),
             ]
-    if b.outcome and not (b.matches or b.reduces):
+    if b.outcome and not b.matches:
         o = b.outcome
         word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
         told = (
@@ -132,8 +131,6 @@ def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
         out += [("more seeds", text) for text in summary.topup_lines(b)]
         said = of_run(summary.verdict_sentence(b.verdict), view.folder)
         out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {said}"))
-    if b.held_back and not b.withheld:
-        out.append(("but", b.held_back))
     if b.withheld:
         out.append(("withheld", f"a human sent the promotion back: {b.withheld.feedback}"))
     if b.fresh:

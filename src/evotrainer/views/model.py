@@ -83,12 +83,6 @@ class BranchView:
     intervention: Intervention | None = None
     matches: str = ""
     """The branch whose control at equal compute it is."""
-    reduces: str = ""
-    """The bundle that it is a part of."""
-    held_back: str = ""
-    """Why a bundle that passed every gate was not promoted as it is; empty: that is not so."""
-    being_measured: bool = False
-    """It passed every gate, and what each of its changes adds by itself is being measured."""
     trials: list[TrialView] = field(default_factory=list)
     verdict: Verdict | None = None
     """The last one's, which counts."""
@@ -143,9 +137,7 @@ class BranchView:
     @property
     def status(self) -> str:
         """base, start, promote, worse (promoted, but no better on unseen tasks), withheld (by a human), reject,
-        invalid, inconclusive, failed, control (at equal compute), knockout (part of a bundle, trained to measure a
-        factor), proving (a bundle that passed every gate, while its changes are measured one by one), parted (one that
-        was not promoted as it is) or open (no verdict)."""
+        invalid, inconclusive, failed, control (at equal compute) or open (no verdict)."""
         if self.recipe is None:
             return "base"
         if self.invalid is not None:
@@ -153,13 +145,9 @@ class BranchView:
         if self.withheld:
             return "withheld"
         if self.verdict:
-            late = "proving" if self.being_measured else "parted"
-            kind = "worse" if self.no_better and self.verdict.kind == "promote" else self.verdict.kind
-            return late if self.held_back else kind
+            return "worse" if self.no_better and self.verdict.kind == "promote" else self.verdict.kind
         if self.matches:
             return "control"
-        if self.reduces:
-            return "knockout"
         return "start" if self.intervention is None else "open"
 
     @property
@@ -277,7 +265,7 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = [k for k in MARK if k not in ("control", "knockout", "start", "base")]
+        order = [k for k in MARK if k not in ("control", "start", "base")]
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 

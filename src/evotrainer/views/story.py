@@ -10,7 +10,6 @@ from typing import Any
 
 from evotrainer.records import written
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.text import counted, cut
 from evotrainer.views import summary, words
 from evotrainer.views.model import BranchView, RunView
@@ -19,7 +18,7 @@ from evotrainer.views.text import change, lost_points, one_line, percent, points
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
-NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted")
+NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +109,9 @@ def plain(b: BranchView, view: RunView) -> str:
     i = b.intervention
     if i is None:
         return summary.change_of(b)
-    pairs = (
-        {k: ((i.old or {}).get(k), x) for k, x in i.new.items()} if i.factor == BUNDLE else {i.factor: (i.old, i.new)}
-    )
-    said = []
-    for factor, (old, new) in pairs.items():
-        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
-            said.append(_rewards(view, old, new))
-        else:
-            said.append(f"`{change(factor, old, new)}`")
-    return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
+    if i.factor == "rewards" and isinstance(i.old, Mapping) and isinstance(i.new, Mapping):
+        return _rewards(view, i.old, i.new).rstrip(".")
+    return f"`{change(i.factor, i.old, i.new)}`, because {one_line(why_of(i), 200)}".rstrip(".")
 
 
 def why_of(i: Intervention) -> str:
@@ -186,7 +178,7 @@ def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
     if b.status == "withheld" and b.withheld:
         return f"a human sent it back: {one_line(b.withheld.feedback, 160)}"
-    reason = b.invalid or (b.held_back if b.status == "parted" else "")
+    reason = b.invalid or ""
     if not reason and b.verdict:
         reason = summary.verdict_sentence(b.verdict)
     return cut(one_line(reason, 400), 200).rstrip(".")

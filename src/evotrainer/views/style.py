@@ -9,9 +9,6 @@ STATUS = {
     "inconclusive": ("~", "dim", "inconclusive"),
     "failed": ("!", "magenta", "failed"),
     "control": ("=", "dim", "control at equal compute"),
-    "knockout": ("=", "dim", "knock-out of a bundle"),
-    "proving": ("…", "green", "passed every gate, its changes are being measured one by one"),
-    "parted": ("÷", "yellow", "better, but not promoted as it is"),
     "open": ("…", "dim", "no verdict yet"),
     "start": ("▷", "cyan", "starting recipe"),
     "base": ("○", "cyan", "base policy"),
@@ -21,4 +18,4 @@ MARK, STYLE, BRIEF = ({kind: shown[i] for kind, shown in STATUS.items()} for i i
 PURPOSE = {"base": "base policy", "noise": "A/A trial", "confirm": "fresh seed", "certify": "certificate"}
 """The words of what a trial is for, where they are others than its own."""
 VERDICT = {**BRIEF, "promote": "passed every gate"}
-"""The words of a verdict: what passed may still not be promoted, as a bundle whose knock-outs part it."""
+"""The words of a verdict: what passed may still not be promoted."""

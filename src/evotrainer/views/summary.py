@@ -89,7 +89,7 @@ def noise_line(view: RunView) -> str:
         return "not measured"
     text = f"{points(view.noise[-1].noise_floor, sign=False)} points, from the A/A trials"
     pooled = [view.branches.get(n.branch) for n in view.noise[1:]]
-    own = sum(1 for b in pooled if b and (b.matches or b.reduces))
+    own = sum(1 for b in pooled if b and b.matches)
     also = f", {counted(len(pooled) - own, 'branch')} and {counted(own, 'control')} so far"
     return text + (also if own else f" and {counted(len(pooled), 'branch')} so far" if pooled else "")
 

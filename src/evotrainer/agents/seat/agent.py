@@ -7,17 +7,15 @@ them. Who sits is asked through one carrier and never believed: see `desk.py`.
 
 from __future__ import annotations
 
-from typing import Any
-
 from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.agents.seat.desk import Desk, SeatLog
-from evotrainer.agents.seat.offers import changed, request, thoughts_of, thoughts_on
+from evotrainer.agents.seat.offers import request, thoughts_of, thoughts_on
 from evotrainer.agents.seat.options import SeatOptions, make_carrier, secrets_of
 from evotrainer.errors import AgentError
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.records.seat import SeatTrial
 
@@ -57,11 +55,7 @@ class SeatAgent:
         if answer.stop:
             alone = self.options.share == 1
             return plan.model_copy(update={"probes": (), "stop": answer.stop}) if alone else plan
-        recipe = briefing.champion.recipe
-        mine = tuple(
-            ProbePlan(changes=changed(t.changes, recipe), departs=t.departs, gain=t.gain or 0.0, sd=t.sd or 0.0)
-            for t in answer.trials
-        )
+        mine = tuple(ProbePlan(changes=dict(t.changes), gain=t.gain or 0.0, sd=t.sd or 0.0) for t in answer.trials)
         return plan.model_copy(update={"probes": plan.probes[: size - len(mine)] + mine, "stop": ""})
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
@@ -88,14 +82,11 @@ class SeatAgent:
 
 def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
     """A trial that the seat asks for, as the run records a change."""
-    factor, old, new = BUNDLE, {f: recipe.value(f) for f in t.changes}, dict[str, Any](t.changes)
-    if len(new) == 1:
-        (factor,) = new
-        old, new = old[factor], new[factor]
+    ((factor, new),) = t.changes.items()
     told = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
     return Intervention(
         factor=factor,
-        old=old,
+        old=recipe.value(factor),
         new=new,
         hypothesis=t.why,
         prediction=Prediction(metric=t.metric, direction=t.direction, size=t.size),
