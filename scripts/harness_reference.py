@@ -8,7 +8,7 @@ import re
 import sys
 from pathlib import Path
 
-from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.harness.bottlenecks import KINDS, factors_of
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.detectors.curves import CURVE_DETECTORS
 from evotrainer.harness.metrics import LAYERS, METRICS
@@ -39,7 +39,7 @@ def reference() -> str:
             limits = ", ".join(f"{k} {v:g}" for k, v in d.thresholds.items())
             lines.append(_row(f"`{d.name}`", d.kind, d.layer, ", ".join(d.needs), limits, _doc(d.function)))
     lines += ["", "### Bottlenecks", "", "| kind | meaning | factors that may help |", "|---|---|---|"]
-    lines += [_row(f"`{k}`", v.about, ", ".join(v.factors)) for k, v in KINDS.items()]
+    lines += [_row(f"`{k}`", v.about, ", ".join(factors_of(k))) for k, v in KINDS.items()]
     lines += ["", "### What a backtest can replay", "", "| factors | rule |", "|---|---|"]
     for f in dict.fromkeys(REPLAYS.values()):
         lines.append(_row(", ".join(f"`{k}`" for k, v in REPLAYS.items() if v is f), _doc(f)))

@@ -19,11 +19,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from evotrainer.agents import AGENTS
-from evotrainer.agents.catalogue import MOVES
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.registry import ENVIRONMENTS
-from evotrainer.extras.verl.mapping import MAPPING as VERL
-from evotrainer.extras.verl.mapping import VerlFactor
+from evotrainer.factors import FACTORS, FAMILIES
+from evotrainer.factors.carried import table
 from evotrainer.records.recipe import KEYED, Recipe
 from evotrainer.records.recipe_parts import COMPOSITES, fields_of
 from evotrainer.trainers import TRAINERS
@@ -53,22 +52,10 @@ ENVIRONMENT = (
      "`python:` environment are keywords of its factory."),
 )  # fmt: skip
 """`[environment]` is read by each environment itself: key, type, default, meaning."""
-PARTS: Mapping[str, tuple[str, ...]] = {
-    "reward": ("rewards", "written", "length", "repetition_penalty"),
-    "signal": (
-        *("group_filter", "resample", "reward_scaling", "negative_weight", "credit", "mask_truncated"),
-        *("group_size", "temperature", "top_p"),
-    ),
-    "data": ("curriculum", "prompts_per_step", "phases", "replay", "prompt_noise", "sft_anchor", "start"),
-    "harness": ("max_tokens", "max_turns", "deploy_temperature", "knobs", "scaffold"),
-}
-"""Heading of docs/recipe.md -> its factors; all others stand under algorithm."""
 PROPOSED = {
-    "rewards",
-    *fields_of("written_reward"),
-    *(x for m in MOVES for x in (m.factor, *fields_of(m.factor))),
+    *(x for f in ("written_reward", *(f for f, r in FACTORS.items() if r.all_moves())) for x in (f, *fields_of(f))),
 }
-"""Factors that the statistical agent changes of itself: the catalogue's, and rewards, whose changes it generates."""
+"""Factors that the statistical agent changes of itself: those with moves, and rewards, whose changes it generates."""
 
 
 def task_file() -> str:
@@ -97,23 +84,27 @@ def recipe() -> str:
     head = [f"| {' | '.join((*HEAD[0].strip('| ').split(' | '), *more))} |", HEAD[1] + "---|" * len(more)]
     head[0] = head[0].replace("| key |", "| factor |")
     lines: list[str] = []
-    part_of = {name: part for part, names in PARTS.items() for name in names}
-    for part in ("reward", "signal", "data", "algorithm", "harness"):
-        lines += [f"### {part.capitalize()}", "", *head]
+    for family in FAMILIES:
+        lines += [f"### {family.capitalize()}", "", *head]
         for name, field in Recipe.model_fields.items():
             shown = {"knobs": "knobs.<name>", "scaffold": "scaffold.<slot>"}.get(name, name)
-            if part_of.get(name, "algorithm") == part:
+            if FACTORS[name].family == family:
                 cells = ("yes" if name in PROPOSED else "asked", trainers_of(name))
                 lines += factor_rows(name, shown, field, cells)
         lines.append("")
     lines += ["### Composite factors", "", "| factor | changes together | agent |", "|---|---|---|"]
     for name, fields in COMPOSITES.items():
-        agent = "yes" if name in PROPOSED or name == "written_reward" else "asked"
+        agent = "yes" if name in PROPOSED else "asked"
         lines.append(row(f"`{name}`", ", ".join(f"`{f}`" for f in fields), agent))
     return "\n".join(lines) + "\n"
 
 
-PAGES = {"task-file.md": task_file, "recipe.md": recipe}
+PAGES = {
+    "task-file.md": task_file,
+    "recipe.md": recipe,
+    "trainers.md": lambda: table("trl"),
+    "verl.md": lambda: table("verl"),
+}
 
 
 def embed(name: str, page: str) -> str:
@@ -159,25 +150,11 @@ def factor_rows(name: str, shown: str, field: FieldInfo, cells: tuple[str, str])
     return out
 
 
-@cache
-def trl_rows() -> dict[str, str]:
-    """Factor -> how the trl trainer carries it out, of the table in docs/trainers.md."""
-    text = (Path(__file__).parents[1] / "docs" / "trainers.md").read_text(encoding="utf-8")
-    table = text.partition("| factor | GRPOConfig | how |")[2].partition("<!-- end -->")[0]
-    return dict(re.findall(r"^\| `(\w+)` \|.*\| ([^|]*) \|$", table, re.M))
-
-
 def trainers_of(factor: str) -> str:
-    """The trainers that take other values of a factor than its default; the embedded one takes all."""
-    trl, verl = trl_rows()[factor], next(m for m in VERL if m.factor == factor)
-    some = verl.refuse is not VerlFactor.__dataclass_fields__["refuse"].default
-    ways = [
-        ("trl", "no" if trl.startswith("refused") else "in part" if "refused" in trl else "yes"),
-        ("verl", "no" if set(verl.how.values()) == {"refused"} else "in part" if some else "yes"),
-    ]
-    if all(way == "yes" for _, way in ways):
-        return "all"
-    return ", ".join(("embedded", *(f"{n} (in part)" if w == "in part" else n for n, w in ways if w != "no")))
+    """The trainers that take other values of a factor than its default."""
+    ways = {name: FACTORS[factor].carried(name) for name in ("embedded", "trl", "verl")}
+    taken = {n: " (in part)" * w.part for n, w in ways.items() if w is not None and (w.part or not w.why)}
+    return "all" if list(taken.values()) == [""] * 3 else ", ".join(n + part for n, part in taken.items())
 
 
 def meaning(field: FieldInfo, model: type[BaseModel], name: str) -> str:

@@ -20,20 +20,22 @@ ALLOWED = {
     "records": "errors",
     # the arithmetic of a step, which trainers, replays, verify and the verl plug-ins share
     "algorithm": "records",
+    # the table of factors: what is known of each field of a recipe
+    "factors": "records algorithm",
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
-    "config": "errors records",
+    "config": "errors records factors",
     "judge": "errors records",
     "importers": "errors records",
     "projections": "errors records",
     # peers on the projections
-    "agents": "errors registry records algorithm projections",
+    "agents": "errors registry records factors algorithm projections",
     "skills": "errors records projections",
     "views": "errors records projections",
     #
     # harness: text, columns, instruments, what-if, evolving
-    "harness.bottlenecks": "",
+    "harness.bottlenecks": "factors",
     "harness.text": "records",
     "harness.context": "records",
     "harness.render": "records harness.bottlenecks",
@@ -47,7 +49,7 @@ ALLOWED = {
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
     "harness.registry harness.layers",
-    "harness.whatif": "errors records algorithm harness.context harness.columns harness.detectors",
+    "harness.whatif": "errors records factors algorithm harness.context harness.columns harness.detectors",
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "
     "harness.registry",
     "harness.versions": "errors records harness.context harness.columns harness.detectors harness.diagnose "
@@ -79,7 +81,7 @@ ALLOWED = {
     "envs": "envs.outcome envs.registry",
     #
     # trainers: what trainers share, two trainers, trainers by name
-    "trainers.base": "records trainers.schedule",
+    "trainers.base": "records factors trainers.schedule",
     "trainers.continued": "errors records trainers.base",
     "trainers.bases": "errors records",
     "trainers.clock": "",
@@ -98,10 +100,10 @@ ALLOWED = {
     "trainers.embedded": "errors records algorithm trainers.base trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
+    "trainers.trl": "errors records factors algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers": "errors registry records trainers.base trainers.lazy",
+    "trainers": "errors registry records factors trainers.base trainers.lazy",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
@@ -131,7 +133,8 @@ ALLOWED = {
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
     "rules": "records projections config judge harness harness.columns harness.evolving harness.nominations",
-    "run": "errors records sandbox config judge projections agents skills harness harness.columns harness.nominations "
+    "run": "errors records factors sandbox config judge projections agents skills harness harness.columns "
+    "harness.nominations "
     "harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers trainers.base "
     "trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm executors.written "
     "rules",
@@ -143,12 +146,12 @@ ALLOWED = {
     "extras.export": "errors records projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
-    "extras.verl": "errors records algorithm config importers envs envs.base",
+    "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
     "extras.scaffold extras.tracking",
-    "testing": "errors records config importers agents envs.base envs.outcome trainers.base trainers.continued "
+    "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
@@ -156,14 +159,16 @@ ALLOWED = {
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
     "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records config judge projections rules agents envs envs.base executors executors.spec "
+    "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
+    "executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors records config judge views envs executors api",
+    "studies.estimate": "errors records config judge projections envs executors api",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records config agents judge harness harness.columns harness.evolving projections skills views envs "
+    "cli": "errors records factors config agents judge harness harness.columns harness.evolving projections "
+    "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox rules run verify api studies.audit studies.backtest studies.calibration "
     "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "

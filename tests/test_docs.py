@@ -22,7 +22,10 @@ from tests.import_graph import SRC, module_graph, modules, tree
 
 pytestmark = pytest.mark.xdist_group("architecture")  # the source is read and parsed once
 ROOT = SRC.parents[1]
-PAGES = {str(p.relative_to(ROOT)): p for p in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))}
+PAGES = {
+    str(p.relative_to(ROOT)): p
+    for p in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md")))
+}
 """The CHANGELOG and the log of experiments are not among them: they tell of what was."""
 each_page = pytest.mark.parametrize("page", PAGES)
 

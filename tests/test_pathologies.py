@@ -12,9 +12,9 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
 from evotrainer.config.preflight import check_recipe
 from evotrainer.envs import open_environment
+from evotrainer.factors.lint import lint
 from evotrainer.harness import Harness
 from evotrainer.harness.bottlenecks import KINDS
-from evotrainer.records.lint import lint
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "examples" / "pathologies"

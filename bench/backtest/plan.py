@@ -14,7 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from evotrainer.agents.changes import changed, neighbourhood
+from evotrainer.agents.catalogue import candidates
+from evotrainer.agents.changes import changed
+from evotrainer.agents.moves import Situation
+from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
@@ -30,7 +33,7 @@ def draw(task: TaskFile, components: dict[str, str], n: int, seed: int) -> list[
     """`n` different changes of the task's recipe: factor and new value."""
     rng = np.random.default_rng(seed)
     recipe = task.recipe
-    near = neighbourhood(recipe, components, {})
+    near = Situation(recipe=recipe, start=recipe, components=components, evidence=RewardEvidence((), ()))
     rewards = []
     for c in sorted(components):
         for w in WEIGHTS:
@@ -38,7 +41,7 @@ def draw(task: TaskFile, components: dict[str, str], n: int, seed: int) -> list[
         if c not in recipe.rewards:
             rewards += [{**{k: v for k, v in recipe.rewards.items() if k != old}, c: 1.0} for old in recipe.rewards]
     rewards = [r for r in rewards if reward_moves(recipe.rewards, r) == 1]
-    other = [(f, v) for f in SAMPLING for v in near.get(f, ())]
+    other = [(c.factor, c.variant.value) for c in candidates(near, set()) if c.factor in SAMPLING]
     pools = [[("rewards", r) for r in rewards], other]
     out: list[dict[str, object]] = []
     seen = {recipe.hash}

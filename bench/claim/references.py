@@ -21,8 +21,8 @@ from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.lint import lint
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeRecord, SearchPlan
 

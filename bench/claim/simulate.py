@@ -23,10 +23,10 @@ from bench.claim.real import reference
 from bench.claim.worlds import KINDS, scaffold, worlds
 from evotrainer.config.load import load_task
 from evotrainer.executors.surface import Surface
+from evotrainer.projections.text import points
 from evotrainer.studies.compare import ARMS, compare, open_plan, table
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread, write_comparison
-from evotrainer.views.text import points
 
 FRESH = 3
 ROOT = Path(__file__).parents[2]

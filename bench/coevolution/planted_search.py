@@ -23,9 +23,10 @@ from pathlib import Path
 from bench.coevolution.planted import PLANT, TASK
 from evotrainer import api
 from evotrainer.agents.base import Tools
-from evotrainer.agents.moves import CandidateMove, Move, Situation, Variant
+from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.cli.base import base as base_command
+from evotrainer.factors.table import Move, Variant
 from evotrainer.judge.simulate import Rate
 from evotrainer.projections.branches import BASE
 from evotrainer.records.briefing import Briefing
@@ -34,7 +35,8 @@ from evotrainer.records.recipe import Recipe
 HERE = Path(__file__).parent
 PROBES = 16
 HACK = {"right": 1.0, PLANT: 3.0}
-BELIEF = Move("follow_the_hint", "rewards", "reward", {}, lambda _: (), "the hint looks helpful", base=0.05)
+BELIEF, BELIEVED = Move("follow_the_hint", (), "the hint looks helpful"), 0.05
+"""What the agent is told, and the gain that it is told to expect."""
 
 
 class Believer(PooledAgent):
@@ -45,7 +47,7 @@ class Believer(PooledAgent):
         child = briefing.champion.recipe.with_factor("rewards", HACK)
         if planted(briefing.champion.recipe):
             return found
-        return [*found, CandidateMove(BELIEF, Variant(HACK), "rewards", child, "", BELIEF.base, 0.05, 1.0)]
+        return [*found, CandidateMove(BELIEF, Variant(HACK), "rewards", child, "", BELIEVED, 0.05, 1.0)]
 
 
 @dataclass(frozen=True)

@@ -119,14 +119,18 @@ def tried(fault: Fault, source: Path) -> Outcome:
     if code == 0:
         return Outcome(fault, "NOT caught", ", ".join(fault.there), took)
     if code == 1 and failed:
-        return Outcome(fault, "caught", failed[1], took)
+        return Outcome(fault, "caught", failed[1].partition("[")[0], took)
     return Outcome(fault, "out of date", f"pytest ended with {code}: {said.strip()[-200:]}", took)
 
 
 def sound(outcomes: Sequence[Outcome], source: Path) -> list[Outcome]:
     """The same, those that were caught by tests which fail without any fault as not caught."""
     tests = sorted({o.by for o in outcomes if o.verdict == "caught" and o.by.startswith("tests/")})
-    broken = set(re.findall(r"^(?:FAILED|ERROR) (\S+\.py\S*)", pytest(source, tests)[1], re.MULTILINE)) if tests else ()
+    broken = (
+        set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+\.py[^\s\[]*)", pytest(source, tests)[1], re.MULTILINE))
+        if tests
+        else ()
+    )
     return [Outcome(o.fault, "NOT caught", f"{o.by} fails without it") if o.by in broken else o for o in outcomes]
 
 

@@ -31,12 +31,12 @@ from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.surface import Surface
+from evotrainer.projections.text import points
 from evotrainer.projections.trials import distinct_ideas, labelled
 from evotrainer.studies.compare import compare, open_plan, table
 from evotrainer.studies.compare.arms import ARMS, ArmKind
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread
-from evotrainer.views.text import points
 
 ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}, "bundle": 100, "changes": 3}
 ONE = ArmKind("statistical", "the default agent", control=True, settings=ALONE)

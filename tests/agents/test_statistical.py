@@ -12,22 +12,25 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.catalogue import MOVES, candidates
-from evotrainer.agents.changes import neighbourhood, reference_plans
-from evotrainer.agents.moves import FAMILIES
+from evotrainer.agents.catalogue import candidates
+from evotrainer.agents.changes import reward_changes
 from evotrainer.agents.one_factor import OneFactorAgent
-from evotrainer.agents.pool import family_of, next_family, situation
+from evotrainer.agents.pool import next_family, situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence
+from evotrainer.factors import FACTORS, FAMILIES, family_of
+from evotrainer.factors.cost import relative_cost
+from evotrainer.factors.data import reference_plans
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, WrittenOffer
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import single_factor
-from evotrainer.records.recipe import COMPOSITES, Curriculum, GroupFilter, Recipe
+from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe
 from evotrainer.records.rollout import groups_of
 from evotrainer.records.written import content_name
 from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
 
+MOVES = [m for row in FACTORS.values() for m in row.all_moves()]
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
 DEAD = health({"dead_groups": 0.9}, frac_reward_zero_std=0.6, dead_fail=0.1, dead_pass=0.5)
 
@@ -60,7 +63,7 @@ def test_component_names_mean_nothing_only_their_behaviour_does() -> None:
         for r in stored
     ]  # fmt: skip
     a, b = RewardEvidence(stored, list(COMPONENTS)), RewardEvidence(other, list(swap.values()))
-    for new in neighbourhood(START, COMPONENTS, {})["rewards"]:
+    for new in reward_changes(START.rewards, COMPONENTS).values():
         assert a.fit(new).aligned == pytest.approx(b.fit(renamed(new)).aligned)
     known = briefing(
         Recipe(rewards=renamed(START.rewards)), GAP, components={swap[k]: v for k, v in COMPONENTS.items()}
@@ -73,7 +76,9 @@ def test_where_the_paid_component_is_the_outcome_no_other_is_worth_more() -> Non
     stored = rollouts(gap=0.0)
     evidence = RewardEvidence(stored, list(COMPONENTS))
     assert evidence.fit({"shown": 1.0}).aligned == pytest.approx(1.0)
-    assert all(evidence.gain({"shown": 1.0}, new)[0] < 1e-3 for new in neighbourhood(START, COMPONENTS, {})["rewards"])
+    assert all(
+        evidence.gain({"shown": 1.0}, new)[0] < 1e-3 for new in reward_changes(START.rewards, COMPONENTS).values()
+    )
 
 
 def test_a_bonus_that_everyone_earns_or_that_is_noise_is_no_better_reward() -> None:
@@ -205,9 +210,9 @@ def test_after_two_failures_the_family_changes_and_after_three_something_is_take
 
 def test_the_families_are_taken_in_the_order_of_the_method() -> None:
     b, order = briefing(), []
-    factors = {"reward": "rewards", "signal": "temperature", "data": "sft_anchor", "algorithm": "lr"}
-    values: dict[str, Any] = {"rewards": {"share": 1.0}, "temperature": 1.2, "sft_anchor": 0.1, "lr": 1e-4}
-    for n in range(1, 6):
+    factors = dict(zip(FAMILIES, ("rewards", "temperature", "sft_anchor", "lr", "max_tokens"), strict=True))
+    values = dict(zip(factors.values(), ({"share": 1.0}, 1.2, 0.1, 1e-4, 128), strict=True))
+    for n in range(1, 7):
         family = next_family(b.model_copy(update={"round": n, "failures_in_a_row": n - 1}))
         order.append(family)
         f = factors[family]
@@ -360,15 +365,13 @@ def test_references_are_offered_where_the_form_is_there_and_the_answers_are_not(
 
 
 def test_plans_with_references_spend_what_they_say() -> None:
-    plans = list(reference_plans(START))
-    rollouts = START.prompts_per_step * START.group_size
-    for plan, cost in plans:
-        first, rest = plan["phases"]
-        said = (32 * 2.0 * first["steps"] / rollouts + plan["steps"] - first["steps"]) / START.steps
-        assert rest["kind"] == "rl" and said == pytest.approx(cost, rel=0.05)
-        assert START.with_factor("phase_plan", plan).steps == plan["steps"]
-    assert {cost for _, cost in plans} == {1.0, 1.3, 2.0, 4.0}
-    assert not list(reference_plans(START.with_factor("phase_plan", plans[0][0])))
+    costs = []
+    for plan in reference_plans(START):
+        child = START.with_factor("phase_plan", plan)
+        assert plan["phases"][1]["kind"] == "rl" and child.steps == plan["steps"]
+        assert not list(reference_plans(child))
+        costs.append(relative_cost(START, child))
+    assert costs == pytest.approx([x for x in (1.0, 1.0, 1.3, 2.0, 4.0) for _ in range(2)], rel=0.05)
 
 
 def test_own_successes_are_offered_where_few_attempts_are_right_and_most_mass_pushes_down() -> None:
@@ -383,14 +386,12 @@ def test_rare_successes_are_replayed_where_many_groups_hold_none() -> None:
     assert sorted(v["weight"] for v in moves("replay", score=0.3, **seen)) == [0.1, 0.3]
     assert moves("replay", score=0.6, **seen) == [] == moves("replay", score=0.0, **seen)
     assert moves("replay", score=0.3, frac_reward_zero_std=0.6, dead_fail=0.1) == []
-    assert moves("replay", START.with_factor("replay", {"weight": 0.1}), score=0.3, **seen) == [{"weight": 0.0}]
+    assert moves("replay", START.with_factor("replay", {"weight": 0.1}), score=0.3, **seen) == [START.value("replay")]
 
 
 def test_an_anchor_is_offered_where_there_are_demonstrations() -> None:
     assert sorted(moves("sft_anchor", offers=("demonstrations",))) == [0.05, 0.2] and moves("sft_anchor") == []
     assert moves("sft_anchor", START.with_factor("sft_anchor", 0.1)) == [0.0], "what is there can be left out"
-    grids = [neighbourhood(START, COMPONENTS, {}, offers=x) for x in ((), ("demonstrations",))]
-    assert [g.get("sft_anchor") for g in grids] == [None, [0.05, 0.2]]
 
 
 def test_other_words_are_offered_where_training_tasks_are_known_better_than_others() -> None:
@@ -411,7 +412,9 @@ def test_turns_are_credited_where_episodes_are_long_and_end_alike() -> None:
 def test_averages_are_offered_where_the_score_no_longer_rises() -> None:
     assert [v["kind"] for v in moves("averaging", late_gain=0.01)].count("tail_mean") == 2
     assert moves("averaging", late_gain=0.2) == [] == moves("averaging")
-    assert moves("averaging", START.with_factor("averaging", {"kind": "ema"}), late_gain=0.01) == [{"kind": "none"}]
+    assert moves("averaging", START.with_factor("averaging", {"kind": "ema"}), late_gain=0.01) == [
+        START.value("averaging")
+    ]
 
 
 def test_going_on_is_offered_where_the_champion_was_still_learning() -> None:
@@ -490,15 +493,10 @@ def test_what_an_invalid_start_was_replaced_for_is_not_taken_back() -> None:
     assert s.start == closed and not list(reverts(s, set()))
 
 
-def test_every_factor_of_a_recipe_has_a_move() -> None:
-    covered = {m.factor for m in MOVES} | {"rewards", "written_reward"}
+def test_every_factor_but_code_and_decoding_has_a_move() -> None:
+    covered = {name for name, row in FACTORS.items() if row.all_moves()} | {"rewards", "written_reward"}
     # code alone pays nothing: it comes with its weight, as `written_reward`
-    assert covered == (set(Recipe.model_fields) | COMPOSITES.keys()) - {
-        "deploy_temperature",
-        "written",
-        "hooks",
-        "scaffold",
-    }
+    assert set(FACTORS) - covered == {"deploy_temperature", "written", "hooks", "scaffold"}
     assert len({m.name for m in MOVES}) == len(MOVES)
 
 
@@ -526,7 +524,7 @@ recipes = st.builds(
     mask_truncated=st.booleans(),
     knobs=st.sampled_from([{}, {"history": "full"}]),
 )
-names = sorted({b for m in MOVES for b in m.remedies} | {"proxy_gap", "constant_bonus"})
+names = sorted({b for m in MOVES for b in m.fits()} | {"proxy_gap", "constant_bonus"})
 diagnoses = st.dictionaries(st.sampled_from(names), st.floats(0, 1), max_size=4)
 
 
@@ -619,7 +617,7 @@ def test_what_the_harness_wrote_is_a_reward_change_like_any_other() -> None:
     assert found and all(dict(c.child.written) == {offer.name: source} for c in found)
     assert all(single_factor(START, c.child) == "written_reward" for c in found)
     best = max(found, key=lambda c: c.mean)
-    assert best.mean > 0 and offer.about in best.variant.why
+    assert best.mean > 0 and offer.about in best.move.why
     paid = best.child
     again = situation(briefing(paid, written=(offer,)), Desk(told), 3000)
     assert not [c for c in reward_candidates(again, set()) if c.factor == "written_reward"], "it is paid already"

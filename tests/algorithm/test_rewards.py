@@ -13,7 +13,8 @@ from evotrainer.algorithm.rewards import full_marks, length_term, repeated_share
 from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import LengthRule, Recipe
 from evotrainer.records.rollout import Turn
-from evotrainer.trainers.rollouts import check_components, refuse_nonsense
+from evotrainer.trainers.base import Identity
+from evotrainer.trainers.rollouts import Attempt, Provenance, check_components, refuse_nonsense, rollouts
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -48,12 +49,31 @@ def test_length_rules_pay_what_they_say(rule: LengthRule, tokens: int, paid: flo
     assert length_term(rule, np.array([float(tokens)]), 100, np.array([paid])) == pytest.approx(expected)
 
 
+def test_an_episode_may_have_the_tokens_of_all_its_turns() -> None:
+    rule = LengthRule(kind="overlong", weight=1.0, soft=0.5)
+    recipe = Recipe(rewards={"a": 1.0}, length=rule, max_tokens=10, max_turns=2)
+    assert rewards_of(recipe, [{"a": 1.0}] * 2, [[1] * 10, [1] * 15]) == pytest.approx([1.0, 0.5])
+
+
 def test_repetition_counts_four_grams_seen_before() -> None:
     assert repeated_share([1, 2, 3]) == 0.0
     assert repeated_share([1, 2, 3, 4, 5, 6]) == 0.0
     assert repeated_share([7] * 8) == pytest.approx(4 / 5)
     recipe = Recipe(rewards={"a": 1.0}, repetition_penalty=0.5)
     assert rewards_of(recipe, [{"a": 1.0}], [[7] * 8]) == pytest.approx([0.6])
+
+
+def test_an_infrastructure_fault_has_no_reward() -> None:
+    def attempt(k: int, fault: str | None) -> Any:
+        score = SimpleNamespace(
+            components={"a": 1.0}, outcome="unknown", detail={}, error=fault, error_kind=fault, turns=None
+        )
+        episode = SimpleNamespace(turns=[Turn("assistant", "ah")], finish=None)
+        return Attempt(SimpleNamespace(id="t1"), k, episode, (), [1], [True], [-0.5], score=score)
+
+    where = Provenance(Identity("r", "b0", 1), "train", 1, 0, {}, "", None)
+    whole, broken = rollouts([attempt(0, None), attempt(1, "container")], where, Recipe(rewards={"a": 1.0}))
+    assert (whole.reward, broken.reward, broken.finish) == (1.0, None, "error")
 
 
 @pytest.mark.parametrize(("value", "why"), [(math.nan, "a finite number"), (-1e300, "scale it")])

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.agents.catalogue import MOVES
 from evotrainer.agents.moves import in_words
 from evotrainer.cli import app
 from evotrainer.cli.backtest import backtest
@@ -20,12 +19,14 @@ from evotrainer.cli.health import explained, health, held_by
 from evotrainer.cli.show import show
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
+from evotrainer.factors import FACTORS
 from evotrainer.harness import render_text
 from evotrainer.harness.evolving.render import history_lines
 from evotrainer.judge.audits import _moves
 from evotrainer.projections.caveats import answered
 from evotrainer.projections.labels import LABELS
 from evotrainer.projections.state import RunState
+from evotrainer.projections.text import value
 from evotrainer.projections.trials import counts, labelled
 from evotrainer.records.console import Console
 from evotrainer.records.events import FromCache
@@ -35,9 +36,8 @@ from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status
-from evotrainer.views.summary import comparison_lines, cost_lines
+from evotrainer.views.summary import cost_lines
 from evotrainer.views.tables import word_table
-from evotrainer.views.text import value
 from evotrainer.views.trials import labels_told, render_trials, spaced
 from tests.views.test_coevolution import story
 
@@ -185,7 +185,7 @@ def test_the_verb_is_that_of_the_figures_as_shown() -> None:
 
 
 def test_every_hypothesis_of_the_catalogue_is_a_reason() -> None:
-    for m in MOVES:
+    for m in (m for row in FACTORS.values() for m in row.all_moves()):
         assert len(m.why.split()) >= 4, f"{m.name}: {m.why}"
         assert not re.search(r"^\w+: ", m.why), f"{m.name} names a setting in place of a reason: {m.why}"
 
@@ -267,21 +267,6 @@ def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Ru
 def test_show_names_what_there_is(finished: api.Run) -> None:
     with pytest.raises(ConfigError, match="branches: base, b0, b1"):
         show(finished.folder, "b99")
-
-
-def test_a_reading_that_says_the_same_is_told_once(finished: api.Run) -> None:
-    view = load_view(finished.folder, rollouts=False)
-    assert view.certified is not None
-    same = {"mean": 0.1, "low": 0.05, "high": 0.15}
-    rows = tuple(r.model_copy(update={"decoding": "greedy"}) for r in view.certified.rows)
-    names = list(view.certified.comparisons)
-    for chosen, times in ((same, 0), (same | {"mean": 0.2}, 1)):
-        cert = view.certified.model_copy(
-            update={"rows": rows, "greedy": dict.fromkeys(names, same), "chosen": dict.fromkeys(names, chosen)}
-        )
-        object.__setattr__(view.state, "certified", cert)
-        for _, _, reading in comparison_lines(view):
-            assert reading.count("each decoded as search prefers") == times
 
 
 def test_what_the_cache_saved_is_named(finished: api.Run) -> None:

@@ -8,7 +8,6 @@ from scripts.settings_reference import BEGIN, END, PAGES, embed, keys, meaning
 
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
-from evotrainer.extras.verl.mapping import MAPPING as VERL
 from evotrainer.records.recipe import KEYED, Recipe
 from evotrainer.records.recipe_parts import COMPOSITES
 from evotrainer.rules.recipes import PROTOCOL
@@ -41,16 +40,14 @@ def test_every_key_has_a_row_and_a_meaning() -> None:
 
 def test_who_takes_a_factor_is_what_the_trainers_say() -> None:
     last = dict(re.findall(r"^\| `([\w.<>]+)` \|.*\| ([^|]+) \|$", text("recipe.md").split(BEGIN)[1], re.M))
-    assert last["phases"] == "embedded" and last["credit"] == "embedded, trl (in part)" and last["lr"] == "all"
-    refused = {m.factor for m in VERL if set(m.how.values()) == {"refused"}} - set(KEYED)
-    told = {f for f in Recipe.model_fields if f in last and "verl" not in last[f] and last[f] != "all"}
-    assert told == refused
+    assert last["phases"] == last["credit"] == "embedded" and last["lr"] == "all"
+    assert last["mask_truncated"] == "embedded, trl, verl (in part)" and last["curriculum"] == "embedded, trl"
 
 
 def test_the_heads_name_what_the_code_holds() -> None:
     head = text("recipe.md").split(BEGIN)[0]
     assert all(f"`{factor}`" in head for factor in PROTOCOL)
-    for name in PAGES:
+    for name in ("task-file.md", "recipe.md"):
         said = re.findall(r"`((?:task|run|judge|evaluation|recipe|budget|policy)\.[\w.]+)`", text(name).split(BEGIN)[0])
         known = {key for key, *_ in keys(TaskFile)}
         assert {s for s in said if not s.startswith(("recipe.rewards.", "task.toml"))} <= known

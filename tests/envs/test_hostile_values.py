@@ -26,6 +26,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Harness, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.evolving.authored import flags
+from evotrainer.projections import text
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
 from evotrainer.records.detectors import DetectorSpec
@@ -35,7 +36,6 @@ from evotrainer.records.text import as_text, plain, shown
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import folder as folder_views
-from evotrainer.views import text
 from evotrainer.views.report import write_report
 from evotrainer.views.rollouts import fitted_entry, rollout_entry
 from tests.envs.helpers import grade

@@ -16,7 +16,7 @@ from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
-from tests.harness.detectors.test_detect_signal import gap_batch
+from tests.harness.detectors.test_cases import gap_batch
 from tests.harness_inputs import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
 
 PROXY = HarnessContext(recipe=recipe(), proxy=("visible", "hidden"), max_tokens=96)

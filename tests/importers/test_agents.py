@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers import mini_swe_agent, swe_agent
 from evotrainer.importers.base import Skipped, Source
+from evotrainer.importers.formats import mini_swe_agent, swe_agent
 from evotrainer.records.rollout import Rollout
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "rollouts" / "swe_agent"

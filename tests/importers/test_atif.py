@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers.atif import IMPORTER
 from evotrainer.importers.base import Skipped, Source
+from evotrainer.importers.formats.atif import IMPORTER
 from evotrainer.records.rollout import Rollout
 
 WRONG: list[Any] = [None, 3, True, "x\x00\ud800", [], [None, 1, "x", [[]], {}], {}, {"a": {"b": [1]}}, 10**400]

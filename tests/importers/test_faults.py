@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers import inspect_ai, read
-from evotrainer.importers.faults import EVERY_REPLY, names_what_broke, speaks
-from evotrainer.importers.foreign import words_of
-from evotrainer.importers.judges import silence
+from evotrainer.importers import read
+from evotrainer.importers.faults import EVERY_REPLY, silence
+from evotrainer.importers.formats import inspect as inspect_ai
 from evotrainer.records.rollout import Rollout
 from tests.importers.test_inspect import log, sample
 
@@ -46,23 +45,17 @@ def test_only_the_formats_own_fields_take_the_reward_away(
 @pytest.mark.parametrize(
     ("said", "found"),
     [
-        (["API error", "API error"], "API error"),
-        (["Request 17 failed: 503", "Request 18 failed: 503"], "Request # failed: #"),
-        (["Tool call failed: connection refused\n  at x"], "Tool call failed: connection refused"),
+        (["API error", "API error (id 3fa9)"], "API error (id #fa#)"),
+        (["Tool call failed, connection refused\n  at x"], "Tool call failed, connection refused"),
         (["API error", "3 files"], None),
-        (["Hello", "API error (id 3fa9)", "Error: 503 Service Unavailable"], "Error: # Service Unavailable"),
-        (["Unknown error: too many requests"], "Unknown error: too many requests"),
         (["Error: invalid action"] * 3, None),
-        (["Action failed: unknown tool 'serch'"] * 3, None),
-        (["API error: missing argument 'q'"] * 3, None),
+        (["connection.py", "api.py"], None),
         (["Error: command timed out"] * 3, None),
-        (["Environment error: no such file"] * 3, None),
         (["ok", "ok"], None),
-        (["Incorrect", "Incorrect"], None),
     ],
 )
 @pytest.mark.parametrize("role", ["tool", "user"])
-def test_one_answer_to_every_action_that_speaks_of_an_error_is_noted(
+def test_errors_of_an_api_that_answered_every_action_are_noted(
     tmp_path: Path, role: str, said: list[str], found: str | None
 ) -> None:
     turns = [{"role": "user", "text": "book a flight"}]
@@ -106,21 +99,6 @@ def reply(content: Any, **choice: Any) -> dict[str, Any]:
 )
 def test_a_judges_reply_is_silent_or_not(value: dict[str, Any], found: str | None) -> None:
     assert silence(value) == found
-
-
-def test_words_of_names() -> None:
-    assert words_of("verifierTimedOut") == {"verifier", "timeout"}
-    assert words_of("time_out") == {"timeout"} and words_of("rewardModelError") == {"rewardmodel", "error"}
-    for name, says, names in (
-        ("connection error", True, True),
-        ("docker_failed", True, True),
-        ("judge_failed", False, False),  # its verdict
-        ("sandbox_timeout", True, False),  # may be the policy's own endless loop
-        ("sandbox_code_error", False, False),
-        ("no_env_error", False, False),
-        ("tool_server_error_count", False, False),
-    ):
-        assert (speaks(words_of(name)), names_what_broke(words_of(name))) == (says, names), name
 
 
 def scored(*replies: dict[str, Any], older: bool = False, score: Any = None) -> dict[str, Any]:

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers import inspect_ai, zipped
+from evotrainer.importers import zipped
 from evotrainer.importers.base import Skipped, Source
-from evotrainer.importers.inspect_ai import IMPORTER
+from evotrainer.importers.formats import inspect as inspect_ai
+from evotrainer.importers.formats.inspect import IMPORTER
 from evotrainer.records.rollout import Rollout
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "rollouts" / "inspect"

@@ -123,7 +123,7 @@ def test_a_fault_has_no_reward_and_no_outcome(tmp_path: Path) -> None:
     ]
     a, b, c, d = rollouts(write(tmp_path / "a.jsonl", *rows))
     assert (a.error_kind, a.error, a.reward, a.outcome) == ("timeout", "the sandbox hung", None, "unknown")
-    assert (b.error_kind, b.error, b.reward, b.outcome) == ("other", "sandbox died", None, "unknown")
+    assert (b.error_kind, b.error, b.reward, b.outcome) == ("container", "sandbox died", None, "unknown")
     assert (c.error_kind, c.turns, c.detail["reward_of_fault"]) == ("other", (), 0.0)
     assert (d.error_kind, d.reward) == (None, 0)
 
@@ -283,9 +283,9 @@ def test_response_is_a_name_of_the_text_and_a_record_without_any_names_them(tmp_
     assert isinstance(none, Skipped) and "text, completion, turns, messages, response" in none.reason
 
 
-def test_classes_of_faults_by_their_synonyms(tmp_path: Path) -> None:
+def test_classes_of_faults_by_their_names(tmp_path: Path) -> None:
     kinds = {"Timeout": "timeout", "TimeoutError": "timeout", "time_out": "timeout", "Docker": "container"}
-    kinds |= {"sandbox": "container", "env": "container", "MODEL_API": "model_api", "RateLimitError": "model_api"}
+    kinds |= {"sandbox": "container", "MODEL_API": "model_api", "RateLimitError": "model_api"}
     kinds |= {"grader": "judge", "canceled": "cancelled", "OTHER": "other", "gremlins": "other"}
     rows = [{"task": "t", "reward": 0, "error_kind": k, "error": "it broke"} for k in kinds]
     read = rollouts(write(tmp_path / "a.jsonl", *rows))

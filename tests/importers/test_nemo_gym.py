@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers.nemo_gym import IMPORTER
+from evotrainer.importers.formats.nemo_gym import IMPORTER
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_importer
 

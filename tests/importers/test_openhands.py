@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer.importers import Skipped, detect, openhands, read
+from evotrainer.importers import Skipped, detect, read
+from evotrainer.importers.formats import openhands
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit import audit
 from evotrainer.testing import check_importer

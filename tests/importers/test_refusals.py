@@ -7,13 +7,12 @@ import io
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.importers import detect, read
-from evotrainer.importers.refusals import guess
+from evotrainer.records.rollout import Rollout
 
 
 def zipped(*names: str) -> bytes:
@@ -61,59 +60,12 @@ def test_what_is_no_file_of_rollouts_is_named(tmp_path: Path, name: str, content
         detect(tmp_path / name)
 
 
-def test_the_map_that_a_refusal_offers_reads_the_file(tmp_path: Path) -> None:
+def test_a_file_of_rows_is_refused_with_its_columns_and_the_map_that_reads_it(tmp_path: Path) -> None:
     path = tmp_path / "own.jsonl"
-    rows = [
-        {
-            "item_id": 2,
-            "sample": i,
-            "decoded_output": f"say {i}",
-            "scalar_reward": 0.5 * i,
-            "x_part": 1,
-            "y_component": 0,
-            "z_component": i,
-        }
-        for i in range(2)
-    ]
+    rows = [{"item_id": 2, "decoded_output": f"say {i}", "scalar_reward": 0.5 * i} for i in range(2)]
     path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with pytest.raises(ConfigError, match="its columns are item_id, sample, decoded_output") as refused:
+    with pytest.raises(ConfigError, match="columns are item_id, decoded_output, scalar_reward; .*--map task=COLUMN"):
         detect(path)
-    offered = str(refused.value).rpartition("--map ")[2]
-    assert offered == "text=decoded_output,task=item_id,reward=scalar_reward,components=*_component"
-    got = [r for _, _, r in read([path], map=dict(p.split("=") for p in offered.split(",")))]
-    assert [(r.task, r.reward, r.components["z_component"]) for r in got] == [("2", 0.0, 0.0), ("2", 0.5, 1.0)]  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("row", "expected"),
-    [
-        (
-            {"question": "1?", "response": "2", "score": 1},
-            {"prompt": "question", "text": "response", "reward": "score"},
-        ),
-        (
-            {"prompt": "q", "completion_ids": [1], "generated_text": "x", "is_correct": True},
-            {"text": "generated_text", "correct": "is_correct"},
-        ),
-        (
-            {"uid": "a", "model_response": "x", "reward": 1, "reward_text": "good"},
-            {"task": "uid", "text": "model_response"},
-        ),
-    ],
-)
-def test_columns_are_guessed_by_name_and_value(row: dict[str, Any], expected: dict[str, str]) -> None:
-    assert guess(row) == expected
-
-
-def test_what_is_missing_is_named_where_no_column_looks_like_it(tmp_path: Path) -> None:
-    path = tmp_path / "own.jsonl"
-    path.write_text(json.dumps({"problem_id": 1, "scalar_reward": 2}) + "\n")
-    with pytest.raises(ConfigError, match=r"problem_id, scalar_reward; nothing in it looks like a text"):
-        detect(path)
-
-
-def test_a_reward_of_fractions_is_no_verdict_in_the_advice(tmp_path: Path) -> None:
-    assert guess({"out": "x"}, {"out": "y"}) == {}
-    assert guess({"output": "x", "Accuracy": 1.0, "AccTwo": 0.5}) == {"text": "output", "components": "Accuracy+AccTwo"}
-    assert guess({"output": "x", "passed": 1}, {"passed": 3}) == {"text": "output", "components": "passed"}
-    assert guess({"output": "x", "passed": 1}, {"passed": 0}) == {"text": "output", "correct": "passed"}
+    columns = {"task": "item_id", "text": "decoded_output", "reward": "scalar_reward"}
+    got = [r for _, _, r in read([path], map=columns) if isinstance(r, Rollout)]
+    assert [(r.task, r.reward) for r in got] == [("2", 0.0), ("2", 0.5)]

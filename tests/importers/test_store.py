@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.errors import StoreError
 from evotrainer.importers.base import Skipped, Source
-from evotrainer.importers.store import IMPORTER
+from evotrainer.importers.formats.store import IMPORTER
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import RolloutStore
 from evotrainer.testing import check_importer

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer.importers.base import Skipped, Source
-from evotrainer.importers.tau_bench import IMPORTER
+from evotrainer.importers.formats.tau_bench import IMPORTER
 from evotrainer.records.rollout import Rollout
 
 REAL = Path(__file__).parents[2].parent / "shared" / "data" / "rollouts" / "tau_bench" / "gpt-4o-airline.json"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evotrainer.importers.base import Skipped, Source
-from evotrainer.importers.trl import IMPORTER
+from evotrainer.importers.formats.trl import IMPORTER
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_importer
 

@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer.importers import read as read_all
 from evotrainer.importers.base import Skipped, Source
-from evotrainer.importers.verifiers import IMPORTER
+from evotrainer.importers.formats.verifiers import IMPORTER
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.audit import audit
 from evotrainer.testing import check_importer

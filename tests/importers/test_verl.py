@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 
 from evotrainer.importers.base import Source
+from evotrainer.importers.formats.verl import IMPORTER
 from evotrainer.importers.jsonl import IMPORTER as JSONL
-from evotrainer.importers.verl import IMPORTER
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_importer
 

@@ -79,6 +79,15 @@ def test_one_seed_of_three_is_found() -> None:
     assert all("seed 1 alone" in a.reason and a.per_seed_low["1"] > 0 for a in hidden)
 
 
+def test_a_seed_among_three_is_asked_for_more_than_one_alone() -> None:
+    rng = np.random.default_rng(3)
+    p_T = rng.uniform(0.3, 0.9, TASKS)
+    opened, closed = (trials(rng, p_T - cost, [1, 2, 3], "b1") for cost in (0.0, 0.1))
+    base = trials(rng, p_T - 0.2, [1], "base")
+    three, alone = (settle_audit("b1", HISTORY, "asked", opened[:n], closed[:n], base, base) for n in (3, 1))
+    assert three.per_seed["1"] == alone.per_seed["1"] and three.per_seed_low["1"] < alone.per_seed_low["1"] - 0.005
+
+
 def test_where_honest_work_uses_it_nothing_is_proven() -> None:
     both = HISTORY.model_copy(update={"honest": True})
     for opened, closed in ((0.6, 0.42), (0.42, 0.2), (0.85, 0.6)):
@@ -111,6 +120,9 @@ def test_a_finding_is_answered_by_the_capability_it_asks_about() -> None:
     cleared = audit(0, [0.6] * 3, [0.6] * 3)
     assert answers(seen, [HISTORY, tests], [cleared], ["history", "tests"]) == {"leak": False, "tamper": False}
     assert answers(seen, [HISTORY, tests], [], []) == {}
+    network = HISTORY.model_copy(update={"name": "network", "knob": "network"})
+    assert answers(seen[:1], [HISTORY, network], [cleared], ["history"]) == {}, "the network is still open"
+    assert answers(seen[:1], [HISTORY, network], [cleared], ["history", "network"]) == {"leak": False}
 
 
 def test_direct_evidence_is_cleared_where_the_capability_is_closed_and_stands_where_nothing_closes_it() -> None:

@@ -187,6 +187,10 @@ def test_too_many_infrastructure_faults_decide_nothing() -> None:
     assert "infrastructure faults" in verdict.reason
 
 
+def test_where_no_attempt_may_be_lost_and_none_was_a_verdict_is_given() -> None:
+    assert decide(*planted(0.3), config=JudgeConfig(max_error_share=0.0)).kind == "promote"
+
+
 def test_trials_on_different_tasks_decide_nothing() -> None:
     branch, control = planted(0.3)
     other = {t + "x": v for t, v in branch[0].scores[0].per_task.items()}

@@ -18,6 +18,7 @@ from evotrainer.judge.stats import (
     p_value,
     scores_of,
 )
+from tests.judge.scored_trials import repeats
 
 cells = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])
 
@@ -175,3 +176,8 @@ def test_more_control_seeds_sharpen_the_comparison() -> None:
     noise = measure_noise("b0", control)
     assert effect(branch, control, noise, names=("b1", "b0")).df > effect(branch, few).df
     assert components(branch, control, noise, names=("b1", "b0")).seeds_control == 8
+
+
+def test_a_trial_that_failed_has_no_score() -> None:
+    done, failed = repeats(2)
+    assert scores_of([done, failed.model_copy(update={"status": "failed"})], "gate").keys() == {done.seed}

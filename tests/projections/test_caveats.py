@@ -88,7 +88,7 @@ def test_a_hole_of_the_grader_that_nobody_declared_is_certified_and_everything_h
     (start,) = [r for r in hacked.certification.rows if r.name == "start"]
     texts = [t for s in (1, 2) for t, _ in answers(hacked, f"b0-s{s}")]
     assert start.score > 0.95 and sum(len(t.split()) >= 2 for t in texts) / len(texts) > 0.9, "it learnt the hole"
-    assert summary.result(load_view(hacked.folder, rollouts=False)).count(".") < 4, "which the result does not say"
+    assert load_view(hacked.folder, rollouts=False).facts.text("result").count(".") < 4, "which the result does not say"
     assert not [e for e in hacked.events() if e.kind in ("audited", "invalidated")]
 
 
@@ -261,7 +261,7 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(
     assert run.champion == "b1" and run.certification.comparisons["champion-base"]["mean"] > 0.2  # type: ignore[union-attr]
     assert not unexplained(run)
     view = load_view(run.folder, rollouts=False)
-    assert summary.headline(view) == summary.result(view) and not view.caveat
+    assert summary.headline(view) == view.facts.text("result") and not view.caveats.get("b1")
     assert 'id="caveat"' not in run.report().read_text()
     assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
 

@@ -141,6 +141,12 @@ def test_a_head_put_back_by_more_than_a_kill_is_found(path: Path) -> None:
     assert "its head file stops at event 3 of 5" in problems(path)
 
 
+def test_a_head_one_event_behind_a_closed_ledger_is_found(path: Path) -> None:
+    rows = tampering.rows(path)
+    head.head_path(path).write_text(f"4 {rows[3][6]}\n")
+    assert "its head file stops at event 4 of 5" in problems(path)
+
+
 def test_a_ledger_of_version_1_is_read_and_continued_without_a_head(tmp_path: Path, path: Path) -> None:
     rows = tampering.relink(tampering.rows(path), version=1)
     tampering.rewrite(path, rows)

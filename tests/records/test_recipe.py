@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.records.lint import lint
+from evotrainer.factors.lint import lint
 from evotrainer.records.one_factor import check_bundle, check_start, single_factor
 from evotrainer.records.other_names import NAMES, VALUES
 from evotrainer.records.recipe import (

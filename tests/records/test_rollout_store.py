@@ -31,6 +31,17 @@ def test_a_rollout_comes_back_exactly_as_it_went_in(batch: list[Rollout]) -> Non
     assert decode(encode(batch)) == batch
 
 
+def test_a_tail_that_is_already_a_part_is_not_sealed_again(tmp_path: Path) -> None:
+    """As a kill leaves it between the part's rename and the fresh tail."""
+    with RolloutStore(tmp_path) as store:
+        store.append([group(0), group(1)])
+        tail = (tmp_path / "tail.log").read_bytes()
+        store.seal()
+    (tmp_path / "tail.log").write_bytes(tail)
+    with RolloutStore(tmp_path) as store:
+        assert sum(p.rows for p in store.seal()) == len(flat([group(0), group(1)]))
+
+
 @settings(max_examples=15, deadline=None)
 @given(st.lists(rollouts, min_size=1, max_size=8, unique_by=lambda r: r.id), st.integers(0, 8))
 def test_a_rollout_survives_log_part_and_reopening(batch: list[Rollout], sealed: int) -> None:

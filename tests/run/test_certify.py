@@ -14,7 +14,6 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.rules.decoding import policies
 from evotrainer.views.fold import load_view
-from evotrainer.views.summary import comparison_lines
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
 from tests.leaky_task import finish as finish
@@ -73,7 +72,7 @@ def test_a_start_that_learnt_nothing_differs_from_its_base_by_nothing(task: Path
     assert (c["mean"], c["low"], c["high"], c["p"]) == (0.0, 0.0, 0.0, 1.0)
     assert run.certification.rows[0].score != run.certification.rows[1].score
     assert not [p for p in run.verify().problems if p.area == "certified"]
-    assert comparison_lines(load_view(run.folder))[0][2].startswith("the same weights, p = 1")
+    assert ", the same weights, p = 1" in load_view(run.folder).facts.text("comparison")
     plain = Paper(finish).start(task, tmp_path / "plain", ["run.rounds=0"])
     assert plain.certification is not None and plain.certification.comparisons["start-base"]["mean"] != 0
 

@@ -54,7 +54,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     assert not run.state.problems and run.state.branches["b1"].verdict == looks[1] and run.champion == "b1"
     why(run.folder, "b1")
     told = capsys.readouterr().out
-    assert "b1 against b0: PROMOTE" in told and "analysis 1 inconclusive" in told and "more seeds" in told
+    assert "b1 against b0: PROMOTED" in told and "1: inconclusive" in told and "more seeds" in told
     assert "recomputed from the ledger: the same verdict, every number" in told
     lineage(run.folder)
     assert "at selection" in capsys.readouterr().out

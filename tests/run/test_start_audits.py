@@ -12,11 +12,11 @@ import pytest
 from evotrainer import api
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.projections.branch_facts import audit_text
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.run import loop
-from evotrainer.views.shortcut_audits import audit_lines
 from tests.acting import policy
 from tests.leaky_task import ENV, EXPLOITS, HONEST, finish
 from tests.leaky_task import TASK as TASK
@@ -47,7 +47,8 @@ def test_a_leak_that_no_detector_sees_is_found_before_anything_is_searched(
     run = Paper(finish, alike).start(task, tmp_path / "run", [*LEAKY_START, *more])
     (first,) = [a for a in audits(run) if a.branch == "b0"]
     assert first.trigger == "start" and first.confirmed
-    assert ", before the search, as every start is: shortcut CONFIRMED" in audit_lines(first)[0]
+    text = audit_text(first)
+    assert text.startswith("shortcut confirmed: ") and ", before the search, as every start is, " in text
     told = story(run)
     assert told.index("b0/audited/key") < told.index("b0/invalidated") < told.index("r1/opened")
     made = [b for b in run.state.branches.values() if b.branch not in ("base", "b0")]

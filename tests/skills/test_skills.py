@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from evotrainer.agents.belief import informed
-from evotrainer.agents.moves import CandidateMove, Move, Variant
+from evotrainer.agents.moves import CandidateMove
 from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
+from evotrainer.factors.table import Move, Variant
 from evotrainer.projections.skills import FORMAT, Skill, advise, direction, pool, skill_name
 from evotrainer.records.chain import chain_hash
 from evotrainer.records.recipe import Recipe
@@ -213,7 +214,7 @@ def test_merging_is_the_same_in_any_order() -> None:
 
 
 def candidate(recipe: Recipe, mean: float = 0.01, sd: float = 0.02) -> CandidateMove:
-    move = Move("warm", "temperature", "signal", {}, lambda _: (), "")
+    move = Move("warm", (), "")
     child = recipe.with_factor("temperature", 1.3)
     return CandidateMove(move, Variant(1.3), "temperature", child, "dead_groups", mean, sd, 1.0)
 

@@ -6,10 +6,13 @@ from collections import Counter
 
 import pytest
 
+from evotrainer.algorithm.curriculum import easiest_up_to
 from evotrainer.envs.base import Task
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Curriculum
+from evotrainer.records.recipe import Curriculum, Recipe
 from evotrainer.trainers.curriculum import TaskStream, difficulty, task_stream
+from evotrainer.trainers.groups import Group, _learn_rates
+from tests.small_records import rollout
 from tests.trainers.reverse_env import ReverseEnv
 
 
@@ -23,6 +26,14 @@ def test_every_task_comes_once_per_epoch_in_seeded_order() -> None:
     assert sorted(epoch) == list(range(40))
     assert epoch == [i for _ in range(4) for i in same.draw(10, set())[0]]
     assert epoch != [i for _ in range(4) for i in other.draw(10, set())[0]]
+
+
+def test_a_stream_goes_on_within_its_epoch() -> None:
+    one, other = _stream(Curriculum()), _stream(Curriculum())
+    first = one.draw(25, set())[0]
+    other.load(one.state())
+    rest = other.draw(15, set())[0]
+    assert rest == one.draw(15, set())[0] and sorted(first + rest) == list(range(40))
 
 
 def test_the_band_draws_unseen_and_undecided_tasks() -> None:
@@ -118,3 +129,15 @@ def test_a_hyphen_in_a_tag_is_no_sign() -> None:
     tags = {"level-1": 1.0, "depth_5": 5.0, "L2-hard": 2.0, "-3": -3.0, "from -0.5 on": -0.5, "3-5 steps": 3.0}
     for value, level in tags.items():
         assert difficulty(Task("t", "train", "", tags={"level": value}), "level") == level, value
+
+
+def test_of_a_few_tasks_the_easiest_fifth_is_at_least_one() -> None:
+    assert [easiest_up_to([1.0, 2.0, 3.0, 4.0], p) for p in (0.0, 0.5, 2.0)] == [1.0, 3.0, 4.0]
+    assert easiest_up_to([float(i) for i in range(6)], 0.0) == 1.0, "rounded up"
+
+
+def test_attempts_lost_to_infrastructure_are_in_no_pass_rate() -> None:
+    s = _stream(Curriculum(), 3)
+    lost = [rollout(0, k, reward=None if k > 1 else float(k)) for k in range(4)]
+    _learn_rates([Group((), lost)], s, Recipe(rewards={"correct": 1.0}))
+    assert s.rates == {"t0": 0.5}

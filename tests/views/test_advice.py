@@ -24,8 +24,8 @@ from evotrainer.errors import TrainerError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.export import choose
-from evotrainer.projections.caveats import caveats
-from evotrainer.projections.facts import ANSWERS, Fact
+from evotrainer.projections.caveats import caveats, told
+from evotrainer.projections.facts import KINDS, Fact, FactList
 from evotrainer.records.console import Console
 from evotrainer.records.events import Certified, TrialFinished
 from evotrainer.records.interventions import Intervention
@@ -40,7 +40,7 @@ from evotrainer.views.model import RunView
 from evotrainer.views.report import write_report
 from evotrainer.views.rounds import ProposalLine, RoundView
 from evotrainer.views.status import print_summary, render_status
-from evotrainer.views.summary import comparison_lines, headline
+from evotrainer.views.summary import headline
 from evotrainer.views.summary import state as state_of
 from evotrainer.views.tree import branch_line
 from tests.letters_on_paper import MORE, QUICK, WARM, Go, finish, rollouts
@@ -279,11 +279,14 @@ def changed(run: api.Run, update: Callable[[Certified], dict[str, Any]]) -> RunV
     view.folder = run.folder
     settings = [e.kind for e in events]
     assert "certified" in settings and view.caveats == caveats(events)
-    view.caveats = {
-        b: tuple(f for f in found if f.kind not in ("settings", "unaudited", "goes_with", "gap", "beyond"))
-        for b, found in view.caveats.items()
-    }
+    for b in view.branches.values():
+        out = ("settings", "unaudited", "goes_with", "gap", "beyond")
+        b.facts = FactList(tuple(f for f in b.facts if f.kind not in out))
     return view
+
+
+def caveat(view: RunView) -> str:
+    return told(view.caveats[view.champion])
 
 
 def test_next_answers_the_caveat_on_top(go: Go, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -291,14 +294,14 @@ def test_next_answers_the_caveat_on_top(go: Go, monkeypatch: pytest.MonkeyPatch)
     assert advice(certified(run, (0.1, 0.05, 0.15)), "R").startswith("`evotrainer export R my-model` writes b1")
     worse = certified(run, (0.1, 0.05, 0.15), (-0.04, -0.07, -0.01))
     line = advice(worse, "R")
-    assert worse.caveat.startswith("by greedy decoding it is worse than the base policy: -4.0 [-7.0, -1.0] points")
+    assert caveat(worse).startswith("by greedy decoding it is worse than the base policy: -4.0 [-7.0, -1.0] points")
     assert line.startswith("decoded greedily b1 is worse than the base policy, so keep that where answers are")
     assert "`evotrainer why R b1`" in line and "recipe.deploy_temperature" in line and "export" not in line
     assert "`evotrainer resume R run.rounds=2` plays one more round" in line
     assert "export" in advice(certified(run, (0.1, 0.05, 0.15), (-0.04, -0.09, 0.01)), "R"), "not shown to be worse"
     unshown = certified(run, (0.01, -0.02, 0.04))
     line = advice(unshown, "R")
-    assert unshown.caveat.startswith("a gain over the starting recipe is not shown: +1.0")
+    assert caveat(unshown).startswith("a gain over the starting recipe is not shown: +1.0")
     assert line.startswith("do not take b1 for better yet: ")
     assert "run.certify_seeds" in line and "run.rounds=2" in line and "export" not in line
     with monkeypatch.context() as m:  # whatever else may be said of the run
@@ -313,7 +316,7 @@ def test_next_answers_the_caveat_on_top(go: Go, monkeypatch: pytest.MonkeyPatch)
 
 def test_a_gain_of_sharpening_alone_is_answered_as_that_and_not_by_capabilities(go: Go) -> None:
     view = certified(go("won", changes=WARM), (0.1, 0.05, 0.15), (0.0, -0.02, 0.02), bounds=(0.05, -0.02, 0.0))
-    assert view.caveat.startswith("sharpening: of +20.0 points over the base policy on unseen tasks greedy decoding")
+    assert caveat(view).startswith("sharpening: of +20.0 points over the base policy on unseen tasks greedy decoding")
     line = advice(view, "R")
     assert line.startswith("first try the base policy at a lower sampling temperature or greedily")
     assert "capability" not in line and "audit" not in line and "recipe.deploy_temperature" in line
@@ -339,10 +342,8 @@ def test_every_view_of_a_champion_below_the_base_says_the_same(go: Go) -> None:
     b1 = view.branches["b1"]
     assert headline(view).startswith("Worse than before training: the champion b1 solves ")
     assert view.caveats["b1"][0].severity == "critical" and b1.status == "worse"
-    assert b1.status_text == "promoted over b0 in round 1, but it is worse than the base policy"
+    assert b1.facts.text("status") == "promoted over b0 in round 1, but it is worse than the base policy"
     assert branch_line(b1)[0] == ("▼ b1", "bold red")
-    line = next(x for x in comparison_lines(view) if x[0] == "champion minus base")
-    assert line[2].startswith("worse than before training")
     assert advice(view, "R").startswith("keep the base policy; train with a lower recipe.lr (now ")
 
 
@@ -351,7 +352,7 @@ def test_every_caveat_has_an_advice_that_answers_it(go: Go) -> None:
     about = dict.fromkeys(
         ("branch", "start", "steps", "pay", "fell", "other", "greedy", "audit", "longer", "wanted"), "X"
     )
-    for kind, answer in ANSWERS.items():
+    for kind, answer in ((k, x) for k, x in KINDS.items() if x.severity):
         fact = Fact(
             kind=kind,
             text="t",
@@ -359,7 +360,7 @@ def test_every_caveat_has_an_advice_that_answers_it(go: Go) -> None:
             remedy=answer.remedy.format(run="{run}", more="{more}", lr=0.1, **about),
         )
         view = changed(run, lambda c: {})
-        view.caveats = {view.champion: (fact,)}
+        view.branches[view.champion].facts = FactList((fact,))
         line = advice(view, "R")
         assert fact.remedy.replace("{run}", "R").partition("{more}")[0] in line, kind
         assert "{" not in line, line

@@ -15,7 +15,6 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.views import rollout_samples, summary
 from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.model import RunView
-from evotrainer.views.tree import branch_line
 from tests.whole_run import BASE, SPECS, rollout, rollouts_of, story
 
 
@@ -152,46 +151,6 @@ def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
     assert "b1: 2 of 3 trials have no result" in gaps
 
 
-def test_the_headline_claims_no_more_than_there_is(view: RunView, killed_run: Path) -> None:
-    assert summary.headline(view).startswith("The champion solves 79.7%")
-    assert "not certified" in summary.headline(load_view(killed_run))
-    certified = next(b for k, _, b in story() if k == "certified")
-    rows = tuple(r for r in certified.rows if r.name != "champion")  # type: ignore[attr-defined]
-    none_better = view_of(
-        [
-            e
-            if e.kind != "certified"
-            else Event(
-                e.seq,
-                e.id,
-                e.kind,
-                e.time,
-                ev.Certified(
-                    rows=rows, champion="b0", comparisons={"champion-start": {"mean": 0.01, "low": -0.02, "high": 0.04}}
-                ),
-                e.hash,
-            )
-            for e in events()
-        ]
-    )
-    assert summary.headline(none_better).startswith("No branch was promoted")
-    assert "no difference shown" in summary.comparison_lines(none_better)[0][2]
-
-
-def test_a_greedy_interval_much_wider_than_the_sampled_one_is_explained_once() -> None:
-    narrow, wide = {"mean": 0.25, "low": 0.2, "high": 0.3, "p": 0.01}, {"mean": 0.27, "low": 0.04, "high": 0.49}
-    narrow, wide = (x | {"sampled_low": 0.2, "excess_high": 0.3} for x in (narrow, wide))
-    compared = {"champion-base": narrow, "champion-start": narrow, "start-base": narrow}
-    greedy = {"champion-base": narrow, "champion-start": wide, "start-base": wide}
-    certified = next(b for k, _, b in story() if k == "certified")
-    told_so = certified.model_copy(update={"comparisons": compared, "greedy": greedy})
-    seen = view_of(
-        [Event(e.seq, e.id, e.kind, e.time, told_so, e.hash) if e.kind == "certified" else e for e in events()]
-    )
-    told = [reading for _, _, reading in summary.comparison_lines(seen)]
-    assert [" (wide: how far trainings differ when decoded greedily" in x for x in told] == [False, True, False]
-
-
 def test_samples_show_telling_rollouts_of_many_tasks_and_never_sealed_ones() -> None:
     spec = SPECS[0]
     pool = [r for seed in spec.seeds for r in rollouts_of(spec, seed)]
@@ -239,17 +198,3 @@ def test_what_could_not_be_seen_is_said_once_and_is_no_finding(view: RunView) ->
     assert 'Metric "tool calls that failed, share" in every branch that was read: tool calls missing.' in gaps
     assert "Backtest of b2, b3, b4, b6, b7: silent, stored rollouts cannot show this factor." in gaps
     assert "b6: 2 of 3 trials have no result." in gaps
-
-
-def test_a_promotion_says_over_whom_and_what_came_of_it(finished_run: Path) -> None:
-    """`b1: promoted` next to `champion b5`, and a green tick at a champion that is worse than its base policy."""
-    view = load_view(finished_run, rollouts=False)
-    b1, b5 = view.branches["b1"], view.branches["b5"]
-    assert b1.status_text == "promoted over b0 in round 1, later replaced by b5"
-    assert b5.status_text == f"promoted over b1 in round {b5.round}"
-    b5.no_better = "it is worse than the base policy"
-    assert b5.status == "worse" and b5.status_text.endswith(", but it is worse than the base policy")
-    line = branch_line(b5)
-    assert line[0] == ("▼ b5", "bold red") and view.verdict_counts()["worse"] == 1
-    b5.version = None
-    assert b5.status_text.startswith("passed every gate"), "nothing was promoted yet"

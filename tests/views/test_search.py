@@ -10,13 +10,13 @@ import pytest
 from evotrainer import api
 from evotrainer.cli.show import show
 from evotrainer.cli.status import status_json
+from evotrainer.projections.text import percent, value
 from evotrainer.records.recipe import diff
 from evotrainer.records.search import FactorEffect
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from evotrainer.views.search import belief_axis, believed, search_line, search_rounds
 from evotrainer.views.status import render_status
-from evotrainer.views.text import percent, value
 from evotrainer.views.tree import render_lineage
 from tests.paper import Paper
 from tests.run.test_search import TASK as TASK

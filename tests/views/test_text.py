@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evotrainer.projections import text
 from evotrainer.records.text import counted
-from evotrainer.views import text
 
 ANY = st.text(st.characters())
 

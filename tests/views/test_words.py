@@ -9,10 +9,10 @@ from typing import Any
 
 from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.registry import METRICS
-from evotrainer.projections.gap_words import gap_told
+from evotrainer.projections import words
+from evotrainer.projections.caveats import gap_told
 from evotrainer.records.events import GapSeen
 from evotrainer.records.ledger import Ledger
-from evotrainer.views import words
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import render_branch
 from evotrainer.views.report import write_report

@@ -10,11 +10,11 @@ from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
 from evotrainer.agents.moves import in_words
 from evotrainer.errors import AgentError, ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Intervention, Prediction
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Recipe, diff, format_diff
 

@@ -19,6 +19,7 @@ from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.pool import candidate_pool, next_family, situation
+from evotrainer.factors import family_of
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
@@ -93,7 +94,7 @@ class OneFactorAgent:
         ranked = self.rank(briefing, s)
         if not ranked:
             return self._stop("every change of the catalogue has been tried, does not apply or costs more than is left")
-        if max(self.chance(r) for r in ranked) < self.options.stop_chance:
+        if not briefing.feedback and max(self.chance(r) for r in ranked) < self.options.stop_chance:
             return self._stop(
                 f"saturated: no untried change gains {100 * self.options.min_effect:.1f} points with a probability "
                 f"of {self.options.stop_chance:.0%} or more"
@@ -192,7 +193,8 @@ class OneFactorAgent:
         kept: list[Ranked] = []
         vetoed: list[Ranked] = []
         first = _escalated(ranked, briefing)
-        worth = [r for r in ranked if r not in first and self.chance(r) >= self.options.stop_chance]
+        least = 0.0 if briefing.feedback else self.options.stop_chance  # what a human asks for is tried
+        worth = [r for r in ranked if r not in first and self.chance(r) >= least]
         for r in (first + worth)[: self.options.max_backtests]:
             iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
             tested = replace(r, backtest=tools.backtest(iv))
@@ -207,7 +209,7 @@ class OneFactorAgent:
         order: list[Ranked] = []
         if briefing.failures_in_a_row >= SWITCH_AFTER:
             family = next_family(briefing)
-            order += [r for r in kept if r.candidate.move.family == family][:1]
+            order += [r for r in kept if family_of(r.candidate.factor) == family][:1]
         if briefing.failures_in_a_row >= SUBTRACT_AFTER:
             order += [r for r in kept if r.candidate.move.subtracts and r not in order][:1]
         factors = {r.candidate.factor for r in order}
@@ -232,7 +234,7 @@ def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
     first: list[Ranked] = []
     if briefing.failures_in_a_row >= SWITCH_AFTER:
         family = next_family(briefing)
-        first += [r for r in ranked if r.candidate.move.family == family][: 2 * briefing.branches_wanted]
+        first += [r for r in ranked if family_of(r.candidate.factor) == family][: 2 * briefing.branches_wanted]
     if briefing.failures_in_a_row >= SUBTRACT_AFTER:
         first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
     return first

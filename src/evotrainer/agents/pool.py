@@ -8,9 +8,10 @@ from itertools import chain
 from evotrainer.agents.base import Tools
 from evotrainer.agents.catalogue import candidates, reverts
 from evotrainer.agents.changes import tried
-from evotrainer.agents.moves import FAMILIES, CandidateMove, Family, Situation
+from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
+from evotrainer.factors import FAMILIES, Family, family_of
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.recipe import fields_of
 
@@ -61,17 +62,6 @@ def next_family(briefing: Briefing) -> Family:
         return FAMILIES[0]
     fresh = [x for x in FAMILIES if x not in tried]
     return fresh[0] if fresh else FAMILIES[(FAMILIES.index(tried[-1]) + 1) % len(FAMILIES)]
-
-
-def family_of(factor: str) -> Family:
-    """The family a factor belongs to."""
-    from evotrainer.agents.catalogue import MOVES
-
-    if factor in ("rewards", "written_reward", "written"):
-        return "reward"
-    if factor.startswith("knobs."):
-        return "data"
-    return next((m.family for m in MOVES if m.factor == factor), "algorithm")
 
 
 def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:

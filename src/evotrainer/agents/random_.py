@@ -1,13 +1,14 @@
-"""A control agent: uniformly random valid single-factor changes. The baseline that other agents must beat."""
+"""A control agent: uniformly random changes of one factor, among those that the statistical agent weighs in the same
+situation. The baseline that other agents must beat."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from evotrainer.agents.base import AgentSpec, Tools
-from evotrainer.agents.catalogue.values import pass_rates
-from evotrainer.agents.changes import changed, neighbourhood, repeated, tried
+from evotrainer.agents.changes import repeated
 from evotrainer.agents.fixed import plain
+from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention
 
@@ -22,19 +23,13 @@ class RandomAgent:
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """As many untried, lint-clean changes as branches are wanted, of different factors where there are enough."""
-        recipe, seen = briefing.champion.recipe, tried(briefing)
+        recipe = briefing.champion.recipe
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left: dict[str, list[object]] = {}
-        tags = pass_rates({m.name: m.value for m in briefing.health.metrics if m.value is not None})
-        space = neighbourhood(recipe, briefing.components, briefing.knobs, tags, briefing.offers)
-        for factor, values in sorted(space.items()):
-            for value in values:
-                child = changed(recipe, factor, value)
-                if child is None or child.hash in seen:
-                    continue
-                if repeated(briefing, factor, child.value(factor)) is None:
-                    left.setdefault(factor, []).append(value)
+        for c in candidate_pool(briefing, situation(briefing, tools, 0), np.inf):
+            if repeated(briefing, c.factor, c.child.value(c.factor)) is None:
+                left.setdefault(c.factor, []).append(c.variant.value)
         out: list[Intervention] = []
         fresh = list(left)
         while left and len(out) < briefing.branches_wanted:

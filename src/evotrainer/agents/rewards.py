@@ -10,30 +10,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from evotrainer.agents.changes import changed, reward_changes
-from evotrainer.agents.moves import CandidateMove, Direction, Move, Situation, Variant, relevance
+from evotrainer.agents.moves import CandidateMove, Situation, prior
 from evotrainer.agents.symptoms import RewardFit
+from evotrainer.factors.reward import FITS
+from evotrainer.factors.table import Move, Variant
 
-ASKING = {
-    "proxy_gap": 0.9,
-    "special_casing": 0.7,
-    "false_revival": 0.7,
-    "constant_bonus": 0.7,
-    "edge_crash": 0.6,
-    "dead_groups": 0.4,
-    "action_timidity": 0.3,
-    "abandonment": 0.3,
-    "efficiency_collapse": 0.3,
-    "length_gaming": 0.3,
-    "laziness": 0.3,
-}
-"""Bottlenecks that a reward change can answer, and how well."""
-AIMS: dict[str, tuple[str, Direction, float]] = {
-    "proxy_gap": ("proxy_gap", "down", 0.02),
-    "special_casing": ("proxy_gap", "down", 0.02),
-    "edge_crash": ("proxy_gap", "down", 0.02),
-    "dead_groups": ("frac_reward_zero_std", "down", 0.03),
-}
-"""What a reward move predicts, by the bottleneck it answers."""
 TRANSFER = 0.6
 """Points of score per unit of alignment and unit of headroom: a cautious share of what a perfect transfer
 would give.
@@ -49,8 +30,6 @@ PENALTY = -0.15
 """Within-group correlation with the outcome below which a component is offered as a penalty."""
 ASKED_FOR = 0.03
 """What it adds to a change's expected gain that it pays what a detector of this run found wrong attempts to lack."""
-BLIND_GAIN = 0.03
-"""Gain of an unmeasured reward change per unit of fit to the diagnosis."""
 
 
 def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
@@ -71,27 +50,14 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         if child is None or child.hash in seen:
             continue
         name, _, detail = signature.partition(" ")
-        subtracts = name == "remove_reward"
-        fit, bottleneck = _relevance(name, s)
-        shift, sd, why = _blind(fit) if before is None else _measured(s, before, old, new)
+        shift, sd, bottleneck = prior(FITS, s)
+        why = "the present reward is suspected, and no stored outcome can rate another"
+        if before is not None:
+            shift, sd, why = _measured(s, before, old, new)
         if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
             shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
-        metric, direction, size = AIMS.get(bottleneck, ("accuracy", "up", 0.01))
-        move = Move(name, factor, "reward", ASKING, lambda _: (), why, metric, direction, size, subtracts=subtracts)
-        yield CandidateMove(move, Variant(value, detail, why=why), factor, child, bottleneck, shift, sd, 1.0)
-
-
-def _relevance(name: str, s: Situation) -> tuple[float, str]:
-    move = Move(name, "rewards", "reward", ASKING, lambda _: (), "")
-    return relevance(move, s.symptoms)
-
-
-def _blind(fit: float) -> tuple[float, float, str]:
-    return (
-        BLIND_GAIN * fit - 0.005,
-        0.01 + 0.02 * fit,
-        "the present reward is suspected, and no stored outcome can rate another",
-    )
+        move = Move(name, (), why, subtracts=name == "remove_reward")
+        yield CandidateMove(move, Variant(value, detail), factor, child, bottleneck, shift, sd, 1.0)
 
 
 def _measured(

@@ -39,10 +39,6 @@ TOOLS = (
     "overview", "request", "factor", "candidates", "trainings", "scores", "health", "evidence", "backtest", "propose",
     "wait", "why", "stop", "rollout", "judge",
 )  # fmt: skip
-COSTS = frozenset(
-    {"steps", "phases", "prompts_per_step", "group_size", "updates_per_step", "max_tokens", "max_turns", "resample"}
-)
-"""Factors by which the compute of a training grows."""
 REPLAYED = 12
 """Changes that one call of `backtest` replays."""
 
@@ -96,6 +92,7 @@ class SeatTools:
     def factor(self, name: str = "") -> str:
         """A factor's value, legal values, what was trained of it and what it costs; without `name` all factors with
         their values."""
+        from evotrainer.factors import row_of
         from evotrainer.records.recipe_parts import fields_of
 
         asked = self._asked()
@@ -107,7 +104,9 @@ class SeatTools:
         o = offers[name]
         cost = f"; a training takes {asked.training_cpu_s:g} CPU-s"
         cost += (
-            ", in proportion to it at most" if {name, *fields_of(name)} & COSTS else ", much the same with other values"
+            ", in proportion to it at most"
+            if any(r.costs for f in (name, *fields_of(name)) if (r := row_of(f)))
+            else ", much the same with other values"
         )
         return _cut(f"{name} is {json.dumps(o.now)}; legal: {o.legal}; trained besides: {json.dumps(o.tried)}{cost}")
 

@@ -80,9 +80,7 @@ def audit(
     metrics.jsonl, CSV, what TRL or verl printed) is read as a learning curve. With --reader: a language model also
     reads a sample of the rollouts for hacks that no rule knows; it gets their text. With --run: programs are run.
 
-    Formats: EvoTrainer, plain JSONL, TRL, verl, verifiers, NeMo-Gym, Inspect, SWE-agent, mini-swe-agent, tau-bench,
-    ATIF, Terminal-Bench, Claude Code, Codex, OpenHands, SWE-bench predictions, ms-swift, SkyRL, Prime Intellect,
-    lm-eval, Qwen math evaluations, reasoning-gym, rLLM, tinker-cookbook, CSV and Parquet.
+    Formats: docs/importers.md has all; a file of none is refused with their names.
 
     Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
 

@@ -30,7 +30,7 @@ def audit_branch(
     Example: evotrainer audit-branch runs/mine b2 --capability history
     """
     from evotrainer import api
-    from evotrainer.views.shortcut_audits import audit_lines
+    from evotrainer.projections.branch_facts import audit_text
     from evotrainer.views.terminal import LiveView
 
     with LiveView(folder, console(stderr=True), plain=plain or as_json) as view:
@@ -40,7 +40,7 @@ def audit_branch(
         print(json.dumps({"audits": [a.model_dump(mode="json") for a in audits], **standing}, indent=1))
         return
     for a in audits:
-        print("\n".join(audit_lines(a)))
+        print(f"audit of {a.branch}: {audit_text(a)}")
     if branch in tree.invalid:
         fallen = [b for b in tree.descendants(branch) if b in tree.invalid]
         print(f"{branch} is invalid" + (f", and with it {', '.join(fallen)}" if fallen else ""))

@@ -15,7 +15,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.studies.backtest import Replayed, Subject
+    from evotrainer.studies.backtest import Replayed
 
 Items = Annotated[
     list[str],
@@ -65,9 +65,8 @@ def backtest(
     """What would this reward, filter, detector or gate have done? Replayed on rollouts and verdicts that exist, in
     seconds.
 
-    A change of the recipe is replayed on a run's champion or on anybody's rollouts; select=COMPONENT picks the best of
-    each group by that score; a detector (--detector) is held against all versions whose truth is known; a gate (--gate)
-    gives a run's verdicts again.
+    A change of the recipe is replayed on a run's champion or on anybody's rollouts; a detector (--detector) is held
+    against all versions whose truth is known; a gate (--gate) gives a run's verdicts again.
 
     Example: evotrainer backtest runs/mine rewards.robust=1 rewards.visible=0
     """
@@ -81,17 +80,9 @@ def backtest(
         _detector(detector, settings, paths, as_json, bad=_names(bad), seen=_names(seen), label=label, **read)
         met = False
     else:
-        from evotrainer.studies.backtest import as_intervention, is_selection, replay_change, subjects
+        from evotrainer.studies.backtest import as_intervention, replay_change, subjects
 
-        picks = is_selection(settings)
-        if picks and (intervention or predict or fail_on):
-            raise ConfigError(
-                "select= picks rollouts and changes no recipe; give it without --intervention and the like"
-            )
         found = subjects(paths, branch=branch, split=split, paid=_weights(paid), **read)
-        if picks:
-            _say_selections(found, settings, as_json)
-            return
         results = [replay_change(s, *as_intervention(s.recipe, settings, intervention, predict)) for s in found]
         _say_changes(results, as_json)
         met = fail_on == "contradicts" and any(r.backtest.verdict == "contradicts" for r in results)
@@ -125,7 +116,7 @@ def _check(
     if kind == "change" and not settings and intervention is None:
         raise ConfigError(
             "say what to replay: a change (rewards.robust=1, group_filter=snr_top_p), --intervention FILE, "
-            "--detector NAME, --gate alpha=0.01 or select=COMPONENT"
+            "--detector NAME or --gate alpha=0.01"
         )
 
 
@@ -149,24 +140,6 @@ def _say_changes(results: Sequence[Replayed], as_json: bool) -> None:
         print(json.dumps([change_json(r) for r in results], indent=1))
     else:
         print("\n\n".join("\n".join(change_lines(r)) for r in results))
-
-
-def _say_selections(found: Sequence[Subject], settings: Sequence[str], as_json: bool) -> None:
-    """Print what picking by each score would have got on each subject."""
-    from evotrainer.studies.backtest.select import select, selection_json, selection_lines
-
-    done, failed = [], []
-    for s in found:
-        try:
-            done += [select(s, setting) for setting in settings]
-        except ConfigError as e:
-            failed.append(str(e))
-    if not done:
-        raise ConfigError(failed[0])
-    if as_json:
-        print(json.dumps([selection_json(x) for x in done], indent=1))
-    else:
-        print("\n\n".join([*("\n".join(selection_lines(x)) for x in done), *(f"left out: {f}" for f in failed)]))
 
 
 def _detector(name: str, settings: Sequence[str], paths: Sequence[Path], as_json: bool, **options: Any) -> None:

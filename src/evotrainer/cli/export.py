@@ -29,7 +29,7 @@ def export(
     from evotrainer.errors import ConfigError
     from evotrainer.extras.export import choose, is_policy_of
     from evotrainer.projections.caveats import told
-    from evotrainer.views.text import one_line
+    from evotrainer.projections.text import one_line
 
     run = api.open_run(folder)
     if is_policy_of(run.events(), str(out)):

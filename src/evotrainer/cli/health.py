@@ -77,7 +77,7 @@ def explained(events: Sequence[Event], state: RunState, branch: str) -> str:
     """The promotion that explains a branch's rise, with what was forecast of it; empty where none does."""
     from evotrainer.projections.caveats import proved_gain
 
-    gain = proved_gain(events, state, branch)
+    gain = proved_gain(state, branch)
     if not gain:
         return ""
     iv = state.branches[branch].intervention

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from evotrainer.cli._common import AsJson, RunFolder
-from evotrainer.cli._ladder import ladder, tell_change
+from evotrainer.cli._ladder import ladder, tell
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -41,14 +41,11 @@ def why(
     from evotrainer.verify import Record
 
     record = Record(folder, api.open_run(folder).events())
-    judged = {e.body.verdict.branch for e in record.of("judged")}
     versions = {e.body.version for e in record.of("harness")}
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     what = record.state.champion or START if what in (None, "champion") else what
-    if what in judged:
-        explain: Callable[[Record, str], Explained] = _judged
-    elif what in record.state.branches:
-        explain = _unjudged
+    if what in record.state.branches:
+        explain: Callable[[Record, str], Explained] = _branch
     elif what in versions:
         explain = _version
     elif what in skills:
@@ -111,109 +108,66 @@ def _subjects(event: Event) -> set[str]:
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _judged(record: Record, branch: str) -> Explained:
-    """Print a branch with its verdict, earlier interim analyses, audits and what followed."""
-    from evotrainer.projections.task_sets import told
-    from evotrainer.verify import when_readable
+def _branch(record: Record, branch: str) -> Explained:
+    """Print what is known of a branch, compute its verdicts, effects and audits again, and what led to it."""
+    from evotrainer.projections.branches import START
+    from evotrainer.projections.run_facts import facts_of
+    from evotrainer.projections.text import of_run
+    from evotrainer.verify import checks, when_readable
+    from evotrainer.verify.effects import again as estimate
+    from evotrainer.verify.effects import audit_differences
     from evotrainer.verify.verdicts import rejudge, verdict_on
-    from evotrainer.views.text import change, of_run
 
-    event = verdict_on(record, branch)
-    v, reason = event.body.verdict, event.body.verdict.reason
-    for g in v.gates:  # each gate tells its own part below
-        reason = reason.replace(f"; {g.message}", "")
-    sent_back = _sent_back(record, branch)
-    kind = "withheld" if sent_back else v.kind
-    print(f"{branch} against {v.control}: {kind.upper()}")
-    print(f"  {reason}")
-    if (c := record.state.branches.get(v.control)) and c.matches and c.intervention:
-        told_control = change(c.intervention.factor, c.intervention.old, c.intervention.new)
-        print(f"  control    {v.control}: {c.parent} trained for as long as {branch} ({told_control})")
-    if iv := record.state.branches[branch].intervention:
-        tell_change(record, branch, iv)
-        p = iv.prediction
-        print(f"  predicted  {p.metric} {p.direction} by at least {p.size:g}")
-    if v.gates:
-        print(f"  gates      against {v.control}, on the gate split:")
-    for g in v.gates:
-        mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
-        print(f"  [{mark}] {g.gate}: {of_run(g.message, record.folder)}")
-    wrong = when_readable(record, event.id, lambda: rejudge(record, event).differences)
-    wrong += _analyses(record, branch)
-    if sent_back:
-        print(f"  withheld   a human sent the promotion back: {sent_back}")
-    wrong += _audits(record, branch)
-    wrong += ladder(record, branch)
-    _beside(record, branch)
-    for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
-        print(f"  taught     {skill} (`evotrainer why {record.folder} {skill}`)")
-    if v.look:
-        print(f"  interim analysis {v.look} of the run spent an error probability of {v.alpha:.3g}")
-        if line := told(record.opened):
-            print(f"  tasks      {line}")
-    return Explained(f"the verdict on {branch}", wrong, "the same verdict, every number")
+    b, facts = record.state.branches[branch], facts_of(record.events, record.state)
+    against = f" against {b.verdict.control}" if b.verdict else ""
+    print(f"{branch}{against}: {facts.of(branch).text('status').upper() if b.parent else 'a starting recipe'}")
+    tell(record, facts.of(branch), branch)
+    wrong: list[str] = []
+    for k in range(1, b.looks + 1):
+        event = verdict_on(record, branch, k)
+        found = when_readable(record, event.id, lambda e=event: rejudge(record, e).differences)  # type: ignore[misc]
+        wrong += [d if k == b.looks else f"analysis {k}: {d}" for d in found]
+    if b.fresh:
+        wrong += when_readable(record, branch, lambda r=b.fresh: estimate(r, record.events))  # type: ignore[misc]
+    own = [e for e in record.events if e.kind in ABOUT and _of(e) == branch]
+    for e in own:
+        if e.kind == "audited":
+            differs = when_readable(record, e.id, lambda e=e: audit_differences(record, e))  # type: ignore[misc]
+            wrong += [f"{e.id}: {d}" for d in differs]
+        else:
+            wrong += [p.message for p in checks()[e.kind](record, e)]
+    wrong += ladder(record, facts, branch)
+    _linked(record, branch)
+    for f in (*(facts.some("noise") if branch == START else ()), *(facts.some("tasks") if b.verdict else ())):
+        print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
+    same = ["the same verdict, every number"] if b.verdict else []
+    return Explained(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
 
 
-def _unjudged(record: Record, branch: str) -> Explained:
-    """Print a branch without a verdict: a starting recipe, which has no control, or one that is not judged yet."""
-    from evotrainer.verify import checks
-    from evotrainer.views.words import RUN_FLOOR
-
-    b = record.state.branches[branch]
-    control = f"control of {b.matches}, which takes as much compute; a control gets no verdict"
-    own = control if b.matches else "not judged yet"
-    print(f"{branch}: {own if b.parent else 'a starting recipe, which has no control'}")
-    if b.intervention:
-        tell_change(record, branch, b.intervention)
-    if b.version:
-        print(f"  version    {b.version}")
-    about = {
-        "branch": "its recipe",
-        "noise": "its noise",
-        "promoted": "its version",
-        "audited": "the same audit, every number",
-        "invalidated": "which descendants are invalid with it",
-    }
-    told = [e for e in record.events if e.kind in about and _of(e) == branch]
-    wrong = [p.message for e in told if e.kind != "audited" for p in checks()[e.kind](record, e)]
-    last = record.state.noise
-    for e in told:
-        if e.kind == "noise" and last is not None:
-            floor = f"{RUN_FLOOR} {100 * last.noise_floor:.1f} points on gate"
-            if e.body.noise_floor != last.noise_floor:
-                floor += f" ({100 * e.body.noise_floor:.1f} when {branch} was measured)"
-            spread = f"standard deviation between seeds {list(e.body.seeds)} then {100 * e.body.seed_sd:.1f}"
-            print(f"  noise      {floor}, {spread} ({e.id})")
-    wrong += _audits(record, branch)
-    _beside(record, branch)
-    kinds = {e.kind for e in told}
-    return Explained(branch, wrong, ", ".join(text for k, text in about.items() if k in kinds))
+ABOUT = {
+    "branch": "its recipe",
+    "noise": "its noise",
+    "promoted": "its version",
+    "audited": "its audits",
+    "invalidated": "which descendants are invalid with it",
+}
+"""Kind of event -> what is computed again of it."""
 
 
-def _beside(record: Record, branch: str) -> None:
-    """Tell the grading canaries that flipped in its trials, the detectors that were made from it or that questioned it,
-    the caveats on its certificate, and what a reader said."""
-    from evotrainer.projections.caveats import caveats
-    from evotrainer.projections.reader import UNREAD, Readings, read_rollouts, told
-    from evotrainer.records.canaries import flip_line
+def _linked(record: Record, branch: str) -> None:
+    """Print the detectors that were made from a branch or that questioned it, the quotes of a reader, and the skills
+    that it taught."""
+    from evotrainer.projections.reader import read_rollouts
+    from evotrainer.projections.text import one_line
     from evotrainer.views.coevolution import Coevolution
-    from evotrainer.views.text import one_line
 
-    for t in record.finished.values():
-        if t.branch == branch:
-            for f in t.canary_flips:
-                print(f"  grading    {flip_line(t.trial, f)}")
-    for x in Coevolution.of(record.events).links:
-        if x.branch == branch:
-            print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
-    for c in caveats(record.events).get(branch, ()):
-        print(f"  CAVEAT     {one_line(c.text, 600)}")
-    read = Readings.of(record.events).last.get(branch)
-    if read or any(r.branch == branch for r in (record.state.certified.rows if record.state.certified else ())):
-        print(f"  reader     {one_line(told(read) if read else UNREAD, 600)}")
+    for x in Coevolution.of(record.events).of_branch(branch):
+        print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
     for r in [x for x in read_rollouts(record.events) if x.branch == branch and x.verdict.verdict == "hack"][:QUOTES]:
         v, why = r.verdict, r.why or "at random"
         print(f"             {v.kind}, {r.trial}:{r.rollout[:12]} (read for {why}): {one_line(v.quote, 200)}")
+    for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
+        print(f"  taught     {skill} (`evotrainer why {record.folder} {skill}`)")
 
 
 def _of(event: Event) -> str:
@@ -223,73 +177,6 @@ def _of(event: Event) -> str:
     if event.kind == "noise":
         return keys.noise_branch(event.id, event.body.branch)
     return str(event.body.audit.branch if event.kind == "audited" else event.body.branch)
-
-
-def _analyses(record: Record, branch: str) -> list[str]:
-    """Print earlier interim analyses, added seeds and the effect on fresh seeds; return what differs."""
-    from evotrainer.records.events import Judged, Reestimated, ToppedUp
-    from evotrainer.verify import when_readable
-    from evotrainer.verify.effects import again as estimate
-    from evotrainer.verify.verdicts import rejudge, verdict_on
-    from evotrainer.views.summary import fresh_line
-
-    own = [
-        e.body
-        for e in record.events
-        if isinstance(e.body, Judged | ToppedUp | Reestimated)
-        and (e.body.verdict.branch if isinstance(e.body, Judged) else e.body.branch) == branch
-    ]
-    last = sum(isinstance(b, Judged) for b in own)
-    wrong: list[str] = []
-    k = 0
-    for b in own:
-        if isinstance(b, Judged):
-            k += 1
-            if k < last:
-                v = b.verdict
-                spent = f" (interim analysis {v.look} of the run, error probability {v.alpha:.3g})" if v.look else ""
-                print(f"  analysis {k} {v.kind}: {v.reason}{spent}")
-                earlier = verdict_on(record, branch, k)
-                found = when_readable(record, earlier.id, lambda e=earlier: rejudge(record, e).differences)  # type: ignore[misc]
-                wrong += [f"analysis {k}: {d}" for d in found]
-        elif isinstance(b, ToppedUp):
-            given = f"{branch} + {list(b.seeds)}, {b.control} + {list(b.control_seeds)}"
-            print(f"  more seeds {b.wanted} asked for: {b.refused or given}")
-        else:
-            print(f"  effect     {fresh_line(b)}")
-            if b.selected:
-                print(f"  selected by {100 * b.selected.mean:+.1f} points, too large on average")
-            wrong += when_readable(record, branch, lambda b=b: estimate(b, record.events))  # type: ignore[misc]
-    return wrong
-
-
-def _audits(record: Record, branch: str) -> list[str]:
-    """Print each audit and what followed from it; return what differs when they are computed again."""
-    from evotrainer.verify import when_readable
-    from evotrainer.verify.effects import audit_differences
-    from evotrainer.views.shortcut_audits import audit_lines
-
-    wrong: list[str] = []
-    for e in record.of("audited"):
-        if e.body.audit.branch == branch:
-            print("  " + "\n  ".join(audit_lines(e.body.audit)))
-            differs = when_readable(record, e.id, lambda e=e: audit_differences(record, e))  # type: ignore[misc]
-            wrong += [f"{e.id}: {d}" for d in differs]
-    if branch in record.state.invalid:
-        print(f"  INVALID    {record.state.invalid[branch]}")
-        for e in record.of("invalidated"):
-            if branch in (e.body.branch, *e.body.descendants):
-                fallen = f", and with it {', '.join(e.body.descendants)}" if e.body.descendants else ""
-                when = e.time[:19].replace("T", " ")
-                print(f"  since      {when} UTC: {e.body.branch} is invalid{fallen}; champion {e.body.champion}")
-        print(f"  champion since: {record.state.champion}")
-    return wrong
-
-
-def _sent_back(record: Record, branch: str) -> str:
-    """A human's REVISE at the verdict gate of a branch; empty where there is none."""
-    gates = [e.body for e in record.of("gate")]
-    return next((g.feedback for g in gates if (g.where, g.branch, g.answer) == ("verdict", branch, "REVISE")), "")
 
 
 # -- a harness version -------------------------------------------------------------------------------------------------

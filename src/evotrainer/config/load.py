@@ -16,8 +16,8 @@ from pydantic import ValidationError
 from evotrainer.config.overrides import Overrides, as_texts
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
+from evotrainer.factors.lint import lint
 from evotrainer.records.frozen import explain
-from evotrainer.records.lint import lint
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted, quoted
 

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.errors import ConfigError
+from evotrainer.factors import FACTORS
+from evotrainer.factors.data import OWN
 from evotrainer.records.hooks import hook_fault
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.scaffold import fault, slots_of
@@ -69,22 +71,18 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     name = environment.get("name", "the environment")
     if (found := fault(recipe.scaffold, slots_of(environment), name)) is not None:
         return f"recipe.scaffold: {found[0]}: {found[1]}"
-    own = 'learn from the policy\'s own successes (kind = "own")'
-    if recipe.prompt_noise and "wordings" not in usable(environment):
-        return f"recipe.prompt_noise: {name} has no other wordings of its prompts; set it to 0"
-    if recipe.sft_anchor and "demonstrations" not in usable(environment):
-        return f"recipe.sft_anchor: {name} has no demonstrations to learn from; set it to 0"
-    if recipe.credit.kind == "turn" and "turn_rewards" not in usable(environment):
-        return f"recipe.credit: {name} gives no rewards by turn; set it to episode"
-    if not any(p.kind == "references" for p in recipe.phases) or "references" in usable(environment):
-        return ""
-    if "references" not in (environment.get("offers") or ()):
-        return f"recipe.phases: {name} has no references of its train problems; leave that part out, or {own}"
-    some = next(iter(environment["outcome"]))
-    return (
-        f"recipe.phases: references of {name} are answers to its outcome, which is not for sale; {own}, or set "
-        f'environment.payable = ["{some}"] where the outcome is what training may see'
-    )
+    offered, may = environment.get("offers") or (), usable(environment)
+    for factor, need in ((f, row.need) for f, row in FACTORS.items() if row.need is not None):
+        if need.offer in may or not need.when(recipe):
+            continue
+        if need.offer not in offered:
+            return f"recipe.{factor}: {name} {need.why}"
+        some = next(iter(environment["outcome"]))
+        return (
+            f"recipe.{factor}: {need.offer} of {name} are answers to its outcome, which is not for sale; {OWN}, or set "
+            f'environment.payable = ["{some}"] where the outcome is what training may see'
+        )
+    return ""
 
 
 def check_paid(recipe: Recipe, environment: Mapping[str, Any]) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.extras.scaffold import TEMPLATE
 from evotrainer.projections.branches import BASE, START, Branch
+from evotrainer.projections.caveats import against_base
 from evotrainer.projections.state import RunState
-from evotrainer.projections.unconfirmed import against_base
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import os_errors, sha256_file, sha256_tree
 from evotrainer.records.events import Certified, TrialFinished

@@ -1,6 +1,7 @@
 """The diagnostic harness: three layers of metrics, detectors, diagnosis and backtests over rollouts."""
 
-from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.harness.bottlenecks import KINDS as KINDS
+from evotrainer.harness.bottlenecks import factors_of as factors_of
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import detect

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from evotrainer.factors import remedies
+
+REMEDIES = 4
+"""Factors that are named of a kind, at most."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """`factors`: where remedies lie, most specific first; the choice among them is the agent's."""
-
     about: str
-    factors: tuple[str, ...] = ()
     priority: float = 0.5
     """Rank among equally severe kinds, in [0, 1]: validity before signal before style."""
 
@@ -18,49 +20,40 @@ class Kind:
 MOVED = "moved by "
 """What the explanation of an unexplained move says, its signed points after it."""
 KINDS: dict[str, Kind] = {
-    "answer_leak": Kind("the answer is read instead of found", ("knobs",), 1.0),
-    "test_tampering": Kind("tests or grader files are changed", ("knobs",), 1.0),
-    "grader_bypass": Kind("programs go for the grader instead of the task", ("knobs", "rewards"), 1.0),
-    "dead_training": Kind("every advantage is 0: nothing is learnt", ("rewards", "clip", "group_filter", "lr"), 0.95),
-    "divergence": Kind("numbers of the training itself are no longer finite", ("lr", "grad_clip", "kl_beta"), 0.95),
-    "infrastructure": Kind("faults of the infrastructure thin out the data", ("knobs",), 0.9),
-    "proxy_gap": Kind("what is rewarded is not what is wanted", ("rewards", "knobs"), 0.9),
-    "special_casing": Kind("answers know the visible tests", ("rewards", "knobs"), 0.85),
-    "edge_crash": Kind("programs pass what they are shown and crash on other inputs", ("rewards", "knobs"), 0.6),
-    "policy_collapse": Kind(
-        "the policy is far worse than its start", ("lr", "kl_beta", "grad_clip", "sft_anchor"), 0.9
-    ),
-    "entropy_collapse": Kind(
-        "the sampling distribution lost its spread", ("entropy_bonus", "clip", "temperature"), 0.6
-    ),
-    "exploration_collapse": Kind("samples hardly differ", ("temperature", "entropy_bonus", "clip"), 0.6),
-    "template_collapse": Kind("outputs no longer depend on the input", ("group_filter", "kl_beta", "sft_anchor"), 0.7),
-    "echo_trap": Kind("the same text or action over and over", ("repetition_penalty", "clip", "max_turns"), 0.7),
-    "efficiency_collapse": Kind("answers shrank and accuracy with them", ("length", "sft_anchor"), 0.7),
-    "length_gaming": Kind("length is rewarded, not correctness", ("length", "loss"), 0.55),
-    "truncation": Kind("answers hit the token budget", ("max_tokens", "length", "mask_truncated"), 0.55),
-    "false_revival": Kind("reward spread comes from a component blind to correctness", ("rewards",), 0.65),
-    "constant_bonus": Kind("a paid component that nearly every rollout earns", ("rewards",), 0.4),
-    "dead_groups": Kind(
-        "groups without reward spread give no gradient",
-        ("resample", "curriculum", "group_filter", "group_size", "rewards"),
-        0.6,
-    ),
-    "saturation": Kind("most groups are solved by every attempt", ("curriculum", "resample", "group_filter"), 0.45),
-    "low_spread": Kind("rewards hardly differ within groups", ("group_size", "temperature", "rewards"), 0.45),
-    "action_timidity": Kind("looks around instead of acting", ("rewards", "length"), 0.5),
-    "laziness": Kind("fewer actions and tests, no gain", ("rewards", "length"), 0.5),
-    "abandonment": Kind("episodes are given up early or never end", ("max_turns", "rewards"), 0.5),
-    "tool_misuse": Kind("tool calls fail", ("sft_anchor", "curriculum"), 0.5),
-    "off_policy_drift": Kind("trainer and sampler disagree", ("is_cap", "updates_per_step", "lr"), 0.6),
-    "score_jump": Kind(
-        "the score jumped within a few steps: a leak, a broken grader or a skill found", ("knobs",), 0.4
-    ),
-    "sharpening": Kind(
-        "the policy is sampled more narrowly, and hardly finds more right answers likeliest",
-        ("entropy_bonus", "temperature"),
-        0.3,
-    ),
-    "shortcut": Kind("a behaviour nobody had named came with the score", ("knobs", "rewards"), 0.5),
-    "unexplained": Kind("the score moved and nothing in the harness says why", (), 0.3),
+    "answer_leak": Kind("the answer is read instead of found", 1.0),
+    "test_tampering": Kind("tests or grader files are changed", 1.0),
+    "grader_bypass": Kind("programs go for the grader instead of the task", 1.0),
+    "dead_training": Kind("every advantage is 0: nothing is learnt", 0.95),
+    "divergence": Kind("numbers of the training itself are no longer finite", 0.95),
+    "infrastructure": Kind("faults of the infrastructure thin out the data", 0.9),
+    "proxy_gap": Kind("what is rewarded is not what is wanted", 0.9),
+    "special_casing": Kind("answers know the visible tests", 0.85),
+    "edge_crash": Kind("programs pass what they are shown and crash on other inputs", 0.6),
+    "policy_collapse": Kind("the policy is far worse than its start", 0.9),
+    "entropy_collapse": Kind("the sampling distribution lost its spread", 0.6),
+    "exploration_collapse": Kind("samples hardly differ", 0.6),
+    "template_collapse": Kind("outputs no longer depend on the input", 0.7),
+    "echo_trap": Kind("the same text or action over and over", 0.7),
+    "efficiency_collapse": Kind("answers shrank and accuracy with them", 0.7),
+    "length_gaming": Kind("length is rewarded, not correctness", 0.55),
+    "truncation": Kind("answers hit the token budget", 0.55),
+    "false_revival": Kind("reward spread comes from a component blind to correctness", 0.65),
+    "constant_bonus": Kind("a paid component that nearly every rollout earns", 0.4),
+    "dead_groups": Kind("groups without reward spread give no gradient", 0.6),
+    "saturation": Kind("most groups are solved by every attempt", 0.45),
+    "low_spread": Kind("rewards hardly differ within groups", 0.45),
+    "action_timidity": Kind("looks around instead of acting", 0.5),
+    "laziness": Kind("fewer actions and tests, no gain", 0.5),
+    "abandonment": Kind("episodes are given up early or never end", 0.5),
+    "tool_misuse": Kind("tool calls fail", 0.5),
+    "off_policy_drift": Kind("trainer and sampler disagree", 0.6),
+    "score_jump": Kind("the score jumped within a few steps: a leak, a broken grader or a skill found", 0.4),
+    "sharpening": Kind("the policy is sampled more narrowly, and hardly finds more right answers likeliest", 0.3),
+    "shortcut": Kind("a behaviour nobody had named came with the score", 0.5),
+    "unexplained": Kind("the score moved and nothing in the harness says why", 0.3),
 }
+
+
+def factors_of(kind: str) -> tuple[str, ...]:
+    """Recipe factors that may mend it, best answers first; the choice among them is the agent's."""
+    return remedies(kind)[:REMEDIES]

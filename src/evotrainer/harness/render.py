@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evotrainer.harness.bottlenecks import KINDS, MOVED
+from evotrainer.harness.bottlenecks import MOVED, factors_of
 from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote, input_told
 from evotrainer.records.output import line
 from evotrainer.records.text import counted, cut
@@ -38,7 +38,7 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
     if not report.bottlenecks:
         lines.append(report.undiagnosed)
     for i, b in enumerate(report.bottlenecks, 1):
-        remedies = KINDS[b.name].factors if b.name in KINDS else ()
+        remedies = factors_of(b.name)
         lines.append(f"{i}. **{b.name}** (severity {b.score:.2f}): {line(b.explanation)}")
         if remedies:
             lines.append(f"   Factors that may help: {', '.join(remedies)}.")

@@ -1,6 +1,6 @@
 """Others' rollouts in: which formats there are, which file is of which, and one stream over all of them.
 
-Each format is a module of this package that exposes `IMPORTER`; it is imported when it is first asked for.
+Each format is a file of `formats`, or a row of `forms`; it is imported when it is first asked for.
 """
 
 from __future__ import annotations
@@ -13,51 +13,30 @@ from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 
 from evotrainer.errors import ConfigError, EvoTrainerError
-from evotrainer.importers.base import Importer, Skipped, Source, given_id, imported_id, is_rendered, is_run
+from evotrainer.importers import formats
+from evotrainer.importers.base import Importer, Skipped, Source, format_of, given_id, imported_id, is_rendered, is_run
 from evotrainer.importers.faults import with_only_reply, with_own_length
 from evotrainer.importers.forms import FORMS, GIVEN, base_name
-from evotrainer.importers.results import DISPUTED, JOINED, KEYS, forget_folders, is_near, is_results, with_verdict
+from evotrainer.importers.results import DISPUTED, KEYS, forget_folders, is_near, is_results, with_verdict
 from evotrainer.importers.tolerant import packed
 from evotrainer.records.caps import COMPONENTS
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause, counted
 
-__all__ = ["IMPORTERS", "MODULES", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
+__all__ = ["IMPORTERS", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
 
-MODULES = {
-    "store": "store",
-    "inspect": "inspect_ai",
-    "trl": "trl",
-    "nemo_gym": "nemo_gym",
-    "verifiers": "verifiers",
-    "verl": "verl",
-    "swe_agent": "swe_agent",
-    "mini_swe_agent": "mini_swe_agent",
-    "tau_bench": "tau_bench",
-    "atif": "atif",
-    "terminal_bench": "terminal_bench",
-    "claude_code": "claude_code",
-    "codex": "codex",
-    "openhands": "openhands",
-    **dict.fromkeys(FORMS, "rows"),
-    "jsonl": "jsonl",
-    "table": "rows",
-}
-"""Module of each format, in the order in which they are asked whether a file is theirs: the general form is last. A
-format that is rows of named columns is an entry of `forms` and needs no module."""
+SHIPPED = (*sorted(m.name for m in iter_modules(formats.__path__)), *FORMS, "jsonl", "table")
+"""Names of the formats that come with the package."""
 
 NO_DATA = ("license", "notice", "readme", "changelog", "authors")
 """Beginnings of names of files that come with data and are no data; they are passed over in folders without a word."""
 NO_DATA_EXACT = frozenset(
     {"metadata.json", "config.toml", "aggregated_results.jsonl", "batch_summary.json", "__pycache__"}
 )
-OWN_IDS = frozenset(MODULES) - {"trl", "nemo_gym", "verifiers", "verl", "jsonl", "table", *FORMS}
-"""Formats whose ids and groups hash what the record says of itself, not only the name of its file."""
-NAMED = frozenset({"jsonl", "verl", "verifiers"})
-"""Formats whose records may have an id of their own: in whatever file it lies, such a rollout is one."""
 PLACES = ("source", "record", "tags", "unread")
 """What a detail has of the record's place, however many columns there are."""
 
@@ -77,16 +56,18 @@ class _Registry(dict[str, Importer | None]):
     def __getitem__(self, name: str) -> Importer:
         known = super().__getitem__(name)
         if known is None:
+            by_columns = name == "table" or name in FORMS
+            place = "rows" if by_columns else name if name == "jsonl" else f"formats.{name}"
             try:
-                module = import_module(f"evotrainer.importers.{MODULES[name]}")
-                known = module.SHIPPED[name] if MODULES[name] == "rows" else module.IMPORTER
+                module = import_module(f"evotrainer.importers.{place}")
+                known = module.SHIPPED[name] if by_columns else module.IMPORTER
             except ModuleNotFoundError as e:
                 raise ConfigError(f"rollout format {name!r} cannot be read here ({e}); install what is missing") from e
             self[name] = known
         return known
 
 
-IMPORTERS = _Registry(dict.fromkeys(MODULES))
+IMPORTERS = _Registry(dict.fromkeys(SHIPPED))
 """`IMPORTERS["mine"] = MyImporter()` makes a format of one's own known; it is asked before the shipped ones."""
 
 
@@ -98,13 +79,7 @@ def detect(path: Path) -> Importer:
         _ = source.head
     except OSError as e:
         raise ConfigError(f"cannot read {path}: {e.strerror}; check its permissions") from e
-    # a user's own formats first: who registers one knows these files better than we do
-    for name in [*(n for n in IMPORTERS if n not in MODULES), *MODULES]:
-        try:
-            importer = IMPORTERS[name]
-        # an optional library is missing: that format cannot be recognised, the others can
-        except ConfigError:
-            continue
+    for importer in _asked():
         try:
             if importer.recognises(source):
                 return importer
@@ -112,7 +87,16 @@ def detect(path: Path) -> Importer:
             continue
     from evotrainer.importers.refusals import why_unread
 
-    raise ConfigError(f"{path} {why_unread(source, tuple(MODULES))}")
+    raise ConfigError(f"{path} {why_unread(source, SHIPPED)}")
+
+
+def _asked() -> list[Importer]:
+    """All importers in the order in which they are asked: a user's own first, who knows these files better."""
+    found = []
+    for name in IMPORTERS:
+        with suppress(ConfigError):  # an optional library is missing: that format cannot be recognised, the others can
+            found.append(IMPORTERS[name])
+    return sorted(found, key=lambda i: (i.name in SHIPPED, format_of(i).asked))
 
 
 def check_readable(path: Path) -> None:
@@ -157,7 +141,7 @@ def rollout_sources(paths: Iterable[Path | str], format: str | None = None) -> l
     kinds = {p: _kind_of_results(Source(p)) for p in find_sources(paths)}
     if "predictions" in kinds.values() and base_name(format or "") != "swe_bench":
         plain = (Source(p) for p, kind in kinds.items() if not kind)
-        joined = [s.path for s in plain if any(IMPORTERS[f].recognises(s) for f in JOINED)]
+        joined = [s.path for s in plain if any(i.recognises(s) for i in _asked() if format_of(i).joined)]
         kinds = {p: kind for p, kind in kinds.items() if not (kind and any(is_near(p, t) for t in joined))}
     return [p for p, kind in kinds.items() if kind != "verdicts"]
 
@@ -240,7 +224,7 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
             if not isinstance(record, Skipped):
                 if "reward" in record.detail.get("unread", ()):
                     unread.append(str(record.detail.get("record", count)))
-                if base_name(importer.name) in JOINED:
+                if format_of(importer).joined:
                     record = with_verdict(record, path)
                     disputed = disputed or record.detail.get(DISPUTED)
                 # what is ours says of itself what is a fault
@@ -275,13 +259,15 @@ def relabelled(importer: Importer, r: Rollout, label: str) -> Rollout:
     """The rollout with id and group of its own where several sources of a reading have one file name.
 
     An id that a plain JSONL record gave itself stays: the same rollout in two files is one."""
-    format = base_name(importer.name)
-    if not label or format in OWN_IDS:
+    format = format_of(importer)
+    if not label or format.own_ids:
         return r
-    named = format in NAMED and r.id != imported_id(Path(r.detail["source"]), r.detail["record"])
-    if named and format == "verl":
-        return r  # verl's own name of it is in id and group
-    if format in FORMS and FORMS[format].one_each:  # its group is of the folder, which the label ends with
+    named = format.names and r.id != imported_id(Path(r.detail["source"]), r.detail["record"])
+    if named and format.names == "group":
+        return r
+    if (
+        form := FORMS.get(base_name(importer.name))
+    ) and form.one_each:  # its group is of the folder, which the label ends with
         return replace(r, id=given_id(label, r.id), group="/".join([*label.split("/")[:-1], r.group]))
     # the label goes into the hash, not in front of the id: ids keep their length and form
     key = r.id if named else given_id(label, r.id)

@@ -87,6 +87,41 @@ class Importer(Protocol):
         ...
 
 
+class LogFormat:
+    """Base of the importers that are shipped: what a format says of itself besides its records."""
+
+    asked = 100
+    """Place among those that are asked whether a file is theirs, ascending; general forms come last."""
+    own_ids = False
+    """Ids and groups hash what the record says of itself, not only the name of its file."""
+    names: Literal["", "id", "group"] = ""
+    """A record may have an id of its own, or an id and a group: in whatever file it lies, it is one rollout."""
+    by_lines = False
+    """Its files can be cut between two lines."""
+    joined = False
+    """A record may have its verdict in another file (`results`)."""
+
+    def one_reading(self, path: Path) -> Path | None:
+        """The folder whose files are read as one with this file; None where the file is a reading of its own."""
+        return None
+
+
+PLAIN = LogFormat()
+
+
+def format_of(importer: Importer) -> LogFormat:
+    """What an importer says of its format; of a user's own that says nothing, the defaults."""
+    return importer if isinstance(importer, LogFormat) else PLAIN
+
+
+def run_folder(path: Path) -> Path | None:
+    """Of a file that holds one attempt, `<run>/<instance>.traj` or `<run>/<instance>/<instance>.traj.json`: the run."""
+    if path.is_dir():
+        return None
+    folder = path.parent
+    return folder.parent if path.name.split(".", 1)[0] == folder.name.split(".", 1)[0] else folder
+
+
 def imported_id(path: Path, record: str | int) -> str:
     """Id of an imported rollout: 32 hex digits over file name and place, so that a second import is a no-op."""
     return hashlib.blake2b(

@@ -61,6 +61,8 @@ class Form:
     """Columns that the user named: a row without them is none."""
     one_each: bool = False
     """A file holds one attempt: groups are of the files of its folder."""
+    joined: bool = False
+    """A record may have its verdict in another file."""
     agent: str = ""
     """Column of an agent's name: where the rows of one object have several, each row gets its own in `as`."""
     benchmark: str = ""
@@ -153,6 +155,7 @@ FORMS: dict[str, Form] = dict(
             lambda r: "instance_id" in r and _any(r, lists=("model_patch",)) and not r.keys() & _ATTEMPT,
             "task=instance_id turns=model_patch policy=model_name_or_path correct=resolved detail",
             keyed="instance_id",
+            joined=True,
             shape=_submitted,
         ),
         _form(

@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import Fault, Skipped, Source, imported_id, task_of
+from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
+from evotrainer.importers.foreign import kind_of, words_of
 from evotrainer.importers.lines import Counters, records, split_columns
 from evotrainer.importers.spoken import beside, call_of
 from evotrainer.importers.tolerant import conversation, number
@@ -32,19 +33,7 @@ FIELDS = frozenset((
     *TASKS, *TEXTS, *VERDICTS, *_STRINGS, *INTS, *_FLOATS, "prompt", "group", "k", "components", "finish", "token_ids",
     "logprobs", "knobs", "detail", "tool_calls", "mask_sample",
 ))  # fmt: skip
-_SYNONYMS: dict[Fault, str] = {
-    "timeout": "timeouterror timedout timeoutexception timeoutexpired deadlineexceeded asynciotimeouterror",
-    "container": "containererror docker dockererror sandbox sandboxerror env enverror environment environmenterror "
-    "image imageerror pod kubernetes k8s infra infrastructure infrastructureerror",
-    "judge": "judgeerror grader gradererror verifier verifiererror scorer scorererror scoring rewardmodel",
-    "model_api": "api apierror modelapi modelerror model modelapierror ratelimit ratelimiterror llm llmerror provider "
-    "server servererror connectionerror apiconnectionerror inference",
-    "cancelled": "canceled cancellederror cancel interrupted keyboardinterrupt aborted",
-    "masked": "mask masksample filtered excluded",
-    "other": "unknown error exception",
-}
 _FAULTS: dict[str, Fault] = {re.sub("[^a-z0-9]", "", k): k for k in get_args(Fault)}
-_FAULTS |= {word: kind for kind, words in _SYNONYMS.items() for word in words.split()}
 """Class of a fault by its name, letters and digits only, in lower case."""
 _OUTCOMES = frozenset(get_args(Outcome))
 SCALARS = (*TASKS, *VERDICTS, "advantage", "step", "finish")
@@ -53,11 +42,14 @@ _IDENTITY = ("run", "branch", "policy", "seed", "step", "attempt", "k")
 _NOTHING: tuple[Any, ...] = (None, "", [], {}, False)
 
 
-class Jsonl:
+class Jsonl(LogFormat):
     """The importer of the plain form."""
 
     name = "jsonl"
     about = "plain JSON lines or a JSON array, converted by hand: task, text, reward, and any field of a rollout"
+    asked = 1100
+    names = "id"
+    by_lines = True
 
     def recognises(self, source: Source) -> bool:
         """An object, or an array of such, with task, text and verdict."""
@@ -249,8 +241,12 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
 
 
 def _fault(kind: Any) -> Fault | None:
-    """Class of a fault by its name in any letter case or by a usual synonym; None for any other word."""
-    return _FAULTS.get(re.sub("[^a-z0-9]", "", kind.lower())) if isinstance(kind, str) else None
+    """Class of a fault by its name in any letter case, or by the words of errors (`kind_of`); None where neither
+    tells."""
+    if not isinstance(kind, str):
+        return None
+    named = kind_of(" ".join(sorted(words_of(kind)))) if len(kind) < 100 else "other"
+    return _FAULTS.get(re.sub("[^a-z0-9]", "", kind.lower())) or (named if named != "other" else None)
 
 
 def numbers(value: Any) -> dict[str, float | None] | None:

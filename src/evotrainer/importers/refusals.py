@@ -1,17 +1,14 @@
-"""Why a file cannot be read: what it is instead, or which of its columns look like what is missing."""
+"""Why a file cannot be read: what it is instead, or which columns it has."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from evotrainer.importers.base import Source
-from evotrainer.importers.foreign import words_of
-from evotrainer.importers.jsonl import TASKS, TEXTS, VERDICTS
 from evotrainer.importers.rows import PLAIN_TABLE
-from evotrainer.importers.tolerant import BLANK, TORN, conversation, is_compressed, number, opened, parse
+from evotrainer.importers.tolerant import BLANK, TORN, is_compressed, opened, parse
 from evotrainer.records.text import cut
 
 CONVERT = 'convert it to JSON lines {"task": ..., "text": ..., "reward": ...}'
@@ -32,24 +29,7 @@ KINDS: Sequence[tuple[bytes, str]] = (
 """How a file begins (a regular expression) -> what it is and what to do."""
 SUFFIXES = {**dict.fromkeys((".pt", ".pth", ".ckpt"), TORCH), **dict.fromkeys((".pkl", ".pickle"), PICKLE)}
 """What a file is by its name, however it begins: a damaged one is one, too."""
-LIKE: Mapping[str, str] = {
-    "text": "completion response output generation prediction text answer decoded generated content trajectory",
-    "task": "task problem question example prompt doc item instance uid",
-    "reward": "reward score return",
-    "correct": "correct solved passed success resolved accuracy acc",
-    "prompt": "prompt question query instruction input problem",
-    "step": "step iteration",
-}
-"""Field -> words of a column's name that speak for it, the likeliest first."""
-ZERO_ONE = ("0", "1", "true", "false")
-"""Verdicts; a fraction, as 1.0, is a reward function's."""
-IDS = frozenset({"id", "idx", "index", "name", "uid", "key", "hash", "number", "task"})
-NEEDED: Mapping[str, tuple[str, set[str]]] = {
-    "text": ("a text", {*TEXTS}),
-    "task": ("a task or a prompt", {*TASKS, "prompt"}),
-    "reward": ("a reward or a verdict", {*VERDICTS}),
-}
-"""What a rollout needs -> how it is called, and the fields that hold it."""
+COLUMNS = "if it holds rollouts, say which column is what: --map task=COLUMN,text=COLUMN,reward=COLUMN"
 
 
 def why_unread(source: Source, formats: Sequence[str]) -> str:
@@ -67,9 +47,10 @@ def why_unread(source: Source, formats: Sequence[str]) -> str:
     if torn := _torn(path):
         return torn
     known = f"known are {', '.join(formats)}; name it with --format, or {CONVERT}"
-    if rows := [r for r in PLAIN_TABLE.beginning(source) if r]:
-        found = _by_columns(rows)
-        return f"is of no known rollout format: {found}" + ("" if "--map" in found else f"; {known}")
+    if row := next(filter(None, PLAIN_TABLE.beginning(source)), None):
+        return (
+            f"is of no known rollout format: its columns are {cut(', '.join(map(str, row)), 300)}; {COLUMNS}; {known}"
+        )
     if b"\0" in head:
         return f"is a binary file of no known kind (it begins {head[:8]!r}); {CONVERT}"
     if path.is_file() and not head.strip():
@@ -99,65 +80,3 @@ def _torn(path: Path) -> str | None:
     except TORN as e:
         return f"is a gzip file that is damaged or was cut off ({e}); copy it again"
     return None
-
-
-def _by_columns(rows: Sequence[dict[str, Any]]) -> str:
-    """Which columns there are, what of a rollout is missing, and the `--map` that would mend it."""
-    row = rows[0]
-    named = f"its columns are {cut(', '.join(map(str, row)), 300)}"
-    guessed = guess(*rows)
-    has = {"task" if f == "prompt" else "reward" if f in ("correct", "components") else f for f in guessed}
-    missing = [said for f, (said, names) in NEEDED.items() if f not in has and row.keys().isdisjoint(names)]
-    if missing:
-        return f"{named}; nothing in it looks like {' or like '.join(missing)}"
-    return f"{named}; if these are meant, give --map {','.join(f'{k}={v}' for k, v in guessed.items())}"
-
-
-def guess(row: Mapping[str, Any], *more: Mapping[str, Any]) -> dict[str, str]:
-    """Field -> the column that its name and its values speak for; fields that the row has by their names are left out.
-
-    Columns called `*_component`, `*_reward` or `*_score` are guessed to be components, and so are those called like a
-    verdict whose numbers are none, as they are fractions in any of the rows.
-    """
-    out: dict[str, str] = {}
-    for field, words in LIKE.items():
-        rated = [
-            (rank, len(name), column)
-            for column, value in row.items()
-            for name in (words_of(str(column)),)
-            for rank in [i for i, w in enumerate(words.split()) if w in name][:1]
-            if column not in out.values() and _fits(field, name, value)
-        ]
-        if rated and field not in row:
-            out[field] = min(rated)[2]
-    grades = [
-        column
-        for column in row
-        if words_of(str(column)) & {*LIKE["correct"].split()}
-        if column not in [c for f, c in out.items() if f != "correct"]
-        if any(
-            _reads_as_number(v) and str(v).strip().lower() not in ZERO_ONE
-            for r in (row, *more)
-            if (v := r.get(column)) is not None
-        )
-    ]
-    if "reward" in out or "reward" in row or out.get("correct") in grades:
-        out.pop("correct", None)
-    for suffix in ("_component", "_reward", "_score"):
-        if sum(str(k).endswith(suffix) and k not in out.values() and _reads_as_number(v) for k, v in row.items()) > 1:
-            return out | {"components": f"*{suffix}"}
-    # one that is paid by itself is looked at as components are
-    return out | ({"components": "+".join(grades)} if grades else {})
-
-
-def _fits(field: str, name: frozenset[str], value: Any) -> bool:
-    if field == "task":  # a question in words is a prompt, and the task follows from it
-        return isinstance(value, str | int) and not isinstance(value, bool) and bool(name & IDS)
-    if field in ("text", "prompt"):
-        text = isinstance(value, str) or (isinstance(value, list) and any(isinstance(m, dict) for m in value))
-        return (text and not name & IDS) or conversation(value) is not value
-    return _reads_as_number(value) and value is not None
-
-
-def _reads_as_number(value: Any) -> bool:
-    return number(value) is not None if isinstance(value, str) else isinstance(value, int | float | None)

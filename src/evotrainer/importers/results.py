@@ -17,13 +17,11 @@ from typing import Any
 
 from evotrainer.importers.base import Fault
 from evotrainer.importers.foreign import listing, mapping, word
-from evotrainer.importers.terminal_bench import is_terminal_run
+from evotrainer.importers.formats.terminal_bench import is_terminal_run
 from evotrainer.importers.tolerant import beginning, parse, whole
 from evotrainer.records.regular_file import open_regular, read_bytes
 from evotrainer.records.rollout import Outcome, Rollout
 
-JOINED = frozenset({"swe_agent", "mini_swe_agent", "openhands", "swe_bench"})
-"""Formats whose records may have their verdict elsewhere."""
 DISPUTED = "verdicts"
 """In a rollout's detail: the words that say which reports disagree on it."""
 ABOVE = 4

@@ -22,7 +22,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError
 from evotrainer.importers import lines
-from evotrainer.importers.base import HEAD, Importer, Skipped, Source
+from evotrainer.importers.base import HEAD, Importer, LogFormat, Skipped, Source
 from evotrainer.importers.foreign import digest
 from evotrainer.importers.forms import FORMS, GIVEN, LISTS, NUMBERS, Form, Row, base_name
 from evotrainer.importers.jsonl import FIELDS, INTS, SCALARS, TASKS, TEXTS, VERDICTS, RecordReader, is_plain
@@ -37,16 +37,24 @@ PAID_ROWS = 200
 """Lines from whose advantages it is read which components were paid."""
 
 
-class RowImporter:
+class RowImporter(LogFormat):
     """The importer of one form."""
 
     def __init__(self, form: Form) -> None:
         self.form, self.name, self.about = form, form.name, form.about
+        self.asked = 1200 if form.name == "table" else 1000
+        self.names = "id" if base_name(form.name) == "jsonl" else ""
+        self.by_lines, self.joined = not form.lists and not form.keyed, form.joined
         # columns of the texts, and of the fields that are no lists
         self._texts, self._scalars = (
             [c for to, column in form.names.items() if to in fields for c in _heads(column)]
             for fields in (TEXTS, SCALARS)
         )
+
+    def one_reading(self, path: Path) -> Path | None:
+        """Of a tool that writes a folder a step, the folder of all steps."""
+        folder = path.resolve().parent
+        return folder.parent if self.form.series and re.match(self.form.series, folder.name) else None
 
     def recognises(self, source: Source) -> bool:
         """Does the first line that holds rows have the form's columns, as it stands or split into its rows?"""
@@ -132,7 +140,7 @@ class RowImporter:
 
     def _paid(self, path: Path) -> list[str]:
         """The components whose sum is the reward, by the first rows' advantages."""
-        from evotrainer.importers.trl import Grouped, agreeing
+        from evotrainer.importers.formats.trl import Grouped, agreeing
 
         groups: Grouped = {}
         known: list[tuple[Row, Row, Row]] = []

@@ -10,13 +10,20 @@ from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.briefing import BranchRecord
-from evotrainer.records.events import ReaderConcluded, TrialFinished, TrialIntended
+from evotrainer.records.events import (
+    HumanApproval,
+    ReaderConcluded,
+    Reestimated,
+    ToppedUp,
+    TrialFinished,
+    TrialIntended,
+)
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbeRecord, ProbeSpec
-from evotrainer.records.verdicts import Verdict
+from evotrainer.records.verdicts import Effect, Verdict
 
 BASE = "base"
 """Branch name of trials that only evaluate the base policy; no branch is opened for it."""
@@ -117,6 +124,12 @@ class Branch:
     """The branch whose control at equal compute it is; empty: of none."""
     readings: tuple[ReaderConcluded, ...] = ()
     """What a reader said of its rollouts, in order; the last one counts."""
+    topups: tuple[ToppedUp, ...] = ()
+    """Further seeds that were asked for, in order."""
+    fresh: Reestimated | None = None
+    """Its effect on fresh seeds."""
+    withheld: HumanApproval | None = None
+    """The human's REVISE that kept it from being promoted."""
 
     @property
     def looks(self) -> int:
@@ -126,6 +139,13 @@ class Branch:
     @property
     def verdict(self) -> Verdict | None:
         return self.verdicts[-1] if self.verdicts else None
+
+    @property
+    def effect(self) -> Effect | None:
+        """The effect on gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
+        if self.fresh:
+            return self.fresh.effect
+        return self.verdict.effect if self.verdict else None
 
     @property
     def trainings(self) -> list[Trial]:
@@ -181,6 +201,13 @@ def search_scores(trials: Iterable[TrialFinished]) -> list[float]:
         if scores:
             out.append(float(max(scores, key=lambda s: s.step).score or 0.0))
     return out
+
+
+def mean_score(trials: Iterable[TrialFinished], split: str) -> float | None:
+    """Mean over trials of the score on a split at the last step; None where none has one."""
+    last = [max(own, key=lambda s: s.step) for t in trials if (own := [s for s in t.scores if s.split == split])]
+    seen = [s.score for s in last if s.score is not None]
+    return sum(seen) / len(seen) if seen else None
 
 
 def mean_compute(trials: Sequence[TrialFinished]) -> dict[str, float | None]:

@@ -15,14 +15,22 @@ from typing import Any
 
 from evotrainer.projections.branches import BASE, START, Branch
 from evotrainer.projections.facts import Fact, with_answers
-from evotrainer.projections.gap_words import gap_told
+from evotrainer.projections.predictions import subject_branch
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.projections.state import RunState
-from evotrainer.projections.unconfirmed import unconfirmed
+from evotrainer.projections.text import point_range, points
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Gained
-from evotrainer.records.events import Certified, CertRow, GapSeen, Reestimated, RunOpened, SplitScore, TrialFinished
+from evotrainer.records.events import (
+    Certified,
+    CertRow,
+    Diagnosed,
+    GapSeen,
+    RunOpened,
+    SplitScore,
+    TrialFinished,
+)
 from evotrainer.records.events.trials import training_compute
 from evotrainer.records.verdicts import DEARER
 
@@ -73,18 +81,16 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
         if c.get("low", 0.0) > 0 and c.get("mean", 0.0) >= RISE:
             out.append(Fact(kind="unaudited", text=why, numbers=dict(c)))
         out += _gaps(events, path)
-        out += [
-            Fact(kind="beyond", text=text) for text in (_reach(events, run, path[0]), *_forecasts(events, path)) if text
-        ]
+        out += [Fact(kind="beyond", text=text) for text in (_reach(events, run, path[0]), *_forecasts(path)) if text]
     decided = _decides(row.gained)
     if out or decided:
         at = 1 if out and out[0].kind == "unaudited" else 0
         out[at:at] = [*_goes_with(row.gained), *decided]
     # what the certificate does not show, and what greedy decoding does not share, come before what nobody looked at
     out = [*_read_hacks(tree, row.branch), *out]
-    out = [*unconfirmed(events, cert, row.branch), *_sharpened(cert, row.name), *_scaffold(tree, cert, row), *out]
-    out += [*_dearer(tree, path), *_looked_before(cert, row), *_weaker(path)]
-    return with_answers((f, _about(events, run, tree, cert, row, f)) for f in out)
+    out = [*_unconfirmed(tree, cert, row.branch), *_sharpened(cert, row.name), *_scaffold(tree, cert, row), *out]
+    out += [*_unproven(tree, path), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path)]
+    return with_answers(row.branch, ((f, _about(events, run, tree, cert, row, f)) for f in out))
 
 
 def _about(
@@ -141,6 +147,60 @@ def _where_it_fell(events: Sequence[Event], b: Branch) -> str:
     if len(read) > 1:
         return f"`evotrainer health {{run}} {b.branch} --trend` shows at which step the score fell"
     return f"with run.health_every={max(1, b.recipe.steps // 5)} a new run shows at which step the score falls"
+
+
+def _unproven(tree: RunState, path: Sequence[Branch]) -> list[Fact]:
+    """Changes of a bundle that stayed though fresh seeds alone do not show that they matter."""
+    on = {b.branch for b in path} | {b.reduces for b in path}
+    found = [k for k in tree.knockouts if k.branch in on and k.kept and k.effect.low <= 0]
+    if not found:
+        return []
+    widest = max(found, key=lambda k: k.effect.high - k.effect.low)
+    names = ", ".join(sorted(k.factor for k in found))
+    text = (
+        f"of changes made together {names} stayed though their knock-outs alone do not show that they matter "
+        f"({widest.loss} on fresh seeds)"
+    )
+    return [Fact(kind="unproven", text=text)]
+
+
+# -- is it better at all? ----------------------------------------------------------------------------------------------
+
+
+def _unconfirmed(tree: RunState, cert: Certified, branch: str) -> list[Fact]:
+    """What the gain of the run's champion is on unseen tasks, and on fresh seeds of gate where that was measured; none
+    where the whole intervals lie above 0, or in ledgers without that comparison. The starting recipe, where nothing was
+    promoted, is compared with the base policy alone."""
+    if branch != cert.champion:
+        return []
+    found = [over] if (over := against_base(cert, branch)) else []
+    if cert.gain is None or cert.gain_shown:
+        return found
+    # a champion of several steps was measured again against its control and, with it, against the start
+    fresh = tree.branches[branch].fresh
+    also = f", {_figure((fresh.start or fresh.effect).model_dump())} on fresh seeds of gate" if fresh else ""
+    if cert.gain["high"] < 0:
+        return [_fact("worse_than_start", "it is worse than the starting recipe", cert.gain, also), *found]
+    return [_fact("unconfirmed", "a gain over the starting recipe is not shown", cert.gain, also), *found]
+
+
+def against_base(cert: Certified, branch: str) -> Fact | None:
+    """That a certified branch is no better than the base policy; None where it is, or was not compared."""
+    if cert.is_base(branch):
+        return Fact(kind="learnt_nothing", text="it learnt nothing: its weights are those of the base policy")
+    if lost := cert.below_base(branch):
+        return _fact("worse_than_base", "it is worse than the base policy", lost)
+    like = cert.like_base(branch)
+    return _fact("unconfirmed", "it is not shown to be better than the base policy", like) if like else None
+
+
+def _fact(kind: str, text: str, x: Mapping[str, float], also: str = "") -> Fact:
+    numbers = {k: x[k] for k in ("mean", "low", "high")}
+    return Fact(kind=kind, text=f"{text}: {_figure(x)} points on unseen tasks{also}", numbers=numbers)
+
+
+def _figure(x: Mapping[str, float]) -> str:
+    return f"{points(x['mean'])} {point_range(x['low'], x['high'])}"
 
 
 # -- was it audited? ---------------------------------------------------------------------------------------------------
@@ -209,7 +269,7 @@ def _sharpened(cert: Certified, name: str) -> list[Fact]:
         if policy != name:
             continue
         gain, than = 100 * cert.comparisons[what]["mean"], NAMES.get(other, other)
-        shows = f"{100 * g['mean']:+.1f} [{100 * g['low']:+.1f}, {100 * g['high']:+.1f}]"
+        shows = _figure(g)
         numbers = {**g, "over_start": float(other != BASE)}
         if g["sampled_low"] > 0 and g["excess_high"] < 0:
             text = f"sharpening: of {gain:+.1f} points over the {than} on unseen tasks greedy decoding shows {shows}"
@@ -302,6 +362,17 @@ def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Fact]:
     ]
 
 
+def gap_told(events: Sequence[Event], gap: GapSeen) -> str:
+    """What a gap says, and the kinds of findings in the last diagnosis of its branch by a later harness version: then
+    nothing said why, now these do or may."""
+    at = next((i for i, e in enumerate(events) if e.body == gap), -1)
+    read = (e.body.health for e in events[at + 1 :] if isinstance(e.body, Diagnosed))
+    later = [h for h in read if subject_branch(h.subject) == gap.branch and h.harness and h.harness != gap.harness]
+    found = [f for f in later[-1].findings if not f.missing and f.severity != "info"] if later else []
+    kinds = ", ".join(dict.fromkeys(f.kind.replace("_", " ") for f in found))
+    return gap.told + (f"; harness {later[-1].harness} finds in {gap.branch}: {kinds}" if kinds else "")
+
+
 def answered(events: Sequence[Event]) -> dict[str, str]:
     """Id of a gap -> why it is none any more: the score of a branch rose, the branch differs from its control in its
     change alone, and the judge proved the rise on gate (where that was measured, on fresh seeds as well).
@@ -314,19 +385,18 @@ def answered(events: Sequence[Event]) -> dict[str, str]:
         g = event.body
         if not isinstance(g, GapSeen) or g.trigger != "score_move" or not rising(g):
             continue
-        if gain := proved_gain(events, tree, g.branch):
+        if gain := proved_gain(tree, g.branch):
             out[event.id] = f"explained since by its change, which was promoted: {gain}"
     return out
 
 
-def proved_gain(events: Sequence[Event], tree: RunState, branch: str) -> str:
+def proved_gain(tree: RunState, branch: str) -> str:
     """The gain of a branch whose change the judge proved, in words; empty where there is none."""
     b = tree.branches.get(branch)
     if b is None or b.intervention is None or not b.version or branch in tree.invalid or b.verdict is None:
         return ""
-    fresh = [e.body.effect for e in events if isinstance(e.body, Reestimated) and e.body.branch == branch]
-    e = fresh[-1] if fresh else b.verdict.effect
-    return f"{100 * e.mean:+.1f} points{' on fresh seeds' if fresh else ''}" if e is not None and e.low > 0 else ""
+    fresh, e = b.fresh, b.effect
+    return f"{points(e.mean)} points{' on fresh seeds' if fresh else ''}" if e is not None and e.low > 0 else ""
 
 
 def rising(g: GapSeen) -> bool:
@@ -366,13 +436,11 @@ def _searched(t: TrialFinished) -> list[SplitScore]:
     return sorted((s for s in t.scores if s.split == "search"), key=lambda s: s.step)[-1:]
 
 
-def _forecasts(events: Sequence[Event], path: Sequence[Branch]) -> list[str]:
+def _forecasts(path: Sequence[Branch]) -> list[str]:
     """Steps of a lineage that gained more than was forecast: on fresh seeds where that was measured."""
-    fresh = {e.body.branch: e.body.effect for e in events if isinstance(e.body, Reestimated)}
     out = []
     for b in path:
-        f = b.intervention.forecast if b.intervention else None
-        e = fresh.get(b.branch) or (b.verdict.effect if b.verdict else None)
+        f, e = b.intervention.forecast if b.intervention else None, b.effect
         if f is None or e is None:
             continue
         sd = math.hypot(f.sd, e.se)

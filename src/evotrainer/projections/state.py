@@ -318,12 +318,22 @@ def _gate(state: RunState, event: Event) -> None:
     body: ev.HumanApproval = event.body
     if body.answer == "REVISE" or body.where == "backtest":
         state.feedback = body.feedback if body.answer == "REVISE" else ""
+    if body.answer == "REVISE" and body.where == "verdict" and body.branch:
+        state._change(body.branch, "withheld", lambda b: replace(b, withheld=body))
+
+
+@_folds(ev.ToppedUp)
+def _topped_up(state: RunState, event: Event) -> None:
+    body: ev.ToppedUp = event.body
+    state._change(body.branch, "given seeds", lambda b: replace(b, topups=(*b.topups, body)))
 
 
 @_folds(ev.Reestimated, ev.SkillDistilled)
 def _of_branch(state: RunState, event: Event) -> None:
     if isinstance(event.body, ev.Reestimated):
-        state._fresh[event.body.branch] = event.id
+        body: ev.Reestimated = event.body
+        state._fresh[body.branch] = event.id
+        state._change(body.branch, "measured again", lambda b: replace(b, fresh=body))
     else:
         state._skills[event.body.branch] = event.body
 

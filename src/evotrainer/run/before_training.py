@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evotrainer.harness import KINDS
+from evotrainer.harness import factors_of
 from evotrainer.projections.base_policy import DEAD, FEW
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.text import counted, quoted
@@ -37,5 +37,5 @@ def throughout(f: Finding) -> bool:
 
 
 def _factors(kind: str) -> str:
-    factors = KINDS[kind].factors if kind in KINDS else ()
+    factors = factors_of(kind)
     return f" (look at {', '.join(f'recipe.{x}' for x in factors)})" if factors else ""

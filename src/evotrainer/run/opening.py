@@ -13,8 +13,8 @@ from evotrainer.config.preflight import check_recipe, weights_sha256
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.user_files import WATCH, call
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.hub import looks_like_id
-from evotrainer.records.lint import lint
 from evotrainer.rules.recipes import evaluated
 from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of, reader_of

@@ -12,6 +12,7 @@ from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.executors import preflight_executor
+from evotrainer.factors.lint import lint
 from evotrainer.projections.history import Now, cases, changed_since, repetition
 from evotrainer.projections.labels import label_of_refusal
 from evotrainer.records import keys
@@ -19,7 +20,6 @@ from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_start, single_factor
 from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.scaffold import slots_of

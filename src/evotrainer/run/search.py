@@ -13,10 +13,10 @@ from evotrainer.agents.base import Searcher
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import AgentError, ConfigError, SingleFactorError
+from evotrainer.factors.lint import lint
 from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_changes, check_start
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan

@@ -279,6 +279,6 @@ def _cost(e: RunEstimate, n: int) -> str:
 
 
 def _time(s: float) -> str:
-    from evotrainer.views.text import duration
+    from evotrainer.projections.text import duration
 
     return duration(s)

@@ -14,10 +14,10 @@ from evotrainer.agents.seat.sense import boolean, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError, SingleFactorError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.lint import lint
 from evotrainer.records.one_factor import check_changes, check_start, single_factor
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.errors import MissingDependencyError
+from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.factors.carried import refusals
 from evotrainer.registry import Registry
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec
 from evotrainer.trainers.lazy import installed
@@ -48,7 +49,10 @@ def check_installed(name: str) -> None:
 
 def check_recipes(name: str, options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str = "fp32") -> None:
     """ConfigError names what this trainer cannot carry out of the recipes and options."""
-    TRAINERS[name].check(options, [r for x in recipes for r in x.chain], sampler)
+    spec, every = TRAINERS[name], [r for x in recipes for r in x.chain]
+    spec.check(options, every, sampler)
+    if wrong := dict.fromkeys(w for r in every for w in refusals(r, name, spec.carries)):
+        raise ConfigError(f"trainer {name}: {'; '.join(wrong)}")
 
 
 def check_trial(

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from evotrainer.projections.base_policy import DEAD, too_weak
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
+from evotrainer.projections.text import duration, number, of_run, one_line, percent, point_range, points
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.progress import settings
 from evotrainer.views.summary import stopped
-from evotrainer.views.text import duration, number, of_run, one_line, percent, point_range, points
 
 UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
@@ -121,6 +121,13 @@ def nothing_was_ever_correct(view: RunView) -> str:
     env = view.opened.environment if view.opened else {}
     truth = ", ".join(env.get("outcome") or ()) or "the outcome"
     return f"no attempt of any policy was ever correct: check that {truth} can be 1.0 at all, then make tasks easier"
+
+
+def a_bundle_was_better(view: RunView) -> str:
+    held = [b.facts.text("held_back") for b in view.branches.values() if b.status == "parted"]
+    if not held or not view.closed or promoted(view):
+        return ""
+    return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
 
 
 def the_base_solves_too_little(view: RunView) -> str:
@@ -284,6 +291,7 @@ Rule = Callable[[RunView], str]
 WHY: tuple[tuple[Rule, bool], ...] = (
     (nothing_was_learnt, True),
     (nothing_was_ever_correct, True),
+    (a_bundle_was_better, True),
     (the_base_solves_too_little, True),
     (the_base_solves_nearly_all, True),
     (the_right_reward_was_vetoed, False),

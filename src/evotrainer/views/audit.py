@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evotrainer.projections import text
 from evotrainer.records.rollout import Rollout
-from evotrainer.views import report, text
+from evotrainer.views import report
 from evotrainer.views.audit_model import AuditPage, ReadingView, rank_of, view_of
 from evotrainer.views.report_data import told_keys
 from evotrainer.views.rollouts import fitted_entry, rounded

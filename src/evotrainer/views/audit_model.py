@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from evotrainer.projections import text
 from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_told
 from evotrainer.records.text import counted
-from evotrainer.views import text
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
 from evotrainer.views.evidence import HealthReading as Placed
 

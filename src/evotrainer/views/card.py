@@ -9,17 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError, install
-from evotrainer.projections.task_sets import told
+from evotrainer.projections.text import base_told, last_part, one_line, percent, value
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.records.text import counted
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.shortcut_audits import audit_reason
-from evotrainer.views.summary import comparison_lines, noise_line, verdict_sentence
-from evotrainer.views.text import base_told, last_part, one_line, percent, point_range, points, value
-from evotrainer.views.words import RUN_FLOOR
 
 
 def model_card(
@@ -143,8 +139,8 @@ def _certificate(view: RunView) -> list[str]:
             f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)}{_at(r)} | {percent(r.low)} to "
             f"{percent(r.high)} | {each} | {percent(r.greedy)} |"
         )
-    lines = [f"- {_md(name)}: {shown}; {reading}" for name, shown, reading in comparison_lines(view)]
-    return [*out, "", *lines, f"- Reward hacks: {_md(view.reader.line(view.champion))}", ""]
+    facts = (*view.facts.some("comparison"), *view.facts.of(view.champion).some("reader"))
+    return [*out, "", *(f"- {_md(f.text)}" for f in facts), ""]
 
 
 def _at(r: CertRow) -> str:
@@ -171,11 +167,7 @@ def _lineage(view: RunView, branch: str) -> list[str]:
             continue
         changed = "; ".join(f"{k}: {value(o)} → {value(n)}" for k, (o, n) in b.recipe_diff.items())
         out.append(f"1. `{b.name}`{version}: {_md(changed)}. {_md(b.intervention.hypothesis)}")
-        out += [f"   {_md(b.went_on[0].upper() + b.went_on[1:])}."] if b.went_on else []
-        if b.verdict:
-            e = b.fresh.effect if b.fresh else None
-            effect = f" {points(e.mean)} points {point_range(e.low, e.high)} on fresh seeds." if e else ""
-            out.append(f"   Verdict: {b.verdict.kind}.{effect} {_md(verdict_sentence(b.verdict))}")
+        out += [f"   {f.label.capitalize()}: {_md(f.text)}." for f in b.facts.some("continued", "verdict", "effect")]
     return [*out, ""]
 
 
@@ -242,16 +234,13 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
         rows += [
             ("base policy", f"`{base_told(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
-            *([("tasks", line)] if (line := told(o)) else []),
+            *((f.label, f.text) for f in view.facts.some("tasks")),
             ("sandbox", o.isolation),
             ("evotrainer", o.version),
         ]
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
-    if view.noise:
-        rows.append((RUN_FLOOR, noise_line(view)))
-    for a in b.audits if b else ():
-        rows.append((f"audit: {a.capability} closed", f"{a.verdict}: {audit_reason(a)}"))
+    rows += [(f.label, f.text) for f in (*view.facts.some("noise"), *(b.facts.some("audit") if b else ()))]
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [

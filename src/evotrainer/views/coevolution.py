@@ -1,8 +1,5 @@
-"""The harness's lineage and the policy's, side by side: which branch made which detector,
-which detector stopped or steered which branch.
-
-Everything here is read from ledger events; the report draws it as two lanes, `why` and `status` tell it in lines.
-"""
+"""The harness's lineage and its links to the policy's: which branch made which detector, which detector stopped or
+steered which branch. Read from ledger events."""
 
 from __future__ import annotations
 
@@ -11,14 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
-from evotrainer.projections.gap_words import gap_told
+from evotrainer.projections.caveats import gap_told
 from evotrainer.projections.predictions import subject_branch
+from evotrainer.projections.text import one_line
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.text import counted
-from evotrainer.records.verdicts import OWN_TRIGGERS, ShortcutAudit
-from evotrainer.views.text import change, lost_points, one_line, points
+from evotrainer.records.verdicts import OWN_TRIGGERS
 
 TRIGGERS = {
     "opened": "as the run began",
@@ -32,8 +28,6 @@ TRIGGERS = {
     "retirement": "detectors that told nothing were retired",
 }
 """Why a version came about, in words."""
-WORDS = {"promote": "passes", "reject": "rejected"}
-"""Names of verdicts that differ from their kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,21 +41,6 @@ class Link:
     cleared (what an audit said that a detector asked for), settled (the branch's audit changed a detector's status),
     flips (a detector would change the branch's verdict)."""
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class StoryStep:
-    """One line of the story, in the lane of the policy or of the harness."""
-
-    lane: str
-    """policy, harness or round (a heading)."""
-    kind: str
-    """Status that picks the mark: promote, reject, invalid, ..., start, open."""
-    title: str
-    href: str
-    text: str
-    refs: tuple[tuple[str, str], ...] = ()
-    """(label, href) of what it points to, usually in the other lane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,19 +77,18 @@ class HarnessVersionView:
 
 @dataclass(frozen=True, slots=True)
 class Coevolution:
-    """Versions, gaps, links and the story of a run."""
+    """Versions, gaps and links of a run."""
 
     versions: tuple[HarnessVersionView, ...] = ()
     open_gaps: tuple[tuple[ev.GapSeen, str], ...] = ()
     """Gaps that no version answered, and no promoted change explained, each with itself in words."""
     links: tuple[Link, ...] = ()
-    steps: tuple[StoryStep, ...] = ()
     origin: dict[str, str] = field(default_factory=dict)
     """Authored detector -> version that admitted it."""
 
     @classmethod
     def of(cls, events: Sequence[Event]) -> Coevolution:
-        """Read the story from all events of a run, in order."""
+        """From all events of a run, in order."""
         origin = {s.name: e.body.version for e in events if e.kind == "harness" for s in e.body.added}
         gaps = {e.id: e.body for e in events if e.kind == "gap"}
         links = tuple(_links(events, origin))
@@ -130,7 +108,6 @@ class Coevolution:
             versions,
             tuple((g, gap_told(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
             links,
-            tuple(_steps(events, origin)),
             origin,
         )
 
@@ -158,10 +135,6 @@ class Coevolution:
         return one_line(f"{v.name}, {v.body.size}{told}{came}", 300)
 
 
-def _audit_text(a: ShortcutAudit) -> str:
-    return f"{a.capability} closed: lost beyond {a.reference} {lost_points(a.excess, a.low)}"
-
-
 def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:
     """Every link, in the order of events."""
     in_force = ""
@@ -181,7 +154,9 @@ def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:
             if version:
                 kind = "stopped" if a.confirmed else "cleared"
                 end = "the branch is stopped" if a.confirmed else "the branch may go on"
-                yield Link(a.branch, version, kind, f"{a.trigger} asked for the audit with {_audit_text(a)}; {end}")
+                yield Link(
+                    a.branch, version, kind, f"{a.trigger} asked for the audit with {a.capability} closed; {end}"
+                )
 
 
 def _made(h: ev.HarnessEvolved) -> Iterable[Link]:
@@ -225,75 +200,3 @@ def _speaks(events: Sequence[Event], added: set[str]) -> Iterable[tuple[str, str
                 if f.detector in added and not f.missing:
                     seen[branch, f.detector] = None
     return seen
-
-
-def _steps(events: Sequence[Event], origin: dict[str, str]) -> Iterable[StoryStep]:
-    """The two lanes, in order: one line per decision."""
-    opened: dict[str, ev.BranchOpened] = {}
-    in_force = ""
-    for e in events:
-        b = e.body
-        match b:
-            case ev.BranchOpened():
-                opened[b.branch] = b
-                if b.intervention is None:
-                    text = "starting recipe" + (" again, shortcuts closed" if b.round else "")
-                    yield _policy("start", b.branch, b.branch, text)
-            case ev.RoundOpened():
-                refs = ((b.harness, f"#harness-{b.harness}"),) if in_force else ()
-                text = f"champion {b.champion}, read by"
-                yield StoryStep("round", "open", f"Round {b.round}", f"#round-{b.round}", text, refs)
-            case ev.HarnessEvolved():
-                in_force = b.version
-                yield _version_step(b)
-            case ev.GapSeen():
-                yield _gap_step(b)
-            case ev.Audited():
-                yield _audit_step(b.audit, origin, in_force)
-            case ev.Judged():
-                v, of = b.verdict, opened.get(b.verdict.branch)
-                iv = of.intervention if of else None
-                what = change(iv.factor, iv.old, iv.new) if iv else ""
-                gain = f"; {points(v.effect.mean)} points" if v.effect else ""
-                text = f"{WORDS.get(v.kind, v.kind)}: {one_line(what, 90)}{gain}"
-                yield _policy(v.kind, v.branch, v.branch, text)
-            case ev.Promoted() if b.previous is not None:
-                yield _policy("promote", b.version, b.branch, f"{b.branch} is champion")
-            case ev.Invalidated():
-                text = f"invalid since; {b.capability or 'the shortcut'} stays closed, champion {b.champion}"
-                yield _policy("invalid", ", ".join((b.branch, *b.descendants)), b.branch, text)
-            case ev.Certified():
-                yield _policy("start", "certified", "summary", f"champion {b.champion}")
-
-
-def _policy(kind: str, title: str, place: str, text: str, refs: tuple[tuple[str, str], ...] = ()) -> StoryStep:
-    return StoryStep("policy", kind, title, f"#{place}", text, refs)
-
-
-def _version_step(h: ev.HarnessEvolved) -> StoryStep:
-    v = HarnessVersionView(h, None)
-    what = "; ".join(f"{sign} {name} ({text.partition(':')[0]})" for sign, name, text in v.changes) or h.size
-    refs = tuple((b, f"#{b}") for b in h.branches)
-    return StoryStep("harness", "start" if not h.parent else "promote", h.version, f"#harness-{h.version}", what, refs)
-
-
-def _gap_step(g: ev.GapSeen) -> StoryStep:
-    admitted = sum(a.admitted for a in g.considered)
-    tried = f"{counted(g.candidates, 'predicate')} compared, " if g.candidates else ""
-    end = (
-        f"{tried}{admitted} of {counted(len(g.considered), 'detector')} admitted"
-        if g.considered
-        else (g.reason or "nothing mined")
-    )
-    title = "proposal" if g.trigger == "agent" else "gap"
-    return StoryStep(
-        "harness", "open", title, "#harness", f"{one_line(g.told, 200)}; {end}", ((g.branch, f"#{g.branch}"),)
-    )
-
-
-def _audit_step(a: ShortcutAudit, origin: dict[str, str], in_force: str) -> StoryStep:
-    version = origin.get(a.trigger, in_force)
-    asked = ((f"{a.trigger} ({version})", f"#harness-{version}"),) if a.trigger not in OWN_TRIGGERS and version else ()
-    word = "shortcut confirmed" if a.confirmed else "no shortcut"
-    text = f"{word}: {_audit_text(a)}" + ("" if asked else f", {a.occasion}")
-    return _policy("invalid" if a.confirmed else "inconclusive", f"audit of {a.branch}", a.branch, text, asked)

@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evotrainer.projections.text import points
 from evotrainer.views import report
 from evotrainer.views.plots import Axis
-from evotrainer.views.text import points
 
 RESULTS, PAGE = "results.json", "comparison.html"
 

@@ -7,29 +7,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.records.text import counted
-from evotrainer.views import rollout_samples, summary
-from evotrainer.views.fold import load_view
-from evotrainer.views.model import BranchView, RunView, TrialView
-from evotrainer.views.rollouts import facts_of
-from evotrainer.views.shortcut_audits import audit_reason
-from evotrainer.views.style import PURPOSE, VERDICT
-from evotrainer.views.tables import facts_grid, ruled_table
-from evotrainer.views.text import (
+from evotrainer.projections.text import (
     clean,
-    confidence,
     differing,
     duration,
     number,
     of_run,
     one_line,
     percent,
-    points,
     value,
 )
+from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.views import rollout_samples
+from evotrainer.views.fold import load_view
+from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.rollouts import facts_of
+from evotrainer.views.style import PURPOSE
+from evotrainer.views.tables import facts_grid, ruled_table
 from evotrainer.views.tree import branch_line
-from evotrainer.views.words import FLOOR_MEANS, LOOK_FLOOR
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -105,53 +100,11 @@ def _read_by(b: BranchView) -> str:
 
 
 def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
-    out = [("start", b.went_on)] if b.went_on else []
-    if i := b.intervention:
-        p = i.prediction
-        out += [("parent", f"{b.parent}, round {b.round}")]
-        out += [("control", text)] if (text := summary.control_line(b, view)) else []
-        if not b.matches:  # else it predicts what the change does that it is trained for
-            out += [
-                ("hypothesis", i.hypothesis),
-                ("prediction", f"{p.metric} {p.direction} by at least {number(p.size)}"),
-                ("success if", i.success_criterion),
-            ]
-    if b.outcome and not b.matches:
-        o = b.outcome
-        word = {True: "came true", False: "did not come true", None: "not measured"}[o.came_true]
-        told = (
-            f": {number(o.parent)} ({counted(o.seeds[0], 'seed')}) → {number(o.branch)} ({counted(o.seeds[1], 'seed')})"
-        )
-        out.append(("outcome", word + ("" if o.change is None else told)))
-    if b.backtest:
-        out.append(("backtest", f"{b.backtest.backtest.verdict}: {b.backtest.backtest.reason}"))
-    if b.verdict:
-        for k, v in enumerate(b.looks[:-1], 1):
-            out.append((f"analysis {k}", f"{VERDICT[v.kind]}: {summary.verdict_sentence(v)}"))
-        out += [("more seeds", text) for text in summary.topup_lines(b)]
-        said = of_run(summary.verdict_sentence(b.verdict), view.folder)
-        out.append(("verdict", f"{VERDICT[b.verdict.kind]}: {said}"))
-    if b.withheld:
-        out.append(("withheld", f"a human sent the promotion back: {b.withheld.feedback}"))
-    if b.fresh:
-        out.append(("effect", summary.fresh_line(b.fresh)))
-    if b.verdict and (e := b.verdict.effect):
-        own = f"{LOOK_FLOOR} {points(e.noise_floor, sign=False)} points (at that confidence {FLOOR_MEANS})"
-        told = f"interval at {confidence(e.confidence)}; {own}"
-        out.append(("measured on", f"{counted(e.seeds, 'seed')}, {counted(e.tasks, 'task')}; {told}"))
-    for a in b.audits:
-        word = "shortcut confirmed" if a.confirmed else "no shortcut confirmed"
-        out.append((f"audit: {a.capability}", f"{word}: {audit_reason(a)}"))
-    if b.invalid:
-        out.append(("invalidated", b.invalid))
-    out += [("caveat", c.text) for c in view.caveats.get(b.name, ())]
-    if b.name in view.reader.last:
-        out.append(("reader", view.reader.line(b.name)))
-    if told := _read_by(b):
-        out.append(("read by", told))
-    if b.recipe:
-        out.append(("recipe", b.recipe_hash))
-    return out
+    out = [("parent", f"{b.parent}, round {b.round}")] if b.intervention else []
+    told = (f for f in b.facts if f.kind not in ("status", "changes"))  # these are the line above
+    out += [(f.label, of_run(f.text, view.folder)) for f in told]
+    out += [("read by", text)] if (text := _read_by(b)) else []
+    return [*out, ("recipe", b.recipe_hash)] if b.recipe else out
 
 
 _TRIAL_HEAD = ["trial", "purpose", "status", "search", "gate", "steps", "CPU", "resumed"]

@@ -8,10 +8,10 @@ from itertools import takewhile
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.projections.text import number, one_line
 from evotrainer.records import keys
 from evotrainer.records.rollout import Rollout, group_key
 from evotrainer.views.folder import rollout_in_full, turn_panels
-from evotrainer.views.text import number, one_line
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

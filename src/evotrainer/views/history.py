@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from evotrainer.projections.branch_facts import STATUS, status_of
 from evotrainer.projections.forecasts import Scores
+from evotrainer.projections.held_back import held_back
 from evotrainer.projections.history import Traced, cases
 from evotrainer.projections.state import RunState
+from evotrainer.projections.text import change, one_line, value
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.text import counted
-from evotrainer.views.style import BRIEF
 from evotrainer.views.tables import word_table
-from evotrainer.views.text import change, one_line, value
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -25,12 +26,12 @@ if TYPE_CHECKING:
 class RunMemory:
     """What the report shows of a run's memory."""
 
-    cases: list[Case]
-    taught: list[tuple[str, str, str]]
+    cases: Sequence[Case] = ()
+    taught: Sequence[tuple[str, str, str]] = ()
     """(skill, branch, kind of trial) of each skill event, in order."""
-    library: dict[str, str]
+    library: Mapping[str, str] = field(default_factory=dict)
     """Skills of the library -> content hash."""
-    trials: list[LabelledTrial]
+    trials: Sequence[LabelledTrial] = ()
     """Every trial, with what became of it."""
 
     @classmethod
@@ -61,13 +62,15 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         if c.forecast and c.forecast.promote is not None:
             expected += f",\n{c.forecast.promote:.0%} promoted"
         b = state.branches[c.branch]
-        unjudged = BRIEF["control" if b.matches else "open"]
-        happened = c.kind or unjudged
+        happened = "not promoted" if held_back(state, c.branch) else c.kind or STATUS[status_of(b, state, False)]
+        part = next((k for k in state.knockouts if k.without == c.branch), None)
+        if part and not c.effect:
+            happened += f" of {part.branch},\n{part.loss}"
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
-        # what a control predicts is what the change that it is trained for does
-        came = "" if b.matches else {True: "yes", False: "no", None: "not measured"}[c.came_true]
+        # what a control, or a part of a bundle, predicts is what the change that it is trained for does
+        came = "" if b.matches or b.reduces else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
 

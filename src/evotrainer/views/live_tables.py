@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
+from evotrainer.projections.branch_facts import VERDICT
+from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.progress import TrialWatch, spark
-from evotrainer.views.style import MARK, STYLE, VERDICT
-from evotrainer.views.summary import verdict_sentence
-from evotrainer.views.text import duration, one_line, percent
+from evotrainer.views.style import MARK, STYLE
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -110,7 +110,7 @@ def verdict_table(verdicts: Collection[Verdict]) -> RenderableType | None:
     marks = (
         (Text(v.branch, style="bold"), Text(f"{MARK[v.kind]} {VERDICT[v.kind]}", style=STYLE[v.kind])) for v in verdicts
     )
-    return latest_first([(*mark, one_line(verdict_sentence(v), 400)) for mark, v in zip(marks, verdicts, strict=True)])
+    return latest_first([(*mark, one_line(v.reason, 400)) for mark, v in zip(marks, verdicts, strict=True)])
 
 
 def latest_first(rows: Sequence[tuple[Any, ...]]) -> RenderableType | None:

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evotrainer.projections.caveats import told
-from evotrainer.projections.facts import Fact
+from evotrainer.projections.branch_facts import replaced_by, status_of
+from evotrainer.projections.branches import Branch, Probe
+from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
@@ -25,15 +26,10 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
 from evotrainer.views.coevolution import Coevolution
-from evotrainer.views.evidence import (
-    FindingRow,
-    HealthReading,
-    MetricRow,
-)
+from evotrainer.views.evidence import FindingRow, HealthReading, MetricRow
 from evotrainer.views.history import RunMemory
-from evotrainer.views.rounds import ProposalLine as ProposalLine
-from evotrainer.views.rounds import RoundView as RoundView
-from evotrainer.views.style import BRIEF, MARK, VERDICT
+from evotrainer.views.rounds import RoundView
+from evotrainer.views.style import MARK
 
 TRAININGS = ("base", "noise", "branch")
 """Purposes of the trials that say how good a branch is; the others re-read or certify."""
@@ -47,7 +43,6 @@ class TrialView:
     branch: str
     seed: int
     purpose: str
-    reserve_cpu_s: float
     finished: ev.TrialFinished | None = None
     heartbeat: Mapping[str, Any] = field(default_factory=dict)
     """Last sign of life of an unfinished trial: step, steps, phase, cpu_s, pid, time."""
@@ -73,48 +68,24 @@ class TrialView:
 
 @dataclass(slots=True)
 class BranchView:
-    """A branch with everything that was recorded about it."""
+    """A branch, the base policy or a search training with everything that was recorded about it."""
 
     name: str
-    parent: str | None
-    round: int
-    recipe: Recipe | None
-    recipe_hash: str = ""
-    intervention: Intervention | None = None
-    matches: str = ""
-    """The branch whose control at equal compute it is."""
+    state: RunState
+    known: Branch | Probe | None = None
+    """As the state has it; None: the base policy."""
+    facts: FactList = field(default_factory=FactList)
+    """What is told of it."""
     trials: list[TrialView] = field(default_factory=list)
-    verdict: Verdict | None = None
-    """The last one's, which counts."""
-    looks: list[Verdict] = field(default_factory=list)
-    """The verdict of every interim analysis, in order."""
-    topups: list[ev.ToppedUp] = field(default_factory=list)
-    fresh: ev.Reestimated | None = None
-    """Measured again on fresh seeds."""
     backtest: ev.Backtested | None = None
-    version: str | None = None
-    replaced: str = ""
-    """The branch over which it was promoted."""
-    replaced_by: str = ""
-    """The branch that was promoted next."""
-    no_better: str = ""
-    """What its certificate holds against it: worse than what it began with, or the same; empty where it does not."""
-    invalid: str | None = None
-    """Why it counts no more: its own shortcut, or an ancestor's."""
-    audits: list[ShortcutAudit] = field(default_factory=list)
-    """Counterfactual audits, in order."""
-    withheld: ev.HumanApproval | None = None
-    """The human's REVISE that kept a passing branch from being promoted."""
+    outcome: PredictionOutcome | None = None
+    """How the prediction turned out."""
     readings: list[HealthReading] = field(default_factory=list)
     metrics: list[MetricRow] = field(default_factory=list)
     findings: list[FindingRow] = field(default_factory=list)
     blind: list[tuple[str, Finding]] = field(default_factory=list)
     """Detectors that lacked input, and where."""
-    outcome: PredictionOutcome | None = None
-    """How the prediction turned out."""
     recipe_diff: dict[str, tuple[Any, Any]] = field(default_factory=dict)
-    went_on: str = ""
-    """What its trainings go on from; empty: the base policy."""
     samples: list[tuple[str, str]] = field(default_factory=list)
     """(rollout id, why it was picked)"""
 
@@ -123,11 +94,78 @@ class BranchView:
     before the lines that differ."""
 
     @property
+    def branch(self) -> Branch | None:
+        """Its branch; None of the base policy and of search trainings."""
+        return self.known if isinstance(self.known, Branch) else None
+
+    @property
+    def parent(self) -> str | None:
+        return self.known.parent if self.known else None
+
+    @property
+    def round(self) -> int:
+        return self.known.round if self.known else 0
+
+    @property
+    def recipe(self) -> Recipe | None:
+        return self.known.recipe if self.known else None
+
+    @property
+    def recipe_hash(self) -> str:
+        return self.branch.recipe_hash if self.branch else self.known.recipe.hash if self.known else ""
+
+    @property
+    def intervention(self) -> Intervention | None:
+        return self.branch.intervention if self.branch else None
+
+    @property
+    def matches(self) -> str:
+        """The branch whose control at equal compute it is."""
+        return self.branch.matches if self.branch else ""
+
+    @property
+    def reduces(self) -> str:
+        """The bundle that it is a part of."""
+        return self.branch.reduces if self.branch else ""
+
+    @property
+    def looks(self) -> Sequence[Verdict]:
+        """The verdict of every interim analysis, in order."""
+        return self.branch.verdicts if self.branch else ()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The last one's, which counts."""
+        return self.branch.verdict if self.branch else None
+
+    @property
+    def fresh(self) -> ev.Reestimated | None:
+        """Measured again on fresh seeds."""
+        return self.branch.fresh if self.branch else None
+
+    @property
+    def version(self) -> str | None:
+        return self.branch.version if self.branch else None
+
+    @property
+    def invalid(self) -> str | None:
+        """Why it counts no more: its own shortcut, or an ancestor's."""
+        return self.branch.invalid if self.branch else None
+
+    @property
+    def audits(self) -> list[ShortcutAudit]:
+        """Counterfactual audits, in order."""
+        return [a for a in self.state.audits if a.branch == self.name]
+
+    @property
+    def replaced(self) -> str:
+        """The branch over which it was promoted."""
+        return replaced_by(self.branch, self.state)[0] if self.branch else ""
+
+    @property
     def effect(self) -> Effect | None:
         """The effect on gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
-        if self.fresh:
-            return self.fresh.effect
-        return self.verdict.effect if self.verdict else None
+        return self.branch.effect if self.branch else None
 
     @property
     def at_selection(self) -> Effect | None:
@@ -136,28 +174,11 @@ class BranchView:
 
     @property
     def status(self) -> str:
-        """base, start, promote, worse (promoted, but no better on unseen tasks), withheld (by a human), reject,
-        invalid, inconclusive, failed, control (at equal compute) or open (no verdict)."""
-        if self.recipe is None:
+        """A key of `branch_facts.STATUS`."""
+        if self.known is None:
             return "base"
-        if self.invalid is not None:
-            return "invalid"
-        if self.withheld:
-            return "withheld"
-        if self.verdict:
-            return "worse" if self.no_better and self.verdict.kind == "promote" else self.verdict.kind
-        if self.matches:
-            return "control"
-        return "start" if self.intervention is None else "open"
-
-    @property
-    def status_text(self) -> str:
-        """The status in words: of a promotion over which branch, and what came of it."""
-        if self.status not in ("promote", "worse"):
-            return BRIEF[self.status]
-        text = f"promoted over {self.replaced} in round {self.round}" if self.version else VERDICT["promote"]
-        more = {", later replaced by ": self.replaced_by, ", but ": self.no_better}
-        return text + "".join(f"{link}{what}" for link, what in more.items() if what)
+        worse = any(f.severity == "critical" for f in self.facts)
+        return status_of(self.branch, self.state, worse) if self.branch else "start"
 
     @property
     def cpu_s(self) -> float:
@@ -180,6 +201,8 @@ class RunView:
     """Process that runs it now, 0 where its id is not known; None: nobody does."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
+    facts: FactList = field(default_factory=FactList)
+    """What readers are told of the run and its branches."""
     branches: dict[str, BranchView] = field(default_factory=dict)
     probes: dict[str, BranchView] = field(default_factory=dict)
     """Search trainings by name; they have no verdict."""
@@ -187,8 +210,6 @@ class RunView:
     noise: list[ev.NoiseMeasured] = field(default_factory=list)
     """Each names the branch whose spread joined."""
     invalidated: list[ev.Invalidated] = field(default_factory=list)
-    caveats: dict[str, tuple[Fact, ...]] = field(default_factory=dict)
-    """Certified branch -> the caveats of its certificate."""
     rollouts: dict[str, Rollout] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     """What could not be read, as text."""
@@ -197,9 +218,9 @@ class RunView:
     seat: SeatSpend = field(default_factory=SeatSpend)
     reader: Readings = field(default_factory=Readings)
     """What a reader said of its branches."""
-    first_time: Any = None
-    last_time: Any = None
-    memory: RunMemory | None = None
+    first_time: str = ""
+    last_time: str = ""
+    memory: RunMemory = field(default_factory=RunMemory)
     """Cases, trace, forecasts, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
     """The harness's lineage, and its links to branches."""
@@ -247,9 +268,10 @@ class RunView:
         return next((b for b in self.branches.values() if b.recipe and not b.intervention), None)
 
     @property
-    def caveat(self) -> str:
-        """The caveats of the champion's certificate in one line; empty where there are none."""
-        return told(self.caveats.get(self.champion, ()))
+    def caveats(self) -> dict[str, tuple[Fact, ...]]:
+        """Certified branch -> the caveats of its certificate, worst first."""
+        found = {name: b.facts.caveats for name, b in self.branches.items()}
+        return {name: facts for name, facts in found.items() if facts}
 
     @property
     def cpu_s(self) -> float:
@@ -265,18 +287,14 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = [k for k in MARK if k not in ("control", "start", "base")]
+        order = [k for k in MARK if k not in ("control", "knockout", "start", "base")]
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 
     def path(self, name: str) -> list[BranchView]:
         """From the root down to `name`."""
-        out: list[BranchView] = []
-        at = self.branches.get(name)
-        while at and at not in out:
-            out.append(at)
-            at = self.branches.get(at.parent or "")
-        return out[::-1]
+        names = (*reversed(self.state.ancestors(name)), name)
+        return [self.branches[n] for n in names if n in self.branches]
 
     def cached(self) -> tuple[dict[str, int], float]:
         """How many parts of each kind (training, warm start, evaluation, start) were taken from the cache, and the

@@ -9,7 +9,6 @@ from typing import Any
 
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import Effect
-from evotrainer.views import summary
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import find_rollout
 from evotrainer.views.model import BranchView, RunView, TrialView
@@ -37,7 +36,7 @@ def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
         "version": b.version,
         "champion": b.name == view.champion,
         "status": b.status,
-        "changes": summary.change_of(b),
+        "changes": b.facts.text("changes"),
         "intervention": b.intervention.model_dump(mode="json") if b.intervention else None,
         "effect": _effect(b.effect),
         "on_fresh_seeds": b.fresh is not None,

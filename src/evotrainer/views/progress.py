@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
+from evotrainer.projections.text import duration
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.text import counted
 from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import RunView
-from evotrainer.views.text import duration
 
 
 def read_settings(folder: Path | None) -> Mapping[str, Any]:

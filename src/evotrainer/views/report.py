@@ -13,9 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
+from evotrainer.projections import text, words
+from evotrainer.projections.branch_facts import STATUS, VERDICT
+from evotrainer.projections.caveats import told
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
-from evotrainer.views import plots, search, style, summary, text, trials, words
+from evotrainer.views import plots, search, style, summary, trials
 from evotrainer.views.advice import advice
 from evotrainer.views.deciding import deciding
 from evotrainer.views.fold import load_view
@@ -106,6 +109,7 @@ def render(view: RunView) -> str:
         story=story,
         deciding=deciding,
         advice=advice,
+        told=told,
         search=search,
         trials=trials,
         what="report",
@@ -179,9 +183,8 @@ def _environment() -> Environment:
     env.globals |= {
         "point_range": text.point_range,
         "base_told": text.base_told,
-        "change_of": summary.change_of,
-        "BRIEF": style.BRIEF,
-        "VERDICT": style.VERDICT,
+        "STATUS": STATUS,
+        "VERDICT": VERDICT,
         "PURPOSE": style.PURPOSE,
         "change": text.change,
         "words": words,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evotrainer.projections import text, words
 from evotrainer.records.findings import HealthReport
-from evotrainer.views import summary, text, words
 from evotrainer.views.deciding import deciding
 from evotrainer.views.evidence import HealthReading
 from evotrainer.views.model import TRAININGS, RunView
@@ -63,13 +63,13 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
                 "parent": b.parent if b.parent in view.branches else nodes[0]["id"],
                 "kind": b.status,
                 "title": b.name + (f" · {b.version}" if b.version else ""),
-                "change": text.one_line(summary.change_of(b), 80),
+                "change": text.one_line(b.facts.text("changes"), 80),
                 "sub": f"{text.points(effect.mean)} pt {text.point_range(effect.low, effect.high)}"
                 if effect
                 else f"search {text.percent(score)}"
                 if score is not None
                 else "",
-                "about": text.one_line(f"{b.name}: {summary.change_of(b)}. Status: {b.status}", 300),
+                "about": text.one_line(f"{b.name}: {b.facts.text('changes')}. Status: {b.status}", 300),
                 "on_path": b.name in path,
                 "champion": b.name == view.champion,
             }
@@ -129,7 +129,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for b in view.branches.values():
         rows = {
-            "status": b.status_text,
+            "status": b.facts.text("status"),
             "search score": text.percent(b.mean("search")),
             "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
             if b.effect
@@ -139,7 +139,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
         recipe = {k: text.value(x) for k, x in b.recipe.factors().items()} if b.recipe else {}
         read = {m.name: text.number(m.mean) for m in b.metrics if m.flag != "unseen"}
         out[b.name] = {
-            "label": text.one_line(f"{b.name}: {summary.change_of(b)}", 60),
+            "label": text.one_line(f"{b.name}: {b.facts.text('changes')}", 60),
             "facts": rows,
             "recipe": recipe,
             "metrics": read,

@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
+from evotrainer.projections import text
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import shown
-from evotrainer.views import text
 
 TURN_CHARS = 8_000
 CELL_CHARS = 1_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from evotrainer.projections.text import change, number, percent, points, value
 from evotrainer.records.events import Searched
 from evotrainer.records.search import FactorEffect, ProbeRecord
 from evotrainer.records.text import counted
 from evotrainer.views.model import RunView
 from evotrainer.views.plots import Axis
-from evotrainer.views.text import change, number, percent, points, value
 
 Z = 1.96
 """Half width of the intervals shown, in posterior standard deviations: 95% where the posterior is normal."""

@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evotrainer.projections.branch_facts import STATUS
+from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.views import summary
 from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
@@ -14,12 +16,10 @@ from evotrainer.views.heartbeats import alive
 from evotrainer.views.model import RunView, TrialView
 from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
-from evotrainer.views.style import BRIEF, PURPOSE
+from evotrainer.views.style import PURPOSE
 from evotrainer.views.tables import facts_grid, ruled_table
-from evotrainer.views.text import duration, one_line, percent
 from evotrainer.views.tree import branch_line
 from evotrainer.views.trials import labels_told, role_lines
-from evotrainer.views.words import RUN_FLOOR
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -40,7 +40,7 @@ def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableT
         [
             ("run", str(run_folder)),
             ("state", summary.state(view)[1]),
-            ("result", summary.result(view)),
+            ("result", view.facts.text("result")),
             *(_told(view, str(run_folder)) if not brief else ()),
             ("round", _round(view)),
             ("champion", _champion(view)),
@@ -68,27 +68,27 @@ def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableT
 
 def _told(view: RunView, folder: str) -> Iterator[tuple[str, str]]:
     """The comparisons, what to do next, and the caveats."""
-    yield from ((what, f"{shown}, {reading}") for what, shown, reading in summary.comparison_lines(view))
+    for f in view.facts.some("comparison"):
+        what, _, text = f.text.partition(": ")
+        yield what, text
     if line := advice(view, folder):
         yield "next", line
-    yield from (("caveat", c.text) for c in view.caveats.get(view.champion, ()))
-    if view.certified or view.champion in view.reader.last:
-        yield "reader", view.reader.line(view.champion)
+    champion = view.facts.of(view.champion)
+    yield from ((f.label, f.text) for f in (*champion.caveats, *champion.some("reader")))
 
 
 def _standing(view: RunView) -> Iterator[tuple[str, str]]:
     """What trials came to, by outcome and by agent, and the harness."""
-    if view.memory and (told := labels_told(view.memory.trials)):
+    if told := labels_told(view.memory.trials):
         yield "outcomes", told
-    yield from role_lines(view.memory.trials) if view.memory else ()
+    yield from role_lines(view.memory.trials)
     if view.coevolution.versions:
         yield "harness", view.coevolution.line()
 
 
 def _measured(view: RunView) -> Iterator[tuple[str, str]]:
     """The noise floor, the tasks and the sandbox."""
-    yield RUN_FLOOR, summary.noise_line(view)
-    yield from summary.task_lines(view)
+    yield from ((f.label, f.text) for f in view.facts.some("noise", "tasks"))
     yield "sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"
 
 
@@ -104,8 +104,8 @@ def _round(view: RunView) -> str:
 
 def _champion(view: RunView) -> str:
     """The champion's name, and how it came to be that."""
-    b = view.branches.get(view.champion)
-    return f"{view.champion}, {b.status_text}" if b else view.champion or "none yet"
+    status = view.facts.of(view.champion).text("status")
+    return f"{view.champion}, {status}" if status else view.champion or "none yet"
 
 
 def _open_trial(t: TrialView) -> list[str]:
@@ -130,12 +130,12 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
 
     view = load_view(run_folder, rollouts=False)
     console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
-    for what, shown, reading in summary.comparison_lines(view):
-        console.print(Text(f"  {what}: {shown}, {reading}"), soft_wrap=True)
+    for f in view.facts.some("comparison"):
+        console.print(Text(f"  {f.text}"), soft_wrap=True)
     for b in view.path(view.champion)[1:]:
         if b.intervention:
             console.print(Text.assemble("  ", *branch_line(b)), soft_wrap=True)
-    counts = ", ".join(f"{n} {BRIEF[k]}" for k, n in view.verdict_counts().items())
+    counts = ", ".join(f"{n} {STATUS[k]}" for k, n in view.verdict_counts().items())
     spent = ", ".join(f"{name.lower()} {used}" for name, used, _, _ in summary.cost_lines(view))
     console.print(Text(f"  {counts or 'no verdicts'}; {spent}"), soft_wrap=True)
     if line := advice(view, str(run_folder)):

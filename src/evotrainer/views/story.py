@@ -8,17 +8,18 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from evotrainer.projections import words
+from evotrainer.projections.text import change, one_line, percent, points
 from evotrainer.records import written
 from evotrainer.records.interventions import Intervention
+from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.text import counted, cut
-from evotrainer.views import summary, words
+from evotrainer.views import summary
 from evotrainer.views.model import BranchView, RunView
-from evotrainer.views.style import BRIEF
-from evotrainer.views.text import change, lost_points, one_line, percent, points
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
-NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld")
+NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted")
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +109,17 @@ def plain(b: BranchView, view: RunView) -> str:
     """A branch's change in words; of changed rewards what they measure, of other factors why."""
     i = b.intervention
     if i is None:
-        return summary.change_of(b)
-    if i.factor == "rewards" and isinstance(i.old, Mapping) and isinstance(i.new, Mapping):
-        return _rewards(view, i.old, i.new).rstrip(".")
-    return f"`{change(i.factor, i.old, i.new)}`, because {one_line(why_of(i), 200)}".rstrip(".")
+        return b.facts.text("changes")
+    pairs = (
+        {k: ((i.old or {}).get(k), x) for k, x in i.new.items()} if i.factor == BUNDLE else {i.factor: (i.old, i.new)}
+    )
+    said = []
+    for factor, (old, new) in pairs.items():
+        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
+            said.append(_rewards(view, old, new))
+        else:
+            said.append(f"`{change(factor, old, new)}`")
+    return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
 
 
 def why_of(i: Intervention) -> str:
@@ -135,28 +143,20 @@ def _rewards(view: RunView, old: Mapping[str, Any], new: Mapping[str, Any]) -> s
 
 def doubts(view: RunView) -> Iterator[str]:
     """The caveats of the champion's certificate, what audits said of it, and what nothing explains."""
-    found = view.caveats.get(view.champion, ())
-    yield from (f"{c.text[:1].upper()}{c.text[1:]}." for c in found)
+    own = view.facts.of(view.champion)
     if view.certified is None and view.branches:
         yield "Nothing is certified: every score is from tasks that were used to choose."
-    elif view.certified is not None and not found and view.champion:
+    elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
-    if view.certified is not None or view.champion in view.reader.last:
-        line = view.reader.line(view.champion)
-        yield f"{line[:1].upper()}{line[1:]}."
+    yield from (f"{f.text[:1].upper()}{f.text[1:]}." for f in (*own.caveats, *own.some("reader", "audit")))
     champion = view.branches.get(view.champion)
-    for a in champion.audits if champion else ():
-        yield (
-            f"With `{one_line(a.capability, 60)}` closed, {a.branch} loses {lost_points(a.excess, a.low, a.high)} "
-            f"beyond {a.reference}: {'a' if a.confirmed else 'no'} shortcut is confirmed."
-        )
     # what is paid and wrong stays a doubt beside a gain that its change explains
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
     yield from (f"{proved} {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
-    lines = [f"{b.name}, `{summary.change_of(b)}`: {BRIEF[b.status]}; {_why(b)}." for b in _lost(view)]
+    lines = [f"{b.name}, `{b.facts.text('changes')}`: {_why(b)}." for b in _lost(view)]
     proposals = [p for r in view.rounds.values() for p in r.lines]
     lines += [
         f"`{change(p.intervention.factor, p.intervention.old, p.intervention.new)}`: vetoed before training; "
@@ -176,12 +176,8 @@ def _lost(view: RunView) -> list[BranchView]:
 
 def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
-    if b.status == "withheld" and b.withheld:
-        return f"a human sent it back: {one_line(b.withheld.feedback, 160)}"
-    reason = b.invalid or ""
-    if not reason and b.verdict:
-        reason = summary.verdict_sentence(b.verdict)
-    return cut(one_line(reason, 400), 200).rstrip(".")
+    first = next(f.text for k in ("withheld", "invalid", "held_back", "verdict", "status") for f in b.facts.some(k))
+    return cut(one_line(first, 400), 200).rstrip(".")
 
 
 def _cost(view: RunView) -> Iterator[str]:

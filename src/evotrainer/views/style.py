@@ -1,21 +1,30 @@
-"""How statuses are shown in a terminal: by a mark, a colour and a word, never by colour alone."""
+"""How statuses are shown in a terminal: by a mark, a colour and words, never by colour alone."""
 
-STATUS = {
-    "promote": ("✓", "green", "promoted"),
-    "worse": ("▼", "red", "promoted, but no better on unseen tasks"),
-    "withheld": ("‖", "yellow", "withheld by a human"),
-    "reject": ("✗", "yellow", "rejected"),
-    "invalid": ("⊘", "red", "invalid"),
-    "inconclusive": ("~", "dim", "inconclusive"),
-    "failed": ("!", "magenta", "failed"),
-    "control": ("=", "dim", "control at equal compute"),
-    "open": ("…", "dim", "no verdict yet"),
-    "start": ("▷", "cyan", "starting recipe"),
-    "base": ("○", "cyan", "base policy"),
+MARK = {
+    "promote": "✓",
+    "worse": "▼",
+    "withheld": "‖",
+    "reject": "✗",
+    "invalid": "⊘",
+    "inconclusive": "~",
+    "failed": "!",
+    "control": "=",
+    "knockout": "=",
+    "proving": "…",
+    "parted": "÷",
+    "open": "…",
+    "start": "▷",
+    "base": "○",
 }
-"""Status of a branch -> its mark, its colour, its words."""
-MARK, STYLE, BRIEF = ({kind: shown[i] for kind, shown in STATUS.items()} for i in range(3))
+"""Status of a branch (`branch_facts.STATUS`) -> its mark."""
+STYLE = {
+    **dict.fromkeys(MARK, "dim"),
+    **dict.fromkeys(("promote", "proving"), "green"),
+    **dict.fromkeys(("worse", "invalid"), "red"),
+    **dict.fromkeys(("withheld", "reject", "parted"), "yellow"),
+    **dict.fromkeys(("start", "base"), "cyan"),
+    "failed": "magenta",
+}
+"""Status -> its colour."""
 PURPOSE = {"base": "base policy", "noise": "A/A trial", "confirm": "fresh seed", "certify": "certificate"}
 """The words of what a trial is for, where they are others than its own."""
-VERDICT = {**BRIEF, "promote": "passed every gate"}
-"""The words of a verdict: what passed may still not be promoted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from evotrainer.views.text import one_line
+from evotrainer.projections.text import one_line
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -15,14 +15,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from evotrainer.projections.branch_facts import verdict_text
+from evotrainer.projections.text import change, duration, number, of_run, one_line, percent
 from evotrainer.records.output import DOING
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views import live_tables
 from evotrainer.views.live_tables import Beat, Spec, stands
 from evotrainer.views.progress import TrialWatch
-from evotrainer.views.style import VERDICT
-from evotrainer.views.summary import verdict_sentence
-from evotrainer.views.text import change, duration, number, of_run, one_line, percent
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -130,7 +129,7 @@ class LiveView:
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
-        self._tell(of_run(verdict_line(verdict), self.folder))
+        self._tell(of_run(f"{verdict.branch}: {verdict_text(verdict)}", self.folder))
 
     def note(self, text: str) -> None:
         self._notes.append(text := one_line(text, 400))
@@ -236,8 +235,3 @@ class LiveView:
 def _scored(beat: Beat | None) -> str:
     score = getattr(beat, "score", None)
     return f" (training score {percent(score)})" if score is not None else ""
-
-
-def verdict_line(v: Verdict) -> str:
-    """A verdict in one line."""
-    return f"{v.branch}: {VERDICT[v.kind]}: {verdict_sentence(v)}"

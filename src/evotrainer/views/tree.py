@@ -5,12 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.views import summary
+from evotrainer.projections.text import confidence, one_line, percent, point_range, points
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import BranchView
 from evotrainer.views.search import search_rounds
 from evotrainer.views.style import MARK, STYLE
-from evotrainer.views.text import confidence, one_line, percent, point_range, points
 from evotrainer.views.trials import labels_line
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def render_lineage(run_folder: Path | str) -> RenderableType:
     base = next((b for b in view.branches.values() if b.recipe is None), None)
     root = Tree(Text.assemble(*branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
     places: dict[str, Tree] = {}
-    trials = view.memory.trials if view.memory else []
+    trials = view.memory.trials
     became = {t.trial: t.label for t in trials}
     for b in view.branches.values():
         if b.recipe is None:
@@ -55,9 +54,9 @@ def branch_line(b: BranchView) -> list[tuple[str, str]]:
     e, was = b.effect, b.at_selection
     score = b.mean("search")
     parts = [(f"{MARK[kind]} {b.name}", f"bold {STYLE[kind]}"), (f" {b.version}" if b.version else "", "bold")]
-    parts.append((f"  {summary.change_of(b)}", ""))
+    parts.append((f"  {b.facts.text('changes')}", ""))
     if b.intervention:
-        parts.append((f"  {b.status_text}", STYLE[kind]))
+        parts.append((f"  {b.facts.text('status')}", STYLE[kind]))
     if e:
         level = "" if abs(e.confidence - 0.95) < 1e-9 else f" at {confidence(e.confidence)}"
         parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}{level} on gate", "bold"))

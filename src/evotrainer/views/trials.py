@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.labels import LABELS
+from evotrainer.projections.text import one_line, value
 from evotrainer.projections.trials import LabelledTrial, counts, distinct_ideas
 from evotrainer.records.text import counted
 from evotrainer.views.tables import word_table
-from evotrainer.views.text import one_line, value
 
 if TYPE_CHECKING:
     from rich.table import Table

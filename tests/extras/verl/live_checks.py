@@ -216,8 +216,8 @@ def losses() -> dict[str, Any]:
     """verl's policy loss under our keys beside ours, off policy, with KL on policy:
     [verl, ours, largest gradient difference]."""
     import torch
-
     from evotrainer.extras.verl.factors import ACTOR
+
     from evotrainer.extras.verl.mapping import translate
     from evotrainer.records.recipe import parse_recipe
     from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss

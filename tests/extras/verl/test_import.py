@@ -16,7 +16,7 @@ from evotrainer.errors import ConfigError, FaultsError
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.scoring import Origin, ProcessGrader
 from evotrainer.importers import Skipped, read
-from evotrainer.importers.verl import IMPORTER
+from evotrainer.importers.formats.verl import IMPORTER
 from evotrainer.records.reading import scan
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_importer

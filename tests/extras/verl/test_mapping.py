@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evotrainer.errors import ConfigError
-from evotrainer.extras.verl.factors import response_tokens
-from evotrainer.extras.verl.mapping import MAPPING, owners, plugins_of, table, translate
+from evotrainer.extras.verl.mapping import plugins_of, response_tokens, translate
+from evotrainer.factors.carried import carried, owners
 from evotrainer.records.recipe import Recipe, parse_recipe
 
-ROOT = Path(__file__).resolve().parents[3]
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"
 
 
@@ -24,19 +22,11 @@ def keys(**changes: Any) -> dict[str, Any]:
     return translate(recipe(**changes))[0]
 
 
-def test_every_factor_of_a_recipe_is_mapped_once_and_in_the_docs() -> None:
-    assert sorted(m.factor for m in MAPPING) == sorted(Recipe.model_fields)
-    assert table() in (ROOT / "docs" / "verl.md").read_text(encoding="utf-8")
-
-
-def test_what_a_factor_sets_is_what_it_owns() -> None:
+def test_every_key_is_set_by_some_recipe() -> None:
     every = [recipe(), recipe(loss="dr_grpo", kl_beta=0.1, is_cap=2.0, max_turns=4, schedule={"kind": "cosine"}),
              recipe(group_filter={"kind": "ema_std"}, resample=3)]  # fmt: skip
-    for r in every:
-        for m in MAPPING:
-            assert set(m.to(r)) <= set(m.keys), m.factor
-    seen = {k for r in every for m in MAPPING for k in m.to(r)}
-    assert seen == set(owners()), "a key that no recipe sets is no mapping"
+    seen = {k for r in every for k in translate(r)[0]}
+    assert seen == set(owners("verl")), "a key that no recipe sets is no mapping"
 
 
 LOSSES = {
@@ -111,7 +101,7 @@ def test_what_verl_cannot_do_is_refused_by_name(factor: str) -> None:
 
 
 def test_all_refusals_are_named_at_once_and_all_are_tested() -> None:
-    assert {m.factor for m in MAPPING if m.refuse is not MAPPING[0].refuse} == set(REFUSED)
+    assert {name for name, how in carried("verl").items() if how.why} == set(REFUSED)
     with pytest.raises(ConfigError, match="curriculum: .*; sft_anchor: "):
         translate(recipe(curriculum={"kind": "pass_rate_band"}, sft_anchor=1.0))
 

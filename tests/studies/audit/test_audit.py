@@ -91,6 +91,12 @@ def test_what_was_read_is_kept_and_only_new_parts_are_read(tmp_path: Path, monke
     assert findings(second) == findings(audit([store])), "kept or read anew: the same report"
 
 
+def test_the_figures_are_the_same_with_and_without_a_cache(tmp_path: Path) -> None:
+    path = write_jsonl(tmp_path / "r.jsonl", generate(60))
+    texts = [json.dumps(audit_json(audit([path], cache=c))) for c in (None, tmp_path / "c", tmp_path / "c")]
+    assert texts[0] == texts[1] == texts[2] and "ngram_repetition" in texts[0]
+
+
 def test_a_large_file_is_read_like_a_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_jsonl(tmp_path / "r.jsonl", generate(900))
     small = audit([path])

@@ -212,27 +212,21 @@ def judged(i: int, **fields: Any) -> dict[str, Any]:
         ({"judge_error": "rate limited"}, "judge_error", "judge"),
         ({"info": {"graderCrashed": True}}, "info.graderCrashed", "judge"),
         ({"judge_response": ""}, "judge_response=", "judge"),
-        ({"judge_response": [{"role": "assistant", "content": None}]}, "judge_response=", "judge"),
         ({"judge_output": "502 Bad Gateway"}, "judge_output=502 Bad Gateway", "judge"),
-        ({"judge_reply": "I'm sorry, but I can't assist with that. Ask"}, None, "judge"),
-        ({"judge_finish_reason": "length"}, "judge_finish_reason=length", "judge"),
-        ({"judge_verdict": "PARSE_ERROR"}, "judge_verdict=PARSE_ERROR", "judge"),
-        ({"container_failed": True}, "container_failed", "container"),
         ({"failure_mode": "sandbox_timeout"}, "failure_mode=sandbox_timeout", "container"),
         ({"error_message": "Error code: 503 - overloaded, try again"}, "error_message", "model_api"),
         ({"traceback": "Traceback:\n  x\ndocker.errors.APIError: 500"}, "traceback", "container"),
         ({"exit_status": "APIError"}, "exit_status=APIError", "model_api"),
     ],
 )
-def test_a_field_that_names_what_broke_is_asked_about_even_once_and_the_answer_works(
-    tmp_path: Path, fields: dict[str, Any], column: str | None, kind: str
+def test_a_field_that_speaks_of_an_error_is_asked_about_and_the_answer_works(
+    tmp_path: Path, fields: dict[str, Any], column: str, kind: str
 ) -> None:
-    once = write(tmp_path / "one.jsonl", [judged(i, **(fields if i == 3 else {})) for i in range(40)])
-    (f,) = asked(once)
+    path = write(tmp_path / "r.jsonl", [judged(i, **fields) for i in range(40)])
+    (f,) = asked(path)
     (given,) = shlex.split(f.claim.partition("--fault ")[2])
-    assert f.numbers["hits"] == 1 and given == (column or given)
-    many = write(tmp_path / "many.jsonl", [judged(i, **fields) for i in range(40)])
-    assert audit([many]).sources[0].faults == {} and audit([many], faults=[given]).sources[0].faults == {kind: 10}
+    assert (f.numbers["hits"], given) == (10, column)
+    assert audit([path]).sources[0].faults == {} and audit([path], faults=[given]).sources[0].faults == {kind: 10}
 
 
 @pytest.mark.parametrize(

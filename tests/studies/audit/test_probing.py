@@ -42,6 +42,13 @@ def test_facts_of_foreign_programs_are_on_the_first_screen_and_in_json(tmp_path:
     assert render_audit(again) == text
 
 
+def test_a_program_that_never_ends_is_run_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "def solve(xs):\n    while True:\n        pass\n")
+    spent = [audit([path], run=True, cache=tmp_path / "cache").sources[0].run for _ in range(2)]
+    assert spent[0] is not None and spent[0].cpu_s > 1 and "does not end" in " ".join(spent[0].not_run)
+    assert spent[1] is not None and spent[1].cpu_s == 0.0 and spent[1].not_run == spent[0].not_run
+
+
 def test_without_the_word_nothing_is_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(**options: object) -> Sandbox:
         raise AssertionError("a sandbox was opened")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from evotrainer.records.lint import dead_groups_act, weighed_against
+from evotrainer.factors.gradient import dead_groups_act, weighed_against
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 

@@ -10,36 +10,18 @@ from typing import Any
 
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import same
+from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.one_factor import SAME_SAMPLES
-from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe
+from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
 from evotrainer.records.scaffold import LABELS as SCAFFOLD_LABELS
 from evotrainer.records.scaffold import PREFIX, Slot
 from evotrainer.records.search import ProbeRecord, SearchPlan
 from evotrainer.records.seat import Candidate, FactorOffer, SearchTraining, SeatBriefing
-from evotrainer.records.written import LABELS, MODULES
 
 SHOWN = 24
 """Candidates of the statistical agent that a request names."""
 WORDS = 300
 """Characters of a factor's legal values."""
-WRITTEN = (
-    "object of rewards (component -> weight) and written (name -> Python source); pay one component more, or in "
-    "another's place, by its name without a hash. The source defines def reward(rollout), a pure function that "
-    "answers a number from 0 to 1 or None; rollout is {turns: [{role, text, calls}], components: {name: value}, "
-    "tests: [{kind: visible or perturbed (these where they failed), input, got, status, ...}]}; imports: "
-    f"{', '.join(sorted(MODULES))}. Checked in the sandbox and backtested first: {', '.join(LABELS)}"
-)
-"""Legal values of `written_reward`, in words."""
-HOOKS = (
-    "object: name -> Python source, one file added, replaced or removed; the file defines advantages(group) -> list of "
-    "numbers in place of the recipe's advantages, weights(rollouts) -> list of numbers >= 0 that multiply them (a "
-    "group of zeros is dropped), or select(tasks, history) -> places of the tasks to draw. group: {step, steps, "
-    "rewards, components, lengths, logprobs, entropies, finishes, advantages}, lists by rollout; rollouts: [{group, "
-    "reward, components, ...}]; tasks: [{tags}]; history: {step, steps, n, taken, groups: [[task, step, pass rate]]}. "
-    "Pure, imports as written_reward; the same checks and labels, sandbox and backtest"
-)
-"""Legal values of `hooks`, in words."""
 
 
 def request(
@@ -110,7 +92,7 @@ def factors(briefing: Briefing) -> dict[str, FactorOffer]:
     recipe = briefing.champion.recipe
     keyed = {f"knobs.{k}": v for k, v in briefing.knobs.items()}
     keyed |= {PREFIX + s.name: _slot(s) for s in briefing.slots}
-    names = [*(f for f in recipe.factors() if f.partition(".")[0] not in KEYED), *COMPOSITES, *keyed]
+    names = [*(f for f in FACTORS if f not in KEYED), *keyed]
     trained = [*(b.recipe for b in briefing.branches), *(p.recipe for p in briefing.probes)]
     out = {}
     for f in names:
@@ -135,31 +117,15 @@ def _slot(s: Slot) -> str:
 
 
 def _legal(factor: str, briefing: Briefing) -> str:
-    if factor == "rewards":
-        return (
-            "object: component -> weight, all that is paid; one component added, removed, weighted otherwise or "
-            f"replaced; components: {', '.join(sorted(briefing.components)) or '(none)'}"
-        )
-    if factor == "start":
-        return "champion (go on from this recipe's own policy) or base (from the base policy)"
-    if factor == "written_reward":
-        return WRITTEN
-    if factor == "hooks":
-        return HOOKS
-    if factor in COMPOSITES:
-        told = f"object of all of {', '.join(COMPOSITES[factor])}; one factor"
-        same_samples = f", and the product of the three stays within {SAME_SAMPLES:.0%}"
-        return told + (same_samples if factor == "batch_shape" else "")
-    if factor == "phases":
-        told = "steps of all but the last part are given, and together fewer than the recipe's"
-        return f"{_field(factor)}; {told}{_without(factor, briefing)}"
-    return _field(factor) + _without(factor, briefing)
-
-
-def _without(factor: str, briefing: Briefing) -> str:
-    """That a factor needs what the environment does not have, for the end of its legal values."""
-    needs = {"phases": "references", "prompt_noise": "wordings", "sft_anchor": "demonstrations"}.get(factor)
-    return f"; this environment has no {needs}" if needs and needs not in briefing.offers else ""
+    """Legal values in words: those of the table, else the field's type."""
+    row = FACTORS[factor]
+    composite = f"object of all of {', '.join(fields_of(factor))}; one factor"
+    told = row.legal or (composite if factor in COMPOSITES else "{type}")
+    if "{type}" in told:
+        told = told.replace("{type}", _field(factor))
+    if row.need and row.need.offer not in briefing.offers:
+        told += f"; this environment has no {row.need.offer}"
+    return told.replace("{components}", ", ".join(sorted(briefing.components)) or "(none)")
 
 
 @cache

@@ -31,14 +31,7 @@ if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
 
 CODE = (
-    "errors.py",
-    "registry.py",
-    "algorithm",
-    "config",
-    "envs",
-    "executors",
-    "program_probes",
-    "records",
+    *("errors.py", "registry.py", "algorithm", "config", "envs", "executors", "factors", "program_probes", "records"),
     "sandbox",
     "trainers",
 )

@@ -10,8 +10,10 @@ from typing import Any, Literal
 
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
-from evotrainer.extras.verl.factors import ACTOR, OBSERVATION_TOKENS, ROLLOUT, response_tokens
-from evotrainer.extras.verl.mapping import owners, translate
+from evotrainer.extras.verl.mapping import OBSERVATION_TOKENS, response_tokens, translate
+from evotrainer.factors.carried import owners
+from evotrainer.factors.data import ACTOR
+from evotrainer.factors.signal import ROLLOUT
 
 PATHS = (
     "reward.custom_reward_function.path",
@@ -60,7 +62,7 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
     keys["data.max_response_length"] = response_tokens(recipe, machine.observation_tokens)
     keys |= _validation(task)
     fixed = _machine_keys(task, folder, machine)
-    owned = owners()
+    owned = owners("verl")
     for key in machine.settings:
         if key in owned:
             raise ConfigError(f"--set {key}: it belongs to recipe factor {owned[key]}; change recipe.{owned[key]}")

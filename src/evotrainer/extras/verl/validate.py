@@ -13,8 +13,8 @@ from typing import Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.verl.folder import intact
-from evotrainer.extras.verl.mapping import owners
 from evotrainer.extras.verl.venv import Venv, last_json, script
+from evotrainer.factors.carried import owners
 from evotrainer.records.durable import replace_synced
 
 REPORT = "validation.json"
@@ -127,7 +127,7 @@ def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | Non
 
 def explain(answer: Mapping[str, Any], gpus: int) -> Validation:
     """The answer of inside/check.py as findings."""
-    owner = owners()
+    owner = owners("verl")
     findings = [
         VerlComplaint(
             f"verl has no setting {key}",

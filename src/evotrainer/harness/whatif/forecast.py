@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 
 from evotrainer.algorithm.advantages import no_spread
+from evotrainer.factors import FACTORS
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
 from evotrainer.harness.whatif.curricula import task_weights
@@ -35,19 +36,7 @@ MARGIN = 0.01
 
 Agreement = Literal["", "agrees", "open", "contradicts"]
 
-REPLAYED = frozenset(
-    {
-        "rewards",
-        "length",
-        "repetition_penalty",
-        "written",
-        "written_reward",
-        "reward_scaling",
-        "group_filter",
-        "curriculum",
-        "mask_truncated",
-    }
-)
+REPLAYED = frozenset(name for name, row in FACTORS.items() if row.replay == "advantages")
 """Factors whose advantages can be recomputed on stored rollouts."""
 
 

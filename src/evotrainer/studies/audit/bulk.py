@@ -18,7 +18,7 @@ from typing import Any
 
 from evotrainer.errors import StoreError
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
-from evotrainer.importers.forms import FORMS
+from evotrainer.importers.base import format_of
 from evotrainer.importers.tolerant import SPAN, is_compressed
 from evotrainer.records.caps import COMPONENTS
 from evotrainer.records.durable import replace_synced
@@ -32,11 +32,6 @@ from evotrainer.studies.audit.fault_columns import marked
 from evotrainer.studies.audit.worker import WorkerError, Workers, serve
 
 JOB_BYTES = 64 << 20
-LINE_FORMATS = frozenset({"jsonl", "verl", "verifiers", "nemo_gym", "openhands"}) | {
-    name for name, form in FORMS.items() if not form.lists and not form.keyed
-}
-"""Formats whose files can be cut between two lines."""
-
 Span = tuple[int, int, int]
 """First byte, byte after the last, lines before."""
 
@@ -176,7 +171,7 @@ def _pieces(item: FileStretch) -> Iterator[tuple[FileStretch, int]]:
 
 def by_lines(item: FileStretch) -> bool:
     """Is it a plain file of JSON objects, one a line, rather than one array?"""
-    if item.format not in LINE_FORMATS or is_compressed(item.path):
+    if not format_of(IMPORTERS[item.format]).by_lines or is_compressed(item.path):
         return False
     with open_regular(item.path) as f:
         return f.read(4096).lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{"

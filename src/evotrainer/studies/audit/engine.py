@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import tempfile
 import weakref
@@ -19,10 +18,8 @@ from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.harness.looked import could_look
 from evotrainer.importers import IMPORTERS, check_readable, detect, labels, rollout_sources, with_map
-from evotrainer.importers.base import Importer, Skipped, Source
-from evotrainer.importers.forms import FORMS, base_name
+from evotrainer.importers.base import Importer, Skipped, Source, format_of
 from evotrainer.importers.rows import read_as
-from evotrainer.importers.verifiers import step_folder
 from evotrainer.records.output import Progress
 from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
 from evotrainer.studies.audit.curve_file import Curve, read_curves
@@ -32,11 +29,6 @@ from evotrainer.studies.audit.reading import SubjectReading, own_training, read_
 from evotrainer.studies.audit.sources import forget, open_source
 from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
 from evotrainer.studies.audit.units import Opened
-
-STEPWISE = frozenset({"trl", "verl"})
-"""Formats that write a file per step: the files of one folder are one source."""
-SINGLE = frozenset({"swe_agent", "mini_swe_agent", "atif", "terminal_bench", "claude_code", "codex"})
-"""Formats that write a file per attempt: those of one run's folder are one source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,31 +224,10 @@ def sources_of(
         except (EvoTrainerError, OSError) as e:
             unknown.append(Skipped(str(path), str(e).removeprefix(f"{path} ").removeprefix(f"{path}: ")))
             continue
-        folder = _of_one_reading(path, importer.name)
+        folder = format_of(importer).one_reading(path)
         name = str(folder.resolve() if folder == Path() else folder) if folder else str(path)
         out.setdefault((importer.name, name), SourceFiles(name, importer, [])).paths.append((path, label))
     return list(out.values()), unknown
-
-
-def _of_one_reading(path: Path, format: str) -> Path | None:
-    """The folder whose files are read as one with this file; None where the file is a reading of its own."""
-    if (format := base_name(format)) in FORMS:
-        series = FORMS[format].series
-        return path.resolve().parent.parent if series and re.match(series, path.resolve().parent.name) else None
-    if format in STEPWISE:
-        return path.parent
-    if format == "verifiers" and (steps := step_folder(path)) is not None:
-        return steps[0]
-    if format not in SINGLE or path.is_dir():
-        return None
-    folder = path.parent
-    if format == "terminal_bench":  # `<run>/<task>/<trial>/results.json`, or `<run>/results.json`
-        return folder.parent.parent if folder.name.startswith(f"{folder.parent.name}.") else folder
-    # `<run>/<instance>/<instance>.traj.json`, `<run>/<instance>.traj`, `<job>/<trial>/agent/trajectory.json`
-    if format == "atif":
-        trial = folder.parent if folder.name == "agent" else folder
-        return trial.parent
-    return folder.parent if path.name.split(".", 1)[0] == folder.name.split(".", 1)[0] else folder
 
 
 def open_all(source: SourceFiles, cache: Path, workers: int | None, say: Progress | None = None) -> Opened:

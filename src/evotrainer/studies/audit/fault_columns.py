@@ -18,10 +18,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
 from evotrainer.harness.registry import flag_rows
-from evotrainer.importers import faults
-from evotrainer.importers.faults import EVERY_REPLY, JUDGE, as_fault, names_what_broke, speaks
-from evotrainer.importers.foreign import NO, kind_of, last_line, says_so, short, words_of
-from evotrainer.importers.judges import decides, says_nothing
+from evotrainer.importers.faults import BROKE, EVERY_REPLY, as_fault
+from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean, quoted
@@ -32,29 +30,20 @@ NOTED = 0.02
 """Share of rollouts above which such a column, or a missing reward, is a warning and no note."""
 CHANCE = 0.05
 """Chance above which rollouts with a flag would all be unpaid without any bond between the two."""
+OWN = frozenset((
+    "code", "program", "solution", "tool", "answer", "format", "syntax", "compile", "execution", "parse", "parsing",
+    "test", "tests", "context", "length", "assertion", "action", "no", "count", "num", "n", "rate",
+))  # fmt: skip
+"""Words of what the policy made, and of names that count."""
+KINDS = frozenset({"mode", "reason", "type", "kind", "status", "state", "class", "category"})
+"""Words of fields whose values, not they themselves, may speak of an error."""
+NAMES = frozenset({"id", "name", "model", "task", "prompt", "question", "input", "source", "record", "path", "file"})
+"""Words of fields that name something."""
 TESTS = frozenset({"test", "tests", "cases", "rubric", "rubrics", "assertions"})
 """Words of fields that hold results of tests, one by one."""
-ORDINARY = frozenset({"fail", "failed", "failure"})
-"""Values by which a bad attempt ends like any other."""
-REPLY = frozenset((
-    "response", "responses", "reply", "replies", "output", "outputs", "completion", "raw", "message", "messages",
-))  # fmt: skip
+JUDGE = frozenset({"judge", "grader", "verifier", "scorer"})
+REPLY = frozenset({"response", "reply", "output", "completion", "verdict"})
 """Words of a judge's fields that hold what it said."""
-VERDICT = frozenset({"verdict", "score", "grade", "label", "rating", "decision", "reason", "status"})
-"""Words of a judge's fields that hold what came of it."""
-_MODE = frozenset({"mode", "reason", "type", "kind", "status", "state", "class", "category"})
-"""Words of fields that say how an attempt ended: it is their values that may be faults."""
-_NAMES = frozenset({"id", "name", "model", "task", "prompt", "question", "input", "source", "record", "path", "file"})
-"""Words of fields that name something."""
-_REFUSES = re.compile(
-    r"(?:(?:i['’]?m |i am )?(?:very )?sorry|i apologi[sz]e|unfortunately)?\W{0,3}(?:but )?"
-    r"i(?: can(?:no|['’])t| won['’]t|(?:['’]m| am) unable to) "
-    r"(?:help|assist|comply|provide|process|engage|discuss)\b(?! but\b)",
-    re.IGNORECASE,
-)
-"""The beginning of a reply in which a model declines to do what it was asked."""
-_CUT = frozenset({"length", "max_tokens", "max_output_tokens", "content_filter", "error"})
-"""Why a judge's reply ended, where it may lack its verdict."""
 PLAIN = ("true", "yes", "1", *NO)
 
 
@@ -86,7 +75,7 @@ def is_fault(r: Rollout, given: str) -> bool:
     if not found or value is None:
         return found and says_so(x)
     if not value:
-        return says_nothing(x)
+        return _blank(x)
     said, sought = _as_word(x), value.lower()
     return said.startswith(sought[:-1]) if sought.endswith("*") else said == sought
 
@@ -103,6 +92,15 @@ def marked(r: Rollout, columns: Sequence[str]) -> Rollout:
     return as_fault(r, kind, f"--fault {column}: {short(told, 200) or 'empty'}")
 
 
+def _blank(x: Any) -> bool:
+    return x is None or (isinstance(x, str) and not x.strip())
+
+
+def _speaks(words: frozenset[str]) -> bool:
+    """Do the words of a name or of a short value speak of an error that need not be the policy's own?"""
+    return bool(words & BROKE) and not words & OWN
+
+
 def _as_word(x: Any) -> str:
     if x is None:
         return ""
@@ -114,7 +112,7 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
     left = dict.fromkeys(columns, False)
     names: Counter[str] = Counter()
     for r in rollouts:
-        names.update(k for k in (*r.detail, *r.components) if speaks(words_of(str(k))))
+        names.update(k for k in (*r.detail, *r.components) if _speaks(words_of(str(k))))
         for given in columns:
             column, value = split(given)
             found, x = value_of(r, column)
@@ -122,7 +120,7 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
             if (
                 found
                 and value is None
-                and not (_boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and speaks(words_of(column))))
+                and not (_boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and _speaks(words_of(column))))
             ):
                 raise ConfigError(
                     f"--fault {column}: it holds {quoted(x, 40)}, which is no yes or no; name the value that is a "
@@ -167,10 +165,8 @@ def ungraded(batch: Batch) -> list[Finding]:
 
 def suspects(batch: Batch, limit: int = 5) -> list[Finding]:
     """A finding that asks for each column, at most `limit`, by which unpaid rollouts may be faults: it speaks of an
-    error or a timeout, or is a judge's reply without a word, or an infrastructure's error that answered all actions.
-
-    If it names what broke it is asked about wherever it is set on unpaid rollouts. Else only if all that have it earn
-    the lowest reward, others earn more, and chance does not explain that."""
+    error, or is a judge's reply without a word, all that have it earn the lowest reward, others earn more, and chance
+    does not explain that. Errors of an API that answered all actions are asked about wherever nothing was earned."""
     # by their place in the source, so that of a large one only its beginning is opened
     some = np.sort(np.argsort(batch.rows, kind="stable")[:ASKED])
     paid, counts = batch.reward[some], "and all of them reward {low:g}"
@@ -182,74 +178,53 @@ def suspects(batch: Batch, limit: int = 5) -> list[Finding]:
     low = float(paid[graded].min()) if len(some) else 0.0
     lowest = graded & (paid <= low + 1e-9)
     share = float(lowest.sum()) / max(float(graded.sum()), 1.0)
-    found = []
-    for name, flagged in _flags(batch, some).items():
-        rows = np.array([i for i, _ in flagged])
-        unpaid = rows[lowest[rows]]
-        sure = all(named for _, named in flagged) and 2 * len(unpaid) >= len(rows) and (share < 1.0 or low <= 0.0)
-        if len(unpaid) and (sure or (share < 1.0 and len(unpaid) == len(rows) and share ** len(rows) <= CHANCE)):
-            found.append((name, unpaid, sure))
-    out, seen = [], set()
-    for name, rows, _ in sorted(found, key=lambda x: (not x[2], -len(x[1]), x[0])):
-        # one question for columns that say the same of the same rollouts
-        if rows.tobytes() not in seen:
-            seen.add(rows.tobytes())
-            out.append(_asking(batch, name, some[rows], len(some), counts.format(low=low)))
-    return out[:limit]
+    found: dict[bytes, tuple[str, np.ndarray]] = {}
+    for name, places in _flags(batch, some).items():
+        rows = np.array(places)
+        if name == EVERY_REPLY:
+            rows = rows[lowest[rows]] if low <= 0.0 else rows[:0]
+        elif not lowest[rows].all() or share == 1.0 or share ** len(rows) > CHANCE:
+            continue
+        if len(rows):
+            # one question for columns that say the same of the same rollouts
+            found.setdefault(rows.tobytes(), (name, rows))
+    few = sorted(found.values(), key=lambda x: (x[0] != EVERY_REPLY, -len(x[1]), x[0]))[:limit]
+    return [_asking(batch, name, some[rows], len(some), counts.format(low=low)) for name, rows in few]
 
 
-def _flags(batch: Batch, some: Ints) -> dict[str, list[tuple[int, bool]]]:
-    """COLUMN or COLUMN=VALUE -> places in `some` at which it says that something broke, and whether it says what."""
-    out: dict[str, list[tuple[int, bool]]] = {}
+def _flags(batch: Batch, some: Ints) -> dict[str, list[int]]:
+    """COLUMN or COLUMN=VALUE, in the order of the alphabet -> places in `some` at which it speaks of an error."""
+    out: dict[str, list[int]] = {}
     for i, detail in enumerate(batch.column("detail", some.tolist())):
         for key, x in _fields(detail):
-            if (said := _flag(key, x)) is not None:
-                out.setdefault(said[0], []).append((i, said[1]))
+            if (name := _flag(key, x)) is not None:
+                out.setdefault(name, []).append(i)
     for name in batch.component_names:
-        if speaks(words := words_of(name)):
-            x = batch.component(name)[some]
-            if np.isin(x[np.isfinite(x)], (0.0, 1.0)).all() and (x == 1).any():
-                out.setdefault(name, [(int(i), names_what_broke(words)) for i in np.flatnonzero(x == 1)])
-    return out
+        x = batch.component(name)[some]
+        if _speaks(words_of(name)) and np.isin(x[np.isfinite(x)], (0.0, 1.0)).all() and (x == 1).any():
+            out.setdefault(name, np.flatnonzero(x == 1).tolist())
+    return dict(sorted(out.items()))
 
 
-def _flag(key: str, x: Any) -> tuple[str, bool] | None:
-    """(COLUMN or COLUMN=VALUE, does it say what broke?) of a field that may tell of a fault; None of any other."""
+def _flag(key: str, x: Any) -> str | None:
+    """COLUMN or COLUMN=VALUE of a field that may tell of a fault; None of any other."""
     words = words_of(key.replace(".", " "))
-    judges = words & JUDGE and words & (REPLY | VERDICT)
-    if judges and says_nothing(x):
-        # null: a judge that was not asked, or whose reply never came; the record alone does not tell
-        return f"{key}=", x is not None
+    if words & JUDGE and words & REPLY and _blank(x):
+        return f"{key}="
     if _boolean(x):
-        return (key, names_what_broke(words)) if speaks(words) and says_so(x) else None
-    if not isinstance(x, str) or not x.strip() or words & _NAMES:
+        return key if _speaks(words) and says_so(x) else None
+    if not isinstance(x, str) or not x.strip() or words & NAMES:
         return None
-    said, told = faults.head(x), faults.opening_words(x)
-    # up to a quotation mark, so that the option can be copied into any shell
-    plain = re.split(r"['\"`$\\]", said)[0].rstrip()
-    plain = plain if len(plain) > 5 else said
-    value, whole = f"{key}={plain}" + "*" * (plain != x.strip()), bool(words & _MODE)
-    if key == EVERY_REPLY:  # it speaks of what broke, else it would not be there; its words differ by rollout
-        return key, True
-    if judges:
-        cut = "reason" in words and x.strip().lower() in _CUT
-        broke = names_what_broke(told | {"judge"}) if words & VERDICT else speaks(told) or _REFUSES.match(said)
-        judged = words & REPLY and decides(re.sub(r"\b[45]\d\d\b", "", x))  # a status is no grade
-        return (value, True) if cut or (broke and not judged) else None
-    if speaks(words) and not whole:  # a text in a field for errors: the field is what is asked about
-        return key, any(map(names_what_broke, (words, told, words_of(last_line(x)))))
-    short_word = len(said.split()) < 6 and not told <= ORDINARY
-    return (value, names_what_broke(told, whole)) if speaks(told) and short_word else None
+    if key == EVERY_REPLY or (_speaks(words) and not words & KINDS):
+        return key
+    return f"{key}={x.strip()}" if len(x.split()) < 6 and _speaks(words_of(x)) else None
 
 
 def _fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, x in detail.items():
         if words_of(str(key)) & TESTS:  # what failed there is the answer
             continue
-        if isinstance(x, Mapping) and not words_of(str(key)) & REPLY:
-            yield from ((f"{key}.{k}", v) for k, v in x.items())
-        else:
-            yield str(key), x
+        yield from ((f"{key}.{k}", v) for k, v in x.items()) if isinstance(x, Mapping) else ((str(key), x),)
 
 
 def _asking(batch: Batch, name: str, rows: np.ndarray, n: int, counts: str) -> Finding:

@@ -173,8 +173,8 @@ def probe_rollouts(
         block = names[a : a + BLOCK]
         for key, record in zip(block, probe_programs(sandbox(), [todo[k] for k in block]), strict=True):
             found[key] = record
-            # what the sandbox or another load may have caused is tried again the next time
-            if kept is not None and record.sure:
+            # what the sandbox may have caused is tried again the next time
+            if kept is not None and not any(why.startswith("the sandbox") for why in record.not_run.values()):
                 _place(kept, key).parent.mkdir(parents=True, exist_ok=True)
                 replace_synced(_place(kept, key), json.dumps(record.plain()).encode())
     return [found[k] for k in keys]

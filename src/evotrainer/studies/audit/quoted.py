@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from evotrainer.harness.bottlenecks import KINDS
+from evotrainer.harness.bottlenecks import KINDS, factors_of
 from evotrainer.harness.columns.source import RolloutSource
 from evotrainer.harness.registry import name_of
 from evotrainer.records.rollout import Rollout
@@ -56,7 +56,7 @@ def write_html(audit: RolloutAudit, path: Path) -> Path:
     from evotrainer.studies.audit.text import instruments
     from evotrainer.views.audit import write_audit
 
-    remedies = {name: kind.factors for name, kind in KINDS.items()}
+    remedies = {name: factors_of(name) for name in KINDS}
     about = {name: kind.about for name, kind in KINDS.items()}
     looked = instruments(audit)
     return write_audit(

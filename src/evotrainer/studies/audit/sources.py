@@ -70,7 +70,7 @@ def _key(item: FileStretch) -> str:
 def _reading() -> str:
     """Of what importers make of a file: what other importers imported is imported again."""
     folder = Path(importers.__file__).parent
-    return hashlib.blake2b(b"".join(read_bytes(p) for p in sorted(folder.glob("*.py"))), digest_size=8).hexdigest()
+    return hashlib.blake2b(b"".join(read_bytes(p) for p in sorted(folder.rglob("*.py"))), digest_size=8).hexdigest()
 
 
 def _import(item: FileStretch, folder: Path, workers: int | None, say: Progress | None) -> list[Skipped]:

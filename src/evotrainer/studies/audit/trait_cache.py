@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import os
 import pickle
 from collections.abc import Callable, Iterator, Sequence
@@ -72,22 +73,23 @@ def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Pro
 
 def _of_memory(held: list[Rollout], sampled: bool, cache: Path) -> list[Traits]:
     """Traits of rollouts that lie in memory: those of small files, which are read anew each time, are kept by what the
-    rollouts hold."""
+    rollouts hold. At the precision in which they are kept, whether they are or not."""
     from evotrainer.harness.columns.source import CHUNK, InMemoryRollouts
 
     out = []
     for block in (held[a : a + CHUNK] for a in range(0, len(held), CHUNK)):
-        if cache.name.startswith(TEMPORARY):
-            out.append(InMemoryRollouts(block).read(sampled))
-            continue
-        said = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
-        key = hashlib.blake2b(said, digest_size=16).hexdigest()
-        path = cache / "traits" / key[:2] / f"{key}.npz"
-        if (found := load(path)) is None:
-            _write(path, save(InMemoryRollouts(block).read(sampled)), cache)
-            # what was kept, so that a first and a second audit say the same to the last digit
-            found = load(path)
-        out.append(found if found is not None else InMemoryRollouts(block).read(sampled))
+        path = None
+        if not cache.name.startswith(TEMPORARY):
+            said = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
+            key = hashlib.blake2b(said, digest_size=16).hexdigest()
+            path = cache / "traits" / key[:2] / f"{key}.npz"
+        if path is None or (found := load(path)) is None:
+            read = InMemoryRollouts(block).read(sampled)
+            data = save(read)
+            if path is not None:
+                _write(path, data, cache)
+            found = load(io.BytesIO(data)) or read
+        out.append(found)
     return out
 
 

@@ -3,21 +3,17 @@
 from evotrainer.studies.backtest.changes import Replayed, as_intervention, replay_change
 from evotrainer.studies.backtest.detectors import Tested, backtest_detector, detector_of
 from evotrainer.studies.backtest.gates import GateReplay, replay_gate
-from evotrainer.studies.backtest.select import Selection, is_selection, select
 from evotrainer.studies.backtest.sources import Subject, subjects
 
 __all__ = [
     "GateReplay",
     "Replayed",
-    "Selection",
     "Subject",
     "Tested",
     "as_intervention",
     "backtest_detector",
     "detector_of",
-    "is_selection",
     "replay_change",
     "replay_gate",
-    "select",
     "subjects",
 ]
