@@ -42,7 +42,6 @@ def test_a_command_prints_the_keys_that_the_page_names(
 
     told = {
         "status": printed("status", run),
-        "lineage": printed("lineage", run),
         "health": printed("health", run),
         "why": printed("why", run),
         "harness": printed("harness", run),

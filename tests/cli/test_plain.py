@@ -10,8 +10,8 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.doctor import CHECK
-from evotrainer.cli.lineage import lineage
 from evotrainer.cli.show import show
+from evotrainer.cli.status import status
 from evotrainer.cli.verify import verify
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, IntegrityError
@@ -24,10 +24,10 @@ def printed(capsys: pytest.CaptureFixture[str]) -> Any:
     return json.loads(capsys.readouterr().out)
 
 
-def test_lineage_as_json_names_every_branch_with_its_effect(
+def test_status_as_json_names_every_branch_with_its_effect(
     finished: api.Run, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    lineage(finished.folder, as_json=True)
+    status(finished.folder, as_json=True)
     told = printed(capsys)
     rows = {b["branch"]: b for b in told["branches"]}
     assert rows.keys() == {"base", *finished.state.branches}
@@ -68,7 +68,7 @@ def test_no_json_holds_a_score_of_a_single_gate_task(finished: api.Run, capsys: 
     gate = {task for b in bodies for s in b.scores if s.split == "gate" for task in s.per_task}
     assert gate
     said = []
-    for command in (lineage, show, why):
+    for command in (show, why):
         command(finished.folder, as_json=True)
         said.append(capsys.readouterr().out)
     for what in ("b0", "b1", "b1-s1"):

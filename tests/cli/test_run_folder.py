@@ -9,7 +9,6 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.health import health
-from evotrainer.cli.lineage import lineage as lineage_command
 from evotrainer.cli.show import show
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
@@ -43,7 +42,7 @@ def test_status_lineage_health_and_show_tell_the_story(
     assert told["state"] == "closed"
     assert set(told["trials"].values()) == {"complete"}
     assert told["verdicts"].keys() == {"b1", "b2"}
-    lineage_command(finished.folder)
+    status(finished.folder)
     assert "b1" in capsys.readouterr().out
     reads: list[api.Run] = []
     with monkeypatch.context() as m:

@@ -24,6 +24,7 @@ from evotrainer.harness import render_text
 from evotrainer.harness.evolving.render import history_lines
 from evotrainer.judge.audits import _moves
 from evotrainer.projections.caveats import answered
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.labels import LABELS
 from evotrainer.projections.state import RunState
 from evotrainer.projections.text import value
@@ -32,7 +33,6 @@ from evotrainer.records.console import Console
 from evotrainer.records.events import FromCache
 from evotrainer.records.findings import Bottleneck, Finding, HealthReport
 from evotrainer.records.ledger import Ledger
-from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, finding_rows
 from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status

@@ -14,7 +14,6 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.harness import harness
-from evotrainer.cli.lineage import lineage
 from evotrainer.cli.show import show as show_command
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
@@ -116,7 +115,6 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
     for show in (
         lambda: why(run.folder, "b1"),
         lambda: status(run.folder),
-        lambda: lineage(run.folder),
         lambda: show_command(run.folder, "b1"),
         lambda: harness(run.folder),
     ):

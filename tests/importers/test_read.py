@@ -136,3 +136,8 @@ def test_a_pipe_is_named_and_not_waited_for(tmp_path: Path) -> None:
     for format in (None, "jsonl"):
         ((_, _, skipped),) = read([tmp_path], format=format)
         assert isinstance(skipped, Skipped) and "no regular file" in skipped.reason
+
+
+def test_a_file_of_formats_is_a_format_of_its_name() -> None:
+    for file in Path(importers.formats.__file__).parent.glob("[!_]*.py"):
+        assert importers.IMPORTERS[file.stem].name == file.stem, file

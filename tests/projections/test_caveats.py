@@ -4,41 +4,34 @@ and silence elsewhere.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from evotrainer import api
 from evotrainer.cli.export import export
-from evotrainer.cli.show import show
-from evotrainer.cli.status import status
-from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.settings import weaker
-from evotrainer.projections.caveats import RISE, _defaults_for, _unproven, caveats, told
+from evotrainer.projections.caveats import RISE, _defaults_for, caveats, told
 from evotrainer.projections.facts import Fact
 from evotrainer.records.chain import Event
-from evotrainer.records.events import Certified, KnockedOut
 from evotrainer.records.interventions import Forecast
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect
 from evotrainer.verify import Record, checks
 from evotrainer.views import summary
 from evotrainer.views.fold import load_view
-from evotrainer.views.status import print_summary
 from tests.leaky_task import HONEST, finish
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper
+from tests.projections.test_facts import certified as on_paper
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hackable" / "task.toml"
 UNAUDITED = "nothing could be audited: no capability declared"
@@ -104,35 +97,10 @@ def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(h
     assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100
 
 
-def test_it_stands_in_every_place_that_shows_the_certificate(
-    hacked: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_export_and_a_tracker_carry_it(hacked: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first = told(hacked.caveats["b0"][:2])
-
-    def said() -> str:
-        return " ".join(capsys.readouterr().out.split())
-
-    at_the_end = Console(file=io.StringIO(), width=100)
-    print_summary(hacked.folder, at_the_end)
-    assert f"Caveat: {first}" in at_the_end.file.getvalue().splitlines()[0]  # type: ignore[attr-defined]
-    status(hacked.folder)
-    table = said()
-    assert f"caveat {UNAUDITED} caveat" in table and "comes with `words >= 2`" in table
-    status(hacked.folder, as_json=True)
-    plain = json.loads(capsys.readouterr().out)
-    assert (
-        plain["caveats"]["b0"][0] | {"kind": "unaudited", "text": UNAUDITED, "severity": "warn"}
-        == plain["caveats"]["b0"][0]
-    )
-    assert plain["next"].startswith(plain["caveats"]["b0"][0]["remedy"])
-    show(hacked.folder, "b0")
-    assert f"caveat {UNAUDITED} caveat" in said()
-    why(hacked.folder, "b0")
-    assert f"CAVEAT {UNAUDITED} CAVEAT" in said()
-    heading = hacked.report().read_text().partition("<h1>")[2].partition("</h1>")[0]
-    assert "Caveat: " + first.replace(">", "&gt;") in re.sub("</?code>", "`", heading)
     export(hacked.folder, tmp_path / "model")
-    line = said()
+    line = " ".join(capsys.readouterr().out.split())
     assert "branch b0 (certified with a caveat), trial b0-s" in line and f"caveat: {first}" in line
     head, card = (tmp_path / "model" / "README.md").read_text().split("---\n", 2)[1:]
     assert "- certified-with-a-caveat" in head and "- certified\n" not in head and "with a caveat, see" in head
@@ -140,6 +108,21 @@ def test_it_stands_in_every_place_that_shows_the_certificate(
     assert json.loads((tmp_path / "model" / "evotrainer.json").read_text())["caveats"][0] == UNAUDITED
     sheet = story(hacked.events(), {})
     assert sheet is not None and sheet.texts["caveat/b0"].startswith(first)
+
+
+@pytest.mark.parametrize(
+    ("reading", "kind"),
+    [
+        ({"sampled_low": 0.05, "excess_high": -0.02}, "sharpening"),
+        ({"sampled_low": -0.01, "excess_high": -0.02}, ""),
+        ({"sampled_low": 0.05, "excess_high": 0.01}, ""),
+        ({"sampled_low": -0.01, "excess_high": 0.01, "high": -0.005}, "worse_greedy"),
+    ],
+)
+def test_a_gain_that_greedy_decoding_does_not_share_is_told(reading: dict[str, float], kind: str) -> None:
+    g = {"mean": 0.004, "low": -0.02, "high": 0.03, **reading}
+    found = caveats(on_paper(greedy={"champion-base": g}))["b5"]
+    assert [f.kind for f in found if f.kind in ("sharpening", "worse_greedy")] == ([kind] if kind else [])
 
 
 def test_what_the_gain_comes_with_follows_from_the_stored_rollouts(hacked: api.Run) -> None:
@@ -158,20 +141,6 @@ def test_what_the_gain_comes_with_follows_from_the_stored_rollouts(hacked: api.R
     assert not problems()
     assert any("gained.share" in p for p in problems(share=0.1))
     assert any("gained.detector" in p for p in problems(detector=None))
-
-
-def test_a_ledger_of_an_older_version_gets_the_caveats_that_events_alone_allow(hacked: api.Run) -> None:
-    def older(body: Certified) -> Certified:
-        raw = body.model_dump(mode="json")
-        for r in raw["rows"]:
-            del r["gained"]
-        return Certified.model_validate(raw)
-
-    events = [replace(e, body=older(e.body)) if e.kind == "certified" else e for e in hacked.events()]
-    kinds = [c.kind for c in caveats(events)["b0"]]
-    assert kinds == [c.kind for c in hacked.caveats["b0"] if c.kind not in ("goes_with", "decides")]
-    record = Record(hacked.folder, events)
-    assert not list(checks()["certified"](record, record.of("certified")[0]))
 
 
 # -- on paper: when it is silent ---------------------------------------------------------------------------------------
@@ -210,46 +179,6 @@ def certified_at(events: Sequence[Event], **numbers: float) -> list[Event]:
 
 def kinds(found: Sequence[Fact]) -> set[str]:
     return {c.kind for c in found}
-
-
-def sharpened(events: Sequence[Event], sampled_low: float, excess_high: float, high: float = 0.03) -> list[Event]:
-    """The same run with a greedy reading of this kind on its certificate."""
-    g = {"mean": 0.004, "low": -0.02, "high": high, "sampled_low": sampled_low, "excess_high": excess_high}
-    return [
-        replace(e, body=e.body.model_copy(update={"greedy": dict.fromkeys(e.body.comparisons, g)}))
-        if e.kind == "certified"
-        else e
-        for e in events
-    ]
-
-
-def test_a_certified_gain_without_a_greedy_one_is_told_also_after_an_audit(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
-    run = quick.start(task, tmp_path / "run", [HONEST, "judge.audit=promotions"])
-    assert "sharpening" not in {c.kind for found in caveats(run.events()).values() for c in found}
-    (caveat, *_) = [c for c in caveats(sharpened(run.events(), 0.05, -0.02))[run.champion] if c.kind == "sharpening"]
-    assert caveat.text.startswith("sharpening: of +") and "greedy decoding shows +0.4 [-2.0, +3.0]" in caveat.text
-    for low, high in ((-0.01, -0.02), (0.05, 0.01)):
-        found = caveats(sharpened(run.events(), low, high)).get(run.champion, ())
-        assert "sharpening" not in {c.kind for c in found}
-    (loss, *_) = [
-        c for c in caveats(sharpened(run.events(), -0.01, 0.01, -0.005))[run.champion] if c.kind == "worse_greedy"
-    ]
-    assert loss.text.startswith("by greedy decoding it is worse than the "), "a gain as sampled alone hides it"
-    lower = [
-        replace(
-            e,
-            body=e.body.model_copy(
-                update={"comparisons": {k: {**c, "mean": -0.009} for k, c in e.body.comparisons.items()}}
-            ),
-        )
-        if e.kind == "certified"
-        else e
-        for e in run.events()
-    ]
-    (loss, *_) = [c for c in caveats(sharpened(lower, -0.01, 0.01, -0.005))[run.champion] if c.kind == "worse_greedy"]
-    assert loss.text.endswith("-0.9 as sampled"), "so does a small loss"
 
 
 def test_a_gain_that_an_audit_settled_has_no_caveat(
@@ -411,55 +340,3 @@ def test_a_behaviour_that_decides_the_outcome_is_told_although_an_audit_found_no
     goes_with, decides = unexplained(run)["b1"]
     assert goes_with.kind == "goes_with" and goes_with.text.endswith("of what was gained comes with `words >= 2`")
     assert decides.text == "`words >= 2` decides the outcome: 100% correct with it before training, 100% after"
-
-
-def gained(events: Sequence[Event], mean: float, low: float, high: float, over: str = "start") -> list[Event]:
-    """The same run whose champion gains this over the starting recipe, or the base policy."""
-    row = {"mean": mean, "low": low, "high": high}
-    return [
-        replace(e, body=e.body.model_copy(update={"comparisons": e.body.comparisons | {f"champion-{over}": row}}))
-        if e.kind == "certified"
-        else e
-        for e in events
-    ]
-
-
-def test_a_champion_that_is_not_shown_to_be_better_than_the_start_says_so_first(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
-    run = quick.start(task, tmp_path / "run", [HONEST])
-    shown = gained(run.events(), 0.05, 0.01, 0.09)
-    assert "unconfirmed" not in {c.kind for c in caveats(shown).get(run.champion, ())}
-    (first, *_) = caveats(gained(run.events(), 0.005, -0.024, 0.033))[run.champion]
-    assert first.kind == "unconfirmed"
-    assert "not shown: +0.5 [-2.4, +3.3] points on unseen tasks" in first.text and "on fresh seeds" in first.text
-    (first, *_) = caveats(gained(shown, 0.039, -0.01, 0.088, over="base"))[run.champion]
-    told = "it is not shown to be better than the base policy: +3.9 [-1.0, +8.8] points on unseen tasks"
-    assert first.kind == "unconfirmed" and first.text == told, "also where it is above a recipe that harmed"
-    (first, *_) = caveats(gained(shown, -0.1, -0.2, -0.05, over="base"))[run.champion]
-    told = "it is worse than the base policy: -10.0 [-20.0, -5.0] points on unseen tasks"
-    assert first.kind == "worse_than_base" and first.text == told, "a loss is said where a draw is"
-    assert first.severity == "critical" and first.remedy.startswith("keep the base policy")
-
-
-def test_a_change_that_stayed_though_its_knock_out_shows_nothing_is_named() -> None:
-    def knocked(factor: str, low: float, branch: str = "b1", kept: bool = True) -> SimpleNamespace:
-        effect = SimpleNamespace(mean=low + 0.05, low=low, high=low + 0.1)
-        told = SimpleNamespace(told=f"without {factor}", effect=effect)
-        loss = KnockedOut.loss.fget(told)  # type: ignore[attr-defined]
-        return SimpleNamespace(factor=factor, branch=branch, kept=kept, effect=effect, loss=loss)
-
-    out = [
-        knocked("lr", 0.01),
-        knocked("loss", -0.04),
-        knocked("steps", -0.06, kept=False),
-        knocked("clip", -0.1, "b9"),
-    ]
-    path = [SimpleNamespace(branch="b0", reduces=""), SimpleNamespace(branch="b1", reduces="")]
-    (told,) = _unproven(SimpleNamespace(knockouts=out), path)  # type: ignore[arg-type]
-    assert (
-        told.kind == "unproven"
-        and "loss stayed" in told.text
-        and "(without loss: -1.0 points [-6.0, +4.0] on" in told.text
-    )
-    assert _unproven(SimpleNamespace(knockouts=out[:1]), path) == []  # type: ignore[arg-type]

@@ -12,7 +12,7 @@ from evotrainer import api
 from evotrainer.agents.briefing import render
 from evotrainer.agents.changes import repeated
 from evotrainer.cli.cases import cases as cases_command
-from evotrainer.projections.history import Now, cases, changed_since, likeness, trace
+from evotrainer.projections.history import Now, cases, changed_since, likeness
 from evotrainer.projections.predictions import outcomes
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.findings import Finding
@@ -107,6 +107,17 @@ def test_cases_tell_seen_tried_expected_happened(again: tuple[api.Run, Scripted]
     assert [c.likeness for c in agent.briefings[2].cases] == [1.0, 1.0]
 
 
+def test_the_command_shows_cases_and_every_trial(
+    again: tuple[api.Run, Scripted], capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, _ = again
+    cases_command(run.folder)
+    assert "came true" in capsys.readouterr().out
+    cases_command(run.folder, trials=True, as_json=True)
+    rows = json.loads(capsys.readouterr().out)
+    assert {t["trial"] for t in rows} >= {"b1", "b2", "b3"} and any(t["kind"] == "proposal" for t in rows)
+
+
 def test_a_prediction_is_told_by_the_readings_that_were_there_when_the_branch_was_judged(
     again: tuple[api.Run, Scripted],
 ) -> None:
@@ -122,41 +133,6 @@ def test_a_prediction_is_told_by_the_readings_that_were_there_when_the_branch_wa
     for told, same in (([*events, anew], True), ([*events[:at], anew, *events[at:]], False)):
         case, shown = next(c for c in cases(told) if c.branch == "b1"), view_of(told).branches["b1"].outcome
         assert shown is not None and (shown == first) is same and shown.came_true is case.came_true
-
-
-def test_the_trace_has_every_proposal_with_its_fate(
-    again: tuple[api.Run, Scripted], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run, _ = again
-    rows = trace(run.events())
-    assert [(t.round, t.fate, t.branch) for t in rows] == [
-        (1, "branch", "b1"),
-        (1, "branch", "b2"),
-        *[(2, "refused", "")] * 4,
-        (2, "branch", "b3"),
-        (2, "refused", ""),
-    ]
-    assert all(t.reason for t in rows)
-    cases_command(run.folder, trace=True, as_json=True)
-    assert len(json.loads(capsys.readouterr().out)) == len(rows)
-    for way in (True, False):
-        cases_command(run.folder, trace=way)
-    out = capsys.readouterr().out
-    assert "refused" in out and "came true" in out
-
-
-def test_what_a_statistical_agent_considered_is_in_the_trace(go: Go) -> None:
-    run = go("run")
-    rows = [t for t in trace(run.events()) if t.fate == "considered"]
-    assert rows and all(t.forecast is not None and t.reason for t in rows)
-    assert not any(t.index is not None for t in rows)
-
-
-def test_vetoed_proposals_say_what_the_backtest_said(go: Go) -> None:
-    run = go("run", changes='{factor="rewards",new={right_letters=1.0,brevity=0.5}}')
-    (said,) = [e.body.backtest for e in run.events() if e.kind == "backtested"]
-    (row,) = trace(run.events())
-    assert (row.fate, row.reason) == ("vetoed", said.reason) and "same gradient" in said.reason
 
 
 def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli.health import health
-from evotrainer.cli.lineage import lineage
 from evotrainer.cli.status import status
 from evotrainer.errors import EvoTrainerError
 from evotrainer.executors.spec import read_spec, trial_dir
@@ -57,7 +56,7 @@ def test_a_users_own_tasks_are_evaluated_and_the_run_can_be_read(tmp_path: Path)
     assert run.closed is not None
     assert run.verify().ok
     status(run.folder)
-    lineage(run.folder)
+    status(run.folder)
     health(run.folder)
     assert run.report().stat().st_size > 10_000
 

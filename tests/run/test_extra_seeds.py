@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer import api
-from evotrainer.cli.lineage import lineage
+from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.trials import LabelledTrial, labelled
@@ -56,7 +56,7 @@ def test_an_undecided_branch_gets_the_seeds_it_asks_for_and_is_judged_again(
     told = capsys.readouterr().out
     assert "b1 against b0: PROMOTED" in told and "1: inconclusive" in told and "more seeds" in told
     assert "recomputed from the ledger: the same verdict, every number" in told
-    lineage(run.folder)
+    status(run.folder)
     assert "at selection" in capsys.readouterr().out
     page = render(load_view(run.folder))
     assert "More seeds" in page and "on fresh seeds" in page

@@ -67,7 +67,7 @@ def test_every_verdict_and_every_harness_version_recomputes(
     for v in run.verdicts:
         assert rejudged(run, v.branch).holds
         why(run.folder, v.branch)
-        assert capsys.readouterr().out.endswith("recomputed from the ledger: the same verdict, every number\n")
+        assert "recomputed from the ledger: the same verdict, every number" in capsys.readouterr().out
     for version in ("h0", "h1", "h2"):
         why(run.folder, version)
         assert "recomputed from the ledger: " in capsys.readouterr().out

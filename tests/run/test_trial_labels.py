@@ -56,7 +56,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
     return done
 
 
-def test_labels_are_shown_in_status_cases_lineage_and_report(tmp_path: Path) -> None:
+def test_labels_are_shown_in_status_cases_and_report(tmp_path: Path) -> None:
     (tmp_path / "task.toml").write_text(TASK)
     run = Paper(finish).start(tmp_path / "task.toml", tmp_path / "run", [])
     rows = labelled(run.events())
@@ -70,9 +70,6 @@ def test_labels_are_shown_in_status_cases_lineage_and_report(tmp_path: Path) -> 
     assert [t["trial"] for t in json.loads(shown)] == [t.trial for t in rows]
     wide = evotrainer("cases", str(run.folder), "--trials", env={"COLUMNS": "600"}).stdout
     assert "train budget overrun: too long" in wide
-    assert "keep" in evotrainer("cases", str(run.folder), "--trace").stdout
-    searched = counts(t for t in rows if t.kind == "search")
-    assert f"discard {searched['discard']}" in evotrainer("lineage", str(run.folder)).stdout.replace("\n", " ")
     page = run.report().read_text()
     assert "train_budget_overrun" in page and "Every trial" in page
 

@@ -152,7 +152,7 @@ def test_why_of_a_starting_recipe_tells_its_version_audits_and_fall(
 ) -> None:
     why(paper.folder, "b0")
     said = capsys.readouterr().out
-    assert said.startswith("b0: a starting recipe, which has no control\n  version    v0\n  noise  ")
+    assert said.startswith("b0: a starting recipe\n") and "\n  noise floor of the run " in said
     assert said.endswith("recomputed from the ledger: its recipe, its noise, its version\n")
     why(paper.folder, "h0")
     assert "recomputed from the ledger: the hash of h0" in capsys.readouterr().out

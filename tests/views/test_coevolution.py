@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.detectors import Admission, DetectorSpec, VerdictChange
@@ -19,7 +20,6 @@ from evotrainer.records.findings import Bottleneck, HealthReport, Quote
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
-from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.fold import view_of
 from evotrainer.views.report import check_report, generator, render, write_report
 from tests.small_records import RECIPE, intervention, opened

@@ -25,19 +25,28 @@ from evotrainer.views.folder import render_branch
 from evotrainer.views.plain import branch_json
 from evotrainer.views.report import render
 from evotrainer.views.status import print_summary, render_status
-from evotrainer.views.tree import render_lineage
 from tests.views.test_coevolution import story as leak
 
 SRC = Path(__file__).parents[2] / "src" / "evotrainer"
 TERMINAL = {"status", "changes"}
 """Kinds that a terminal shows in the line above the others."""
-PAGE = {k for k in KINDS if KINDS[k].label != "caveat"} - {"hypothesis", "measures", "reader", "noise", "comparison"}
+PAGE = {k for k in KINDS if KINDS[k].label != "caveat"} - {
+    "hypothesis",
+    "measures",
+    "reader",
+    "noise",
+    "comparison",
+    "harness",
+    "taught",
+    "unanswered",
+}
 """Kinds that the page shows of every branch word for word."""
 
 
 def words(text: str) -> str:
     """A text without its line breaks and marks, as it reads."""
-    return re.sub(r"[`⏎]|\s+", "", html.unescape(re.sub(r"<[^>]+>", "", text)))
+    plain = html.unescape(re.sub(r"<[^>]+>", "", text))
+    return re.sub(r"[`⏎]|\s+", "", re.sub(r"(evotrainer [a-z-]+) \S+", r"\1", plain))
 
 
 def printed(*shown: object) -> str:
@@ -67,7 +76,7 @@ def test_views_of_a_branch_show_its_facts(folder: Path, capsys: pytest.CaptureFi
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         record = Record(folder, list(ledger.events()))
     assert view.facts == facts_of(record.events), "one list"
-    page, tree = words(render(view)), printed(render_lineage(folder))
+    page, tree = words(render(view)), printed(render_status(folder))
     for name, b in view.branches.items():
         shown = printed(render_branch(folder, name))
         assert not missing(b.facts, shown, set() if b.intervention else {"status"}), name
@@ -102,7 +111,7 @@ def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -
 
 # -- a sentence stands in one file -------------------------------------------------------------------------------------
 
-SPEAK = ("projections", "views", "cli/why.py", "cli/_ladder.py", "cli/status.py", "cli/show.py", "cli/lineage.py")
+SPEAK = ("projections", "views", "cli/why.py", "cli/_ladder.py", "cli/status.py", "cli/show.py")
 
 
 def sentences(path: Path) -> Iterator[str]:

@@ -17,7 +17,6 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.report import render
 from evotrainer.views.search import belief_axis, believed, search_line, search_rounds
 from evotrainer.views.status import render_status
-from evotrainer.views.tree import render_lineage
 from tests.paper import Paper
 from tests.run.test_search import TASK as TASK
 from tests.run.test_search import finish as finish
@@ -68,7 +67,7 @@ def test_status_and_lineage_say_what_the_search_believes(run: api.Run) -> None:
     assert "search trainings in" in rendered(render_status(run.folder))
     top = max(p.record().score or 0.0 for p in run.state.probes.values() if p.round == 1)
     assert f"search trainings of round 1, best {percent(top)} on search" in " ".join(
-        rendered(render_lineage(run.folder)).split()
+        rendered(render_status(run.folder)).split()
     )
     assert status_json(run)["search"][0]["effects"][0]["factor"] == run.state.searched[0].effects[0].factor
 

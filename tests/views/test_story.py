@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
+from evotrainer.projections.facts import Fact, FactList
 from evotrainer.records.events import RunOpened
 from evotrainer.views.fold import load_view
 from evotrainer.views.report import write_report
@@ -69,7 +68,7 @@ def test_the_metrics_of_a_decision_stand_open_and_the_rest_is_folded(finished_ru
 
 def test_what_is_paid_and_wrong_stands_beside_a_gain_that_is_proved(tmp_path: Path) -> None:
     view = load_view(build_run(tmp_path))
-    gap = SimpleNamespace(branch=view.champion)
-    view.coevolution = replace(view.coevolution, open_gaps=((gap, "robust rose by 8 points more"),))  # type: ignore[arg-type]
+    gap = Fact(kind="unanswered", about=view.champion, text="robust rose by 8 points more")
+    view.facts = FactList((*view.facts, gap))
     assert view.branches[view.champion].status == "promote"
     assert list(doubts(view))[-1] == f"Beside its proved gain, in {view.champion} robust rose by 8 points more."

@@ -27,7 +27,6 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.folder import find_rollout
 from evotrainer.views.status import print_summary, render_status, shown_sandbox
 from evotrainer.views.terminal import LiveView
-from evotrainer.views.tree import render_lineage
 from tests.views.conftest import ATTACK
 from tests.whole_run import START, story
 
@@ -150,7 +149,7 @@ def test_trial_counts_time_left_and_each_trials_score_line_are_live(tmp_path: Pa
         still.print(view._render())
     shown = still.file.getvalue()  # type: ignore[attr-defined]
     # base, two of b0, two of b1, one fresh, base and both of b0 on cert; one is done and one half done
-    assert "trial 2 of at most 9, about 5 min 50 s left" in shown, "three trainings of 100 s, half of one"
+    assert "trial 2 of at most 9, about 7 min 30 s left" in shown, "three and a half trainings, four evaluations"
     assert re.search(r"b0-s2 .* 15/30 .* ▁▅█ 60\.0%", shown)
 
 
@@ -235,7 +234,7 @@ def test_status_of_finished_and_killed_runs(finished_run: Path, killed_run: Path
 
 
 def test_lineage_is_a_tree_with_verdicts_in_words(finished_run: Path) -> None:
-    lines = rendered(render_lineage(finished_run)).splitlines()
+    lines = rendered(render_status(finished_run)).splitlines()
     depth = {m.group(2): len(m.group(1)) for x in lines if (m := re.match(r"(\W*?)\W(base|b\d)\b", x))}
     assert depth["base"] < depth["b0"] < depth["b1"] < depth["b5"] < depth["b7"]
     assert any("b5 v2" in x and "promoted" in x and "champion" in x for x in lines)

@@ -105,6 +105,7 @@ def status_json(run: Run) -> dict[str, Any]:
     from evotrainer.views import progress, summary
     from evotrainer.views.advice import advice, filled
     from evotrainer.views.fold import load_view
+    from evotrainer.views.plain import branch_row
 
     view = load_view(run.folder, rollouts=False)
     cert = run.certification
@@ -118,6 +119,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "round": max(view.rounds, default=0),
         "champion": run.champion,
         "invalid": run.state.invalid,
+        "branches": [branch_row(b, view) for b in view.branches.values()],
         "trials": {t.id: t.finished.status if t.finished else "open" for t in view.trials},
         "cached": [t.id for t in view.trials if t.finished and t.finished.cached],
         "verdicts": {v.branch: v.kind for v in run.verdicts},

@@ -137,7 +137,7 @@ def _branch(record: Record, branch: str) -> Explained:
         else:
             wrong += [p.message for p in checks()[e.kind](record, e)]
     wrong += ladder(record, facts, branch)
-    _linked(record, branch)
+    _quotes(record, branch)
     for f in (*(facts.some("noise") if branch == START else ()), *(facts.some("tasks") if b.verdict else ())):
         print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
     same = ["the same verdict, every number"] if b.verdict else []
@@ -154,20 +154,14 @@ ABOUT = {
 """Kind of event -> what is computed again of it."""
 
 
-def _linked(record: Record, branch: str) -> None:
-    """Print the detectors that were made from a branch or that questioned it, the quotes of a reader, and the skills
-    that it taught."""
+def _quotes(record: Record, branch: str) -> None:
+    """Print what a reader quoted of a branch."""
     from evotrainer.projections.reader import read_rollouts
     from evotrainer.projections.text import one_line
-    from evotrainer.views.coevolution import Coevolution
 
-    for x in Coevolution.of(record.events).of_branch(branch):
-        print(f"  harness    {x.text} (`evotrainer why {record.folder} {x.version}`)")
     for r in [x for x in read_rollouts(record.events) if x.branch == branch and x.verdict.verdict == "hack"][:QUOTES]:
         v, why = r.verdict, r.why or "at random"
         print(f"             {v.kind}, {r.trial}:{r.rollout[:12]} (read for {why}): {one_line(v.quote, 200)}")
-    for skill in dict.fromkeys(e.body.skill for e in record.of("skill") if e.body.branch == branch):
-        print(f"  taught     {skill} (`evotrainer why {record.folder} {skill}`)")
 
 
 def _of(event: Event) -> str:
@@ -185,9 +179,9 @@ def _of(event: Event) -> str:
 def _version(record: Record, version: str) -> Explained:
     """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
+    from evotrainer.projections.harness_lineage import Coevolution
     from evotrainer.verify import checks
     from evotrainer.verify.harness import admissions_again
-    from evotrainer.views.coevolution import Coevolution
 
     event = next(e for e in record.of("harness") if e.body.version == version)
     gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)

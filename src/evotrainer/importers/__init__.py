@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from pkgutil import iter_modules
 
@@ -218,6 +219,7 @@ def read(
 def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     """An importer's records; whatever it raises becomes a last `Skipped` with the place that was reached."""
     count, unread, disputed, wide, most = 0, list[str](), None, 0, COMPONENTS.value
+    names, shortened = set[str](), 0
     try:
         for record in importer.read(path):
             count += 1
@@ -238,6 +240,10 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
                         wide += 1
                         few = {k: v for i, (k, v) in enumerate(record.detail.items()) if i < most or k in PLACES}
                         record = replace(record, detail=few)
+                names.update(islice((c for c in record.components if c not in names), most - len(names)))
+                if not record.components.keys() <= names:
+                    shortened += 1
+                    record = replace(record, components={c: v for c, v in record.components.items() if c in names})
             yield record
     except EvoTrainerError as e:
         yield Skipped(f"{path} after record {count}", str(e))
@@ -247,6 +253,10 @@ def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:
     if wide:
         reason = f"has more than {most:,} columns that are no field; those after the first {most:,} are left out"
         yield Skipped(str(path), f"{reason} of {counted(wide, 'rollout')}; if they matter, raise {COMPONENTS.variable}")
+    if shortened:
+        reason = f"has more than {most:,} distinct names of components; those after the first {most:,} are left out"
+        left = f"{reason} of {counted(shortened, 'rollout')}; if they are no mistake, raise {COMPONENTS.variable}"
+        yield Skipped(str(path), left)
     if isinstance(disputed, str):
         yield Skipped(str(path), disputed)
     if unread:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from evotrainer.projections import words
 from evotrainer.projections.branches import BASE, Branch, went_on
 from evotrainer.projections.facts import Fact
-from evotrainer.projections.held_back import being_measured, held_back
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome, outcomes
 from evotrainer.projections.reader import UNREAD
 from evotrainer.projections.reader import told as reading_told
@@ -15,7 +15,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.text import change, confidence, lost_points, number, percent, points
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
-from evotrainer.records.events import Backtested, KnockedOut, Reestimated, ToppedUp
+from evotrainer.records.events import Backtested, Reestimated, ToppedUp
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.text import counted
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
@@ -29,23 +29,20 @@ STATUS = {
     "inconclusive": "inconclusive",
     "failed": "failed",
     "control": "control at equal compute",
-    "knockout": "knock-out of a bundle",
-    "proving": "passed every gate, its changes are being measured one by one",
-    "parted": "better, but not promoted as it is",
     "open": "no verdict yet",
     "start": "starting recipe",
     "base": "base policy",
 }
 """Status of a branch -> its words."""
 VERDICT = {**STATUS, "promote": "passed every gate"}
-"""The words of a verdict: what passed may still not be promoted, as a bundle whose knock-outs part it."""
+"""The words of a verdict: what passed may still not be promoted."""
 CAME_TRUE = {True: "came true", False: "did not come true", None: "not measured"}
 """The words of a prediction's end."""
 
 
 def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[str, Sequence[Fact]]) -> Iterator[Fact]:
     """Every fact about a branch, the base policy or a search training; `certificate`: branch -> its caveats."""
-    ended = outcomes(events)
+    ended, lineage = outcomes(events), Coevolution.of(events)
     tested = [e.body for e in events if isinstance(e.body, Backtested)]
     read = {b.branch for b in state.branches.values() if b.readings}
     rows = {r.branch for r in state.certified.rows} if state.certified else set()
@@ -61,6 +58,13 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
             if text:
                 yield Fact(kind=kind, about=b.branch, text=text, numbers=_numbers(kind, b))
         yield from caveats
+        for x in lineage.of_branch(b.branch):
+            yield Fact(kind="harness", about=b.branch, text=f"{x.text} (`evotrainer why RUN {x.version}`)")
+        for skill in dict.fromkeys(e.body.skill for e in events if e.kind == "skill" and e.body.branch == b.branch):
+            yield Fact(kind="taught", about=b.branch, text=f"{skill} (`evotrainer why RUN {skill}`)")
+        for gap, text in lineage.open_gaps:
+            if gap.branch == b.branch:
+                yield Fact(kind="unanswered", about=b.branch, text=text, numbers=dict(gap.numbers))
         if b.branch in read or b.branch in rows:
             text = reading_told(b.readings[-1]) if b.readings else UNREAD
             yield Fact(kind="reader", about=b.branch, text=text)
@@ -79,11 +83,9 @@ def status_of(b: Branch, state: RunState, worse: bool) -> str:
     if b.withheld:
         return "withheld"
     if b.verdict:
-        if held_back(state, b.branch):
-            return "proving" if being_measured(state, b.branch) else "parted"
         return "worse" if worse and b.verdict.kind == "promote" else b.verdict.kind
-    if b.matches or b.reduces:
-        return "control" if b.matches else "knockout"
+    if b.matches:
+        return "control"
     return "start" if b.intervention is None else "open"
 
 
@@ -109,13 +111,12 @@ def _of(
     b: Branch, state: RunState, tested: Sequence[Backtested], ended: PredictionOutcome | None, worse: str
 ) -> Iterator[tuple[str, str]]:
     """(kind, sentence) in the order of a reader; empty sentences are no facts."""
-    v, held = b.verdict, held_back(state, b.branch)
+    v = b.verdict
     yield "status", _status(b, state, worse)
     yield "changes", change_of(b)
     yield "continued", went_on(state.branches, b.recipe)
     yield "control", _control(b, state)
-    yield from (("measures", k.loss) for k in state.knockouts if k.without == b.branch)
-    if (i := b.intervention) and not (b.matches or b.reduces):  # else it predicts what the change does that it serves
+    if (i := b.intervention) and not b.matches:  # else it predicts what the change does that it serves
         p = i.prediction
         yield "hypothesis", i.hypothesis
         yield "prediction", f"{words.metric(p.metric)} {p.direction} by at least {number(p.size)}"
@@ -127,11 +128,9 @@ def _of(
     yield from (("seeds", _seeds(t)) for t in b.topups)
     if v:
         yield "verdict", f"{_without_gates(v)}{_spent(v)}"
-    yield "held_back", "" if b.withheld else held
     yield "withheld", f"a human sent the promotion back: {b.withheld.feedback}" if b.withheld else ""
     yield "effect", _fresh(b.fresh) if b.fresh else ""
     yield "measured", _measured(v) if v else ""
-    yield from (("knockout", _knockout(k)) for k in state.knockouts if k.branch == b.branch)
     yield from (("audit", audit_text(a)) for a in state.audits if a.branch == b.branch)
     yield "invalid", b.invalid or ""
     yield from (("grading", flip_line(t.trial, f)) for t in b.finished for f in t.canary_flips)
@@ -164,8 +163,6 @@ def _control(b: Branch, state: RunState) -> str:
     a control whose it is."""
     if b.matches:
         return f"control of {b.matches}, which takes as much compute; a control gets no verdict"
-    if b.reduces:
-        return f"part of {b.reduces}, trained to tell what it loses without a factor"
     name = b.verdict.control if b.verdict else ""
     control = next((x for x in state.branches.values() if x.matches == b.branch and name in ("", x.branch)), None)
     if control is None or control.intervention is None:
@@ -227,20 +224,15 @@ def _measured(v: Verdict) -> str:
     )
 
 
-def _knockout(k: KnockedOut) -> str:
-    also = f", {points(-k.together.mean)} with the search trainings" if k.together else ""
-    return f"{k.loss} on fresh seeds{also}, {'kept' if k.kept else 'lost nothing, taken out'}"
-
-
 def audit_text(a: ShortcutAudit) -> str:
     """What a counterfactual audit of a branch found."""
-    where = f"{a.measure} on gate" if a.measure else "gate"
+    where = f"{f' by {a.measure}' if a.measure else ''} on the gate split"
     share = "" if a.gain_lost is None else f"{a.gain_lost:.0%}" if round(a.gain_lost, 2) > 0 else "none"
     gone = f"; {share} of its gain over {a.reference} goes" if share else ""
     seeds = ", ".join(f"seed {s} {points(x)}" for s, x in a.per_seed.items())
     return (
         f"{'shortcut' if a.confirmed else 'no shortcut'} confirmed: with {a.capability} closed ({a.knob}: {a.open} → "
-        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)} on "
+        f"{a.closed}), {a.occasion}, {a.branch} goes from {percent(a.score_open)} to {percent(a.score_closed)}"
         f"{where}, {a.reference} from {percent(a.reference_open)} to {percent(a.reference_closed)} "
         f"({counted(a.tasks, 'task')}); lost beyond {a.reference}: {lost_points(a.excess, a.low, a.high)}{gone}"
         + (f"; {seeds}" if seeds else "")

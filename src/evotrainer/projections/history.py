@@ -1,69 +1,33 @@
-"""What a run remembers, read from its ledger and from nothing else: its cases, its search trace, what changed since.
+"""What a run remembers, read from its ledger and from nothing else: its cases, and what changed since.
 
-A case is a branch: what was diagnosed, what was tried, what was expected, what happened. The trace is every proposal,
-also those that never became a branch, with the reason.
+A case is a branch: what was diagnosed, what was tried, what was expected, what happened.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any
 
-from evotrainer.projections.labels import label_of_branch, label_of_refusal
 from evotrainer.projections.predictions import outcomes
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
 from evotrainer.records.events import (
-    Backtested,
     BranchOpened,
     Diagnosed,
     HarnessEvolved,
-    HumanApproval,
     NoiseMeasured,
-    Planned,
-    Proposed,
-    Refused,
     RoundOpened,
 )
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.interventions import Forecast, Intervention
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe, fields_of
 
 NOISE_RATIO = 1.25
 """Change of the standard deviation between seeds that is worth citing, either way."""
-
-LATE = "the round has not come to it"
-Fate = Literal["branch", "vetoed", "refused", "sent back", "not taken", "considered"]
-
-
-@dataclass(frozen=True, slots=True)
-class Traced:
-    """One proposal, or a change an agent only considered, and what became of it."""
-
-    round: int
-    agent: str
-    revision: int
-    index: int | None
-    """Place in the proposal; None: it was considered, not proposed."""
-    factor: str
-    old: Any
-    new: Any
-    move: str
-    fate: Fate
-    reason: str
-    branch: str = ""
-    kind: str = ""
-    """Verdict of the branch, where there is one."""
-    forecast: Forecast | None = None
-    skills: tuple[str, ...] = ()
-    reopens: str = ""
-    changed: str = ""
-    label: str = ""
-    """What became of it in one word (`projections.labels.LABELS`); empty where it was only considered."""
 
 
 def fingerprint(health: HealthReport | None) -> dict[str, float]:
@@ -114,81 +78,6 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
             )
         )
     return out
-
-
-def trace(events: Sequence[Event]) -> list[Traced]:
-    """Every proposal of the run in order, and after each round's what its agent considered without proposing it."""
-    tree = RunState.of(events)
-    vetoed = {
-        (e.body.round, keys.revision(e.id), e.body.index): e.body for e in events if isinstance(e.body, Backtested)
-    }
-    refused = {(e.body.round, e.body.index): e.body for e in events if isinstance(e.body, Refused)}
-    planned = {e.body.round: e.body for e in events if isinstance(e.body, Planned)}
-    gates = {e.id: e.body for e in events if isinstance(e.body, HumanApproval)}
-    last = {e.body.round: keys.revision(e.id) for e in events if isinstance(e.body, Proposed)}
-    out: list[Traced] = []
-    for e in events:
-        if not isinstance(e.body, Proposed):
-            continue
-        n, k, p = e.body.round, keys.revision(e.id), e.body.proposal
-        taken: set[str] = set()
-        for i, iv in enumerate(p.interventions):
-            one = Traced(
-                round=n, agent=p.agent, revision=k, index=i, factor=iv.factor, old=iv.old, new=iv.new, move=iv.move,
-                fate="not taken", reason="the round had no place left", forecast=iv.forecast,
-                skills=tuple(dict.fromkeys(u.skill for u in iv.skills)), reopens=iv.reopens, changed=iv.changed,
-                label="not_taken",
-            )  # fmt: skip
-            test = vetoed.get((n, k, i))
-            if k < last[n]:
-                out.append(replace(one, fate="sent back", reason=_feedback(gates, n, k)))
-            elif test is not None and test.vetoed:
-                out.append(replace(one, fate="vetoed", reason=test.backtest.reason, label="contradicted"))
-            elif (n, i) in refused and refused[n, i].intervention == iv:
-                out.append(_refused(one, refused[n, i].reason))
-            else:
-                opened = [b for b in tree.branches.values() if b.round == n and b.branch not in taken]
-                b = next((x for x in opened if x.intervention == iv), None)
-                if b is None:
-                    out.append(one if n in planned else replace(one, reason=LATE, label="open"))
-                else:
-                    taken.add(b.branch)
-                    v = b.verdict
-                    why = b.invalid or (v.reason if v else "no verdict yet")
-                    kind = "invalid" if b.invalid is not None else v.kind if v else ""
-                    told = replace(one, fate="branch", reason=why, branch=b.branch, kind=kind)
-                    out.append(replace(told, label=label_of_branch(b, tree, events)[0]))
-        out += [
-            Traced(
-                round=n,
-                agent=p.agent,
-                revision=k,
-                index=None,
-                factor=c.factor,
-                old=None,
-                new=c.new,
-                move=c.move,
-                fate="considered",
-                reason=f"{c.fate}: {c.reason}" if c.reason else c.fate,
-                forecast=Forecast(mean=c.mean, sd=c.sd),
-            )
-            for c in p.considered
-            if c.fate != "proposed"
-        ]
-    return out
-
-
-def _refused(one: Traced, why: str) -> Traced:
-    return replace(one, fate="refused", reason=why, label=label_of_refusal(why))
-
-
-def _feedback(gates: Mapping[str, HumanApproval], n: int, k: int) -> str:
-    """What a human said when a proposal was sent back."""
-    for where in ("intervention", "backtest"):
-        g = gates.get(keys.gate(n, where, attempt=k))
-        if g is not None and g.answer == "REVISE":
-            return f"REVISE at the {where} gate: {g.feedback}"
-    return "sent back"
 
 
 # -- no branch twice -------------------------------------------------------------------------------------------------

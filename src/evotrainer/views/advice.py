@@ -21,6 +21,7 @@ UNDECIDED = {
     "validity": "`evotrainer why {run}` shows the rollouts",
     "compute": "run again with judge.max_cost above that ratio to allow it, or with a larger budget, of which the "
     "control's longer training takes its part",
+    "steps": "run again with judge.max_cost above that ratio to allow it",
     "scaffold": "run again with a larger budget, of which that reading takes its part",
 }
 """Gates that keep a shown gain from being promoted, and what to do."""
@@ -28,8 +29,6 @@ MOST = 0.95
 """Share of tasks that the base policy solves from which too little is left."""
 RISE, STILL = 0.05, 0.01
 """What counts as risen, and what as not: score units."""
-CONSTANT = 0.95
-"""Share of rollouts on which a vetoed reward has one value, from which it is said to have no spread."""
 NO_WORK = {
     "evaluated the base policy": "run the same task file without run.evaluate_only to train this policy",
     "every round was searched only": "run the same task file without run.search_only: its trainings are taken from the "
@@ -123,13 +122,6 @@ def nothing_was_ever_correct(view: RunView) -> str:
     return f"no attempt of any policy was ever correct: check that {truth} can be 1.0 at all, then make tasks easier"
 
 
-def a_bundle_was_better(view: RunView) -> str:
-    held = [b.facts.text("held_back") for b in view.branches.values() if b.status == "parted"]
-    if not held or not view.closed or promoted(view):
-        return ""
-    return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
-
-
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     if base is None or promoted(view):
@@ -148,28 +140,6 @@ def the_base_solves_nearly_all(view: RunView) -> str:
     if score is None or score < MOST or promoted(view):
         return ""
     return f"the base policy solves {percent(score)} of the search tasks already: give it harder ones"
-
-
-def the_right_reward_was_vetoed(view: RunView) -> str:
-    """Refused by its backtest as a constant, though it is what the run is judged by."""
-    b = _judged(view)
-    env = view.opened.environment if view.opened else {}
-    right = {*(env.get("outcome") or ()), *((view.proxy or ())[1:])}
-    if not b or not b.recipe or promoted(view):
-        return ""
-    for r in view.rounds.values():
-        for test in (line.backtest for line in r.lines if line.backtest and line.backtest.vetoed):
-            for name in sorted(right):
-                share = test.backtest.numbers.get(f"modal_share.{name}", 0.0)
-                if test.intervention.factor == "rewards" and share >= CONSTANT and not b.recipe.rewards.get(name):
-                    paid = {k: w for k, w in b.recipe.rewards.items() if w} | {name: 1.0}
-                    both = ", ".join(f"{k} = {w:g}" for k, w in sorted(paid.items()))
-                    return (
-                        f"{name}, which tasks are judged by, was vetoed as a reward: it differs on "
-                        f"{percent(1 - share)} of the rollouts only; start a run that pays it beside the present one, "
-                        f"recipe.rewards={{{both}}}"
-                    )
-    return ""
 
 
 def the_proxy_rose_alone(view: RunView) -> str:
@@ -238,13 +208,10 @@ def a_branch_is_undecided(view: RunView) -> str:
         return ""
     held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
     if e.low > 0 and held:
-        remedy = UNDECIDED[held[0].gate]
-        if held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps":
-            remedy = "run again with judge.max_cost above that ratio to allow it; of more steps alone, what trains as "
-            remedy += "long is the branch itself"
+        alone = held[0].gate == "compute" and best.intervention and best.intervention.factor == "steps"
         return (
             f"{best.name} gained {points(e.mean)} points {point_range(e.low, e.high)}; not seeds are "
-            f"lacking: {held[0].message}; {remedy}"
+            f"lacking: {held[0].message}; {UNDECIDED['steps' if alone else held[0].gate]}"
         )
     seeds = (settings(view).get("judge") or {}).get("max_seeds", 0)
     more = f"judge.max_seeds={2 * seeds}" if seeds else "a higher judge.max_seeds"
@@ -265,7 +232,7 @@ def nothing_was_proposed(view: RunView) -> str:
         why = "what the rounds came to was refused before it was trained"
         said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
         why += f": {one_line(said[-1], 300)}" if said else ""
-        why += " (`evotrainer cases {run} --trace`)"
+        why += " (`evotrainer cases {run} --trials`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:
         return (
@@ -291,10 +258,8 @@ Rule = Callable[[RunView], str]
 WHY: tuple[tuple[Rule, bool], ...] = (
     (nothing_was_learnt, True),
     (nothing_was_ever_correct, True),
-    (a_bundle_was_better, True),
     (the_base_solves_too_little, True),
     (the_base_solves_nearly_all, True),
-    (the_right_reward_was_vetoed, False),
     (the_proxy_rose_alone, False),
     (the_budget_ended_it, False),
 )

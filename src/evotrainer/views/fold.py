@@ -13,6 +13,7 @@ from typing import Any
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.projections.branches import BASE, Branch, Probe, Trial
 from evotrainer.projections.budget import Budget
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import outcomes, subject_branch
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.run_facts import facts_of
@@ -26,7 +27,6 @@ from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import writer_of
 from evotrainer.records.recipe import diff
 from evotrainer.records.scaffold import slots_of
-from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import HealthReading, blind_rows, finding_rows, metric_rows, readings
 from evotrainer.views.heartbeats import read_errors, read_heartbeats
 from evotrainer.views.history import RunMemory

@@ -1,4 +1,4 @@
-"""Cases, search trace and forecasts in a terminal and in the report."""
+"""Cases and forecasts in a terminal and in the report."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 
 from evotrainer.projections.branch_facts import STATUS, status_of
 from evotrainer.projections.forecasts import Scores
-from evotrainer.projections.held_back import held_back
-from evotrainer.projections.history import Traced, cases
+from evotrainer.projections.history import cases
 from evotrainer.projections.state import RunState
-from evotrainer.projections.text import change, one_line, value
+from evotrainer.projections.text import change, one_line
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
@@ -62,28 +61,14 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         if c.forecast and c.forecast.promote is not None:
             expected += f",\n{c.forecast.promote:.0%} promoted"
         b = state.branches[c.branch]
-        happened = "not promoted" if held_back(state, c.branch) else c.kind or STATUS[status_of(b, state, False)]
-        part = next((k for k in state.knockouts if k.without == c.branch), None)
-        if part and not c.effect:
-            happened += f" of {part.branch},\n{part.loss}"
+        happened = c.kind or STATUS[status_of(b, state, False)]
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
-        # what a control, or a part of a bundle, predicts is what the change that it is trained for does
-        came = "" if b.matches or b.reduces else {True: "yes", False: "no", None: "not measured"}[c.came_true]
+        # what a control predicts is what the change that it is trained for does
+        came = "" if b.matches else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
-
-
-def render_trace(rows: Sequence[Traced]) -> Table:
-    """One line per proposal; changes that were only considered come after those of their round."""
-    table = []
-    for t in rows:
-        what = f"{one_line(t.factor)} → {value(t.new)}" if t.index is None else change(t.factor, t.old, t.new)
-        fate = f"{t.fate} {t.branch} {t.kind}".strip()
-        cited = f"reopens {t.reopens}: {t.changed} changed; " if t.reopens else ""
-        table.append((str(t.round), t.agent, what, fate, t.label, one_line(cited + t.reason, 160)))
-    return word_table(("round", "agent", "change", "fate", "label", "reason"), table)
 
 
 def render_scores(s: Scores) -> Table:

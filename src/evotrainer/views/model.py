@@ -15,6 +15,7 @@ from typing import Any
 from evotrainer.projections.branch_facts import replaced_by, status_of
 from evotrainer.projections.branches import Branch, Probe
 from evotrainer.projections.facts import Fact, FactList
+from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.reader import Readings
 from evotrainer.projections.seat import SeatSpend
@@ -25,7 +26,6 @@ from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import Effect, ShortcutAudit, Verdict
-from evotrainer.views.coevolution import Coevolution
 from evotrainer.views.evidence import FindingRow, HealthReading, MetricRow
 from evotrainer.views.history import RunMemory
 from evotrainer.views.rounds import RoundView
@@ -124,11 +124,6 @@ class BranchView:
         return self.branch.matches if self.branch else ""
 
     @property
-    def reduces(self) -> str:
-        """The bundle that it is a part of."""
-        return self.branch.reduces if self.branch else ""
-
-    @property
     def looks(self) -> Sequence[Verdict]:
         """The verdict of every interim analysis, in order."""
         return self.branch.verdicts if self.branch else ()
@@ -221,7 +216,7 @@ class RunView:
     first_time: str = ""
     last_time: str = ""
     memory: RunMemory = field(default_factory=RunMemory)
-    """Cases, trace, forecasts, skills."""
+    """Cases, trials, skills."""
     coevolution: Coevolution = field(default_factory=Coevolution)
     """The harness's lineage, and its links to branches."""
     event_count: int = 0
@@ -287,7 +282,7 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = [k for k in MARK if k not in ("control", "knockout", "start", "base")]
+        order = [k for k in MARK if k not in ("control", "start", "base")]
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 

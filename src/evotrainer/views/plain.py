@@ -17,16 +17,6 @@ PER_TASK: dict[str, Any] = {"scores": {"__all__": {"per_task", "proxy_per_task",
 """Left out of results: scores of single tasks."""
 
 
-def lineage_json(run_folder: Path | str) -> dict[str, Any]:
-    """`champion`, `branches` in order of opening, and the `search` trainings of every round."""
-    view = load_view(run_folder, rollouts=False)
-    return {
-        "champion": view.champion,
-        "branches": [branch_row(b, view) for b in view.branches.values()],
-        "search": [p.model_dump(mode="json") for p in (x.record() for x in view.state.probes.values())],
-    }
-
-
 def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
     """A branch in a line of `lineage`: what it changes, its verdict, its effect on gate in score units."""
     return {

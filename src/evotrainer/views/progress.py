@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,46 +33,31 @@ def settings(view: RunView) -> Mapping[str, Any]:
     return read_settings(view.folder)
 
 
-EVALUATES = ("base", "audit", "certify")
-"""Purposes of trials that train nothing."""
-FULL = 0.97
-"""A running trial is never taken to be further than this: it has ended when its result is there."""
-EARLY = 0.1
-"""Share of the first training from which its time is told by what it took so far."""
-WARM = "warm-start"
-"""`policy.base` of a run that makes its base policy."""
-TRAINED = 0.75
-"""Share of the first training that its steps take, its evaluations the rest; later ones are measured by the first."""
+EVALUATES = ("base", "certify")
+"""Purposes of planned trials that train nothing."""
+SHARE = 0.25
+"""Of a training's time that an evaluation takes, before one has ended."""
 
 
 def planned(task: Mapping[str, Any]) -> dict[str, int]:
-    """Trials by what they do, where every round is played: `train` (starting recipe, search trainings, branches),
-    `confirm` (fresh seeds), `evaluate` (the base policy; it and the starting recipe on cert).
+    """Trials by what they do, where every round is played: `train` (starting recipe, search trainings, branches, fresh
+    seeds), `evaluate` (the base policy; it and the starting recipe on cert).
 
     Audits, further seeds of undecided branches and controls at equal compute come on top where they are needed.
     """
-    run = task.get("run") or {}
+    run, limit = task.get("run") or {}, (task.get("budget") or {}).get("trials")
     if run.get("evaluate_only"):
-        return {"train": 0, "confirm": 0, "evaluate": 1}
+        return {"train": 0, "evaluate": 1}
     seeds, fresh = len(run.get("seeds") or (1, 2, 3)), len(run.get("certify_seeds") or (1, 2, 3))
     proves = not run.get("search_only")
     a_round = int(run.get("probes", 0)) + (int(run.get("branches", 3)) * seeds if proves else 0)
-    train = seeds + int(run.get("rounds", 3)) * a_round
-    return {"train": train, "confirm": fresh if proves else 0, "evaluate": 2 + seeds if proves else 1}
-
-
-def cert_share(task: Mapping[str, Any]) -> float:
-    """Rollouts of an evaluation on cert as a multiple of those on search, cert taken to have as many tasks as gate."""
-    e = task.get("evaluation") or {}
-    search, gate = int(e.get("search_tasks") or 0), int(e.get("gate_tasks") or 0)
-    # each evaluation is read once more by greedy decoding
-    attempts = {s: int(e.get(f"{s}_attempts") or 4) + 1 for s in ("search", "cert")}
-    return gate * attempts["cert"] / (search * attempts["search"]) if search and gate else 1.0
+    train = seeds + int(run.get("rounds", 3)) * a_round + (fresh if proves else 0)
+    return {"train": min(train, int(limit)) if limit else train, "evaluate": 2 + seeds if proves else 1}
 
 
 @dataclass(frozen=True, slots=True)
 class TrialState:
-    """One trial as far as it is: `step` of `steps` and CPU-seconds so far while it runs, seconds in all at its end."""
+    """One trial as far as it is: `step` of `steps` while it runs, seconds in all at its end."""
 
     purpose: str
     done: bool = False
@@ -86,9 +71,14 @@ class TrialState:
     @property
     def kind(self) -> str:
         """As in `planned`; audits, which are in no plan, apart."""
-        if self.purpose in ("confirm", "audit"):
-            return self.purpose
+        if self.purpose == "audit":
+            return "audit"
         return "evaluate" if self.purpose in EVALUATES else "train"
+
+    @property
+    def left(self) -> float:
+        """Share of it that is still to come."""
+        return 1 - self.step / self.steps if self.running and self.steps else float(not self.done)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,31 +95,25 @@ class RunProgress:
     def ahead(self) -> dict[str, int]:
         """Trials that have not begun, by kind: those asked for, and those planned beyond."""
         begun = Counter(t.kind for t in self.trials if t.done or t.running)
-        known = Counter(t.kind for t in self.trials)
-        plan = planned(self.task)
+        known, plan = Counter(t.kind for t in self.trials), planned(self.task)
         if self._certifies:
-            plan |= dict.fromkeys(("train", "confirm"), 0)
+            plan["train"] = 0
         out = {k: max(known[k], plan.get(k, 0)) - begun[k] for k in (*plan, "audit")}
-        # rounds are planned by the task file, and end where its budget does: fresh seeds keep their part of it
-        out["train"] = min(out["train"], max(known["train"] - begun["train"], self._payable() - out["confirm"]))
+        out["train"] = min(out["train"], max(known["train"] - begun["train"], self._payable()))
         return out
 
     def _payable(self) -> int:
-        """Trainings that the rest of the budget pays for."""
-        limits = self.task.get("budget") or {}
-        begun = sum(t.kind in ("train", "confirm") for t in self.trials if t.done or t.running)
-        most = [int(n) - begun] if (n := limits.get("trials")) else []
+        """Trainings that the rest of `budget.cpu_s` pays for."""
+        cpu = (self.task.get("budget") or {}).get("cpu_s")
         ended = [t.cpu_s for t in self.trials if t.done and not t.cached and t.kind == "train" and t.steps]
-        if (cpu := limits.get("cpu_s")) and ended:
-            most.append(int((cpu - sum(t.cpu_s for t in self.trials)) * len(ended) / max(1e-9, sum(ended))))
-        return max(0, min(most)) if most else 10**9
+        if not cpu or not ended:
+            return 10**9
+        return max(0, int((cpu - sum(t.cpu_s for t in self.trials)) * len(ended) / max(1e-9, sum(ended))))
 
     @property
     def at_most(self) -> int:
         """Trials that the task file plans, and its budget of trainings allows: the same from the start to the end."""
-        plan, limit = planned(self.task), (self.task.get("budget") or {}).get("trials")
-        trainings = plan["train"] + plan["confirm"]
-        return plan["evaluate"] + (min(trainings, int(limit)) if limit else trainings)
+        return sum(planned(self.task).values())
 
     @property
     def on_top(self) -> dict[str, int]:
@@ -144,42 +128,19 @@ class RunProgress:
 
     @property
     def left_s(self) -> float | None:
-        """Wall-clock seconds that are left if every round is played, above 0; None before a training is under way, and
+        """Wall-clock seconds that are left if every round is played, above 0; None before a training has ended, and
         where nothing is left."""
-        cost, cpu = self._costs("wall_s"), self._costs("cpu_s")
-        if "train" not in cost or (not self.running and not sum(self.ahead().values())):
-            return None
-        shares = [t.cpu_s / cpu[t.kind] if cpu[t.kind] else share_of(t.step, t.steps) for t in self.running]
-        now = [cost[t.kind] * (1 - min(FULL, x)) for t, x in zip(self.running, shares, strict=True)]
-        rest = sum(now) + sum(n * cost[k] for k, n in self.ahead().items())
-        return max(1.0, *now, rest / side_by_side(self.task, len(now)))
-
-    def _costs(self, seconds: str) -> dict[str, float]:
-        """Mean seconds of a trial by kind; those of a kind that none has ended of from the others'."""
         ended = [t for t in self.trials if t.done and not t.cached]
-        own: dict[str, list[float]] = defaultdict(list)
-        for t in ended:
-            if t.kind != "train" or t.steps:
-                own["base" if t.purpose == "base" else t.kind].append(getattr(t, seconds))
-        mean = {k: sum(x) / len(x) for k, x in own.items()}
-        if "train" not in mean and (first := self._first_training(seconds)):
-            mean["train"] = first
-        if "train" not in mean:
-            return mean
-        base = mean.get("base", 0.0)
-        if (self.task.get("policy") or {}).get("base", WARM) == WARM:  # it was trained on demonstrations first
-            base = min(base, (1 - TRAINED) * mean["train"])
-        cert = base * cert_share(self.task)
-        return {"evaluate": cert, "audit": base, "confirm": mean["train"] + cert} | mean
-
-    def _first_training(self, seconds: str) -> float:
-        """What a training takes by the one that is furthest, before any has ended; 0 before a tenth of it."""
-        far = max((t for t in self.running if t.kind == "train"), key=lambda t: share_of(t.step, t.steps), default=None)
-        if far is None or (share := share_of(far.step, far.steps)) < EARLY:
-            return 0.0
-        ended = [t for t in self.trials if t.done and not t.cached and t.cpu_s]
-        wall = max(1.0, sum(t.wall_s for t in ended) / sum(t.cpu_s for t in ended)) if ended else 1.0
-        return far.cpu_s / share * (wall if seconds == "wall_s" else 1.0)
+        train = [t.wall_s for t in ended if t.kind == "train" and t.steps]
+        read = [t.wall_s for t in ended if t.purpose == "certify"]
+        if not train or (not self.running and not sum(self.ahead().values())):
+            return None
+        cost = sum(train) / len(train)
+        of = {"train": cost, "evaluate": sum(read) / len(read) if read else SHARE * cost}
+        of["audit"] = of["evaluate"]
+        now = [of[t.kind] * t.left for t in self.running]
+        rest = sum(now) + sum(n * of[k] for k, n in self.ahead().items())
+        return max(1.0, *now, rest / side_by_side(self.task, len(now)))
 
     def line(self) -> str:
         """`trial 4 of at most 23, 2 audits on top, about 3 min left`"""
@@ -213,11 +174,6 @@ def ended(purpose: str, trial: Any) -> TrialState:
         cpu_s=trial.cpu_s,
         steps=trial.steps,
     )
-
-
-def share_of(step: int, steps: int) -> float:
-    """How far a training is by its steps, its evaluations counted in."""
-    return TRAINED * min(1.0, step / steps) if steps else 0.0
 
 
 def of_view(view: RunView) -> RunProgress:

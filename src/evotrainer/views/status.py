@@ -18,7 +18,7 @@ from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
 from evotrainer.views.style import PURPOSE
 from evotrainer.views.tables import facts_grid, ruled_table
-from evotrainer.views.tree import branch_line
+from evotrainer.views.tree import branch_line, branch_tree
 from evotrainer.views.trials import labels_told, role_lines
 
 if TYPE_CHECKING:
@@ -56,13 +56,13 @@ def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableT
             Text(""),
             ruled_table(["trial", "purpose", "state", "step", "training score", "CPU"], map(_open_trial, waiting)),
         ]
+    if not brief:
+        return Group(*parts, Text(""), branch_tree(view)) if view.branches else Group(*parts)
     training = {t.branch for t in waiting}
     shown = [b for b in view.branches.values() if b.verdict or (b.intervention and not view.closed)]
     shown += [p for p in view.probes.values() if p.name in training]
-    if shown:
-        rows = shown[-LATEST:] if brief else shown
-        parts += [Text(""), *(Text.assemble(*branch_line(b)) for b in rows)]
-        parts += [Text(f"and {len(shown) - len(rows)} earlier")] if len(rows) < len(shown) else []
+    parts += [Text("") for _ in shown[:1]] + [Text.assemble(*branch_line(b)) for b in shown[-LATEST:]]
+    parts += [Text(f"and {len(shown) - LATEST} earlier")] if len(shown) > LATEST else []
     return Group(*parts)
 
 

@@ -12,14 +12,13 @@ from evotrainer.projections import words
 from evotrainer.projections.text import change, one_line, percent, points
 from evotrainer.records import written
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.text import counted, cut
 from evotrainer.views import summary
 from evotrainer.views.model import BranchView, RunView
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
-NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted")
+NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +109,9 @@ def plain(b: BranchView, view: RunView) -> str:
     i = b.intervention
     if i is None:
         return b.facts.text("changes")
-    pairs = (
-        {k: ((i.old or {}).get(k), x) for k, x in i.new.items()} if i.factor == BUNDLE else {i.factor: (i.old, i.new)}
-    )
-    said = []
-    for factor, (old, new) in pairs.items():
-        if factor == "rewards" and isinstance(old, Mapping) and isinstance(new, Mapping):
-            said.append(_rewards(view, old, new))
-        else:
-            said.append(f"`{change(factor, old, new)}`")
-    return "; ".join(said) + ("" if set(pairs) == {"rewards"} else f", because {one_line(why_of(i), 200)}").rstrip(".")
+    if i.factor == "rewards" and isinstance(i.old, Mapping) and isinstance(i.new, Mapping):
+        return _rewards(view, i.old, i.new).rstrip(".")
+    return f"`{change(i.factor, i.old, i.new)}`, because {one_line(why_of(i), 200)}".rstrip(".")
 
 
 def why_of(i: Intervention) -> str:
@@ -149,10 +141,10 @@ def doubts(view: RunView) -> Iterator[str]:
     elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
     yield from (f"{f.text[:1].upper()}{f.text[1:]}." for f in (*own.caveats, *own.some("reader", "audit")))
-    champion = view.branches.get(view.champion)
     # what is paid and wrong stays a doubt beside a gain that its change explains
+    champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
-    yield from (f"{proved} {g.branch} {said}." for g, said in view.coevolution.open_gaps if g.branch == view.champion)
+    yield from (f"{proved} {f.about} {f.text}." for f in own.some("unanswered"))
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
@@ -176,7 +168,7 @@ def _lost(view: RunView) -> list[BranchView]:
 
 def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
-    first = next(f.text for k in ("withheld", "invalid", "held_back", "verdict", "status") for f in b.facts.some(k))
+    first = next(f.text for k in ("withheld", "invalid", "verdict", "status") for f in b.facts.some(k))
     return cut(one_line(first, 400), 200).rstrip(".")
 
 

@@ -46,8 +46,8 @@ def stopped(view: RunView) -> str:
 
 
 def not_measured(view: RunView) -> list[str]:
-    """Everything a careful reader would ask for and this run cannot answer."""
-    parts = (_run_gaps, _branch_gaps, _silent_backtests, _blind_detectors, _metric_gaps)
+    """What a careful reader would ask for and this run cannot answer, but for what a branch's own tables say."""
+    parts = (_run_gaps, _branch_gaps, _blind_detectors)
     return [line for part in parts for line in part(view)] + view.unread
 
 
@@ -89,12 +89,6 @@ def _branch_gaps(view: RunView) -> list[str]:
     return out
 
 
-def _silent_backtests(view: RunView) -> list[str]:
-    tests = [(b.name, b.backtest.backtest) for b in view.branches.values() if b.backtest]
-    silent = _branches_by((t.reason, name) for name, t in tests if t.verdict == "silent")
-    return [f"Backtest of {', '.join(names)}: silent, {reason}." for reason, names in silent.items()]
-
-
 def _blind_detectors(view: RunView) -> list[str]:
     found = [(b.name, f) for b in view.branches.values() for _, f in b.blind]
     told = [
@@ -109,22 +103,6 @@ def _branches_by(pairs: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for what, name in dict.fromkeys(pairs):
         out.setdefault(what, []).append(name)
-    return out
-
-
-def _metric_gaps(view: RunView) -> list[str]:
-    """Unseen metrics, those that lack the same field in one line."""
-    unseen: dict[tuple[str, ...], dict[str, dict[str, None]]] = {}
-    for b in view.branches.values():
-        for m in b.metrics:
-            if m.flag == "unseen":
-                unseen.setdefault(m.missing, {}).setdefault(m.name, {})[b.name] = None
-    out = []
-    for fields, metrics in unseen.items():
-        where = dict.fromkeys(b for names in metrics.values() for b in names)
-        named = ", ".join(f'"{words.metric(m)}"' for m in metrics)
-        what = f"Metric{'s' if len(metrics) > 1 else ''} {named}"
-        out.append(f"{what} in {_branches(view, where)}: {', '.join(fields) or 'its fields'} missing.")
     return out
 
 

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.projections.text import confidence, one_line, percent, point_range, points
-from evotrainer.views.fold import load_view
-from evotrainer.views.model import BranchView
+from evotrainer.views.model import BranchView, RunView
 from evotrainer.views.search import search_rounds
 from evotrainer.views.style import MARK, STYLE
 from evotrainer.views.trials import labels_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
     from rich.tree import Tree
 
 
-def render_lineage(run_folder: Path | str) -> RenderableType:
+def branch_tree(view: RunView) -> Tree:
     """The tree of branches, one line each."""
     from rich.text import Text
     from rich.tree import Tree
 
-    view = load_view(run_folder, rollouts=False)
     base = next((b for b in view.branches.values() if b.recipe is None), None)
     root = Tree(Text.assemble(*branch_line(base)) if base else Text("○ base policy", style="cyan"), guide_style="dim")
     places: dict[str, Tree] = {}

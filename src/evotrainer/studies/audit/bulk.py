@@ -10,9 +10,8 @@ import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +19,12 @@ from evotrainer.errors import StoreError
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.base import format_of
 from evotrainer.importers.tolerant import SPAN, is_compressed
-from evotrainer.records.caps import COMPONENTS
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.ingest import ingest
 from evotrainer.records.output import Progress
 from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.text import counted
 from evotrainer.studies.audit.fault_columns import marked
 from evotrainer.studies.audit.worker import WorkerError, Workers, serve
 
@@ -56,11 +53,9 @@ class Imported:
 
 
 def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
-    """Rollouts of the items in order; counts and skips go to `done`. Component names after the first `COMPONENTS` of a
-    file are left out, which is one of the skips."""
-    most = COMPONENTS.value
+    """Rollouts of the items in order; counts and skips go to `done`."""
     for item in items:
-        token, names, shortened = SPAN.set(item.span), set[str](), 0
+        token = SPAN.set(item.span)
         try:
             importer = IMPORTERS[item.format]
             for record in guarded(importer, item.path):
@@ -69,21 +64,9 @@ def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
                 else:
                     done.formats[item.format] += 1
                     done.rollouts += 1
-                    made = marked(record, item.faults) if item.faults else record
-                    names.update(islice((c for c in made.components if c not in names), most - len(names)))
-                    if not made.components.keys() <= names:
-                        shortened += 1
-                        kept = {c: v for c, v in made.components.items() if c in names}
-                        made = replace(made, components=kept)
-                    yield relabelled(importer, made, item.label)
+                    yield relabelled(importer, marked(record, item.faults), item.label)
         finally:
             SPAN.reset(token)
-            if shortened:
-                reason = (
-                    f"has more than {most:,} distinct names of components; those after the first {most:,} are left out "
-                    f"of {counted(shortened, 'rollout')}; if they are no mistake, raise {COMPONENTS.variable}"
-                )
-                done.skipped.append(Skipped(str(item.path), reason))
 
 
 def bulk_import(

@@ -1,7 +1,4 @@
-"""Opening a source: a store as it is, a small file into memory, a large one through Parquet parts in the cache.
-
-A file of a line format that has only grown since is not imported anew: its new lines become new parts.
-"""
+"""Opening a source: a store as it is, a small file into memory, a large one through Parquet parts in the cache."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import hashlib
 import json
 import shutil
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from functools import cache as once
 from itertools import islice
 from pathlib import Path
@@ -22,17 +18,15 @@ from evotrainer.importers.base import Skipped
 from evotrainer.records.frames import read_tail
 from evotrainer.records.output import Progress
 from evotrainer.records.reading import TAIL, is_store, stored_parts
-from evotrainer.records.regular_file import open_regular, read_bytes, read_text
+from evotrainer.records.regular_file import read_bytes, read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause
-from evotrainer.studies.audit.bulk import FileStretch, Imported, bulk_import, by_lines, stream
+from evotrainer.studies.audit.bulk import FileStretch, Imported, bulk_import, stream
 from evotrainer.studies.audit.trait_cache import CacheError
 from evotrainer.studies.audit.units import Opened, PartRowGroup, part_groups
 
 IN_MEMORY = 20_000
 """Rollouts of one file that are kept as objects; larger files are copied into Parquet parts first."""
-EDGE = 65536
-"""Bytes of a file's beginning and end by which it is known again."""
 
 
 def open_source(item: FileStretch, cache: Path, workers: int | None = None, say: Progress | None = None) -> Opened:
@@ -75,62 +69,29 @@ def _reading() -> str:
 
 def _import(item: FileStretch, folder: Path, workers: int | None, say: Progress | None) -> list[Skipped]:
     """Bring the parts of a file up to date; what could not be read of it. Errors of reading and writing pass."""
-    now = item.path.stat()
-    before = _noted(folder)
-    if before and _edges(item.path, before["size"]) == before["edges"]:
-        if (now.st_size, now.st_mtime_ns) == (before["size"], before["mtime_ns"]):
-            return [Skipped(*s) for s in before["skipped"]]
-        if now.st_size > before["size"] and before["ends"] and by_lines(item):
-            span = (before["size"], now.st_size, before["lines"])
-            done = bulk_import([replace(item, span=span)], folder, workers, say)
-            added = [[s.where, s.reason] for s in done.skipped]
-            return _note(item.path, folder, before["skipped"] + added, before["lines"])
+    stat = item.path.stat()
+    now = {"size": stat.st_size, "mtime_ns": stat.st_mtime_ns}
+    if (before := _noted(folder)) and {k: before.get(k) for k in now} == now:
+        return [Skipped(*s) for s in before["skipped"]]
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     done = bulk_import([item], folder, workers, say)
-    return _note(item.path, folder, [[s.where, s.reason] for s in done.skipped], 0)
+    note = now | {"skipped": [[s.where, s.reason] for s in done.skipped], "parts": _parts(folder)}
+    (folder / "done.json").write_text(json.dumps(note), encoding="utf-8")
+    return done.skipped
 
 
 def _noted(folder: Path) -> dict[str, Any] | None:
     """What the last import noted, None where it or a part it wrote is not as it was."""
     try:
         note = json.loads(read_text(folder / "done.json"))
-        parts = {p.name: p.stat().st_size for p in stored_parts(folder)}
-        return dict(note) if note["parts"] == parts and note["lines"] >= 0 else None
+        return dict(note) if note["parts"] == _parts(folder) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def _note(path: Path, folder: Path, skipped: list[list[str]], lines: int) -> list[Skipped]:
-    stat = path.stat()
-    counted, ends = 0, True
-    if path.is_file():
-        with open_regular(path) as f:
-            while block := f.read(1 << 22):
-                counted += block.count(b"\n")
-                ends = block.endswith(b"\n")
-    note = {
-        "size": stat.st_size,
-        "mtime_ns": stat.st_mtime_ns,
-        "edges": _edges(path, stat.st_size),
-        "lines": max(lines, counted),
-        "ends": ends,
-        "skipped": skipped,
-        "parts": {p.name: p.stat().st_size for p in stored_parts(folder)},
-    }
-    (folder / "done.json").write_text(json.dumps(note), encoding="utf-8")
-    return [Skipped(*s) for s in skipped]
-
-
-def _edges(path: Path, size: int) -> str:
-    """Hash of the first and of the last EDGE of the first `size` bytes."""
-    h = hashlib.blake2b(digest_size=12)
-    if path.is_file():
-        with open_regular(path) as f:
-            h.update(f.read(min(EDGE, size)))
-            f.seek(max(0, size - EDGE))
-            h.update(f.read(min(EDGE, size)))
-    return h.hexdigest()
+def _parts(folder: Path) -> dict[str, int]:
+    return {p.name: p.stat().st_size for p in stored_parts(folder)}
 
 
 def _open_store(path: Path) -> Opened:
