@@ -28,7 +28,7 @@ def test_what_is_likely_is_told_and_what_each_extreme_means(task_file: Path) -> 
     (total,) = [x.split() for x in told if x.startswith("in all")]
     assert total == ["in", "all", "7", "44", "77"]
     plan = planned(task.model_dump(mode="json"))
-    assert int(total[3]) == plan["train"] + plan["confirm"], "what the live view counts on from the start"
+    assert int(total[3]) == plan["train"], "what the live view counts on from the start"
     likely, least, most = (next(x for x in told if x.startswith(f"{word}: ")) for word in ("likely", "least", "most"))
     assert likely.startswith("likely: 44 trainings, ") and "every round is played" in likely
     assert likely.endswith("audits and reading come on top")

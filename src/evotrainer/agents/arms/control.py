@@ -16,8 +16,8 @@ from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.lint import lint
 from evotrainer.records.recipe import Recipe, fields_of
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
 
