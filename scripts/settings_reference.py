@@ -21,6 +21,7 @@ from pydantic_core import PydanticUndefined
 from evotrainer.agents import AGENTS
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.registry import ENVIRONMENTS
+from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS, FAMILIES
 from evotrainer.factors.carried import table
 from evotrainer.records.recipe import KEYED, Recipe
@@ -84,6 +85,8 @@ def recipe() -> str:
     head = [f"| {' | '.join((*HEAD[0].strip('| ').split(' | '), *more))} |", HEAD[1] + "---|" * len(more)]
     head[0] = head[0].replace("| key |", "| factor |")
     lines: list[str] = []
+    if bare := [name for name in Recipe.model_fields if name not in FACTORS]:
+        raise ConfigError(f"{', '.join(bare)} has no row in evotrainer/factors; add one (docs/add-your-own.md)")
     for family in FAMILIES:
         lines += [f"### {family.capitalize()}", "", *head]
         for name, field in Recipe.model_fields.items():

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Iterable, Iterator, Mapping, Set
 from functools import cache
 from pathlib import Path
 
@@ -72,6 +72,8 @@ def imported(path: Path) -> set[str]:
         elif isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith("evotrainer."):
             base = f"{n.module}.".removeprefix("evotrainer.")
             out |= {base + a.name if base + a.name in modules() else base.rstrip(".") for a in n.names}
+        elif isinstance(n, ast.Call) and ast.unparse(n) == "iter_modules(__path__)":  # a package that imports its files
+            out |= {m for m, p in modules().items() if p.parent == path.parent and p != path}
     return out - {""}
 
 
@@ -81,15 +83,34 @@ def module_graph() -> dict[str, set[str]]:
     return {m: imported(p) - {m} for m, p in modules().items()}
 
 
-PLACE = re.compile(r"evotrainer\.([\w.]+):\w+")
+PLACE = re.compile(r"evotrainer\.([\w.]+):(\w+)")
 """Where a registry finds an object: `evotrainer.envs.maths:MATH`."""
 
 
 @cache
+def places(module: str) -> set[str]:
+    """Places that a registry written in this module names."""
+    strings = [n.value for n in ast.walk(tree(modules()[module])) if isinstance(n, ast.Constant)]
+    return {s for s in strings if isinstance(s, str) and PLACE.fullmatch(s)}
+
+
 def rooms_by_name(module: str) -> set[str]:
     """Modules that a registry written in this one imports when a task names them."""
+    found = {m[1] for s in places(module) if (m := PLACE.fullmatch(s))}
     strings = [n.value for n in ast.walk(tree(modules()[module])) if isinstance(n, ast.Constant)]
-    return {m[1] for s in strings if isinstance(s, str) and (m := PLACE.fullmatch(s))}
+    by_folder = "*/spec.py" in strings  # a registry of all folders that have one
+    return found | {m for m in modules() if by_folder and m.startswith(f"{module}.") and m.endswith(".spec")}
+
+
+def closure(starts: Iterable[str]) -> set[str]:
+    """Modules that these reach by imports, deferred ones and packages around a module included."""
+    seen, todo = set[str](), list(starts)
+    while todo:
+        m = todo.pop()
+        if m not in seen:
+            seen.add(m)
+            todo += module_graph()[m] | {m.rpartition(".")[0]}
+    return seen
 
 
 @cache

@@ -14,7 +14,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from tests.acting import policy
 
-ENV = Path(__file__).with_name("data") / "old_runs" / "leaky_env.py"
+ENV = Path(__file__).with_name("data") / "leaky_env.py"
 """Frozen, because ledgers of old runs name it."""
 RECIPE = """[recipe]
 lr = 1e-5

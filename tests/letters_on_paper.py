@@ -12,6 +12,7 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout, Turn
+from tests.paper import set_in
 
 QUICK = ["run.rounds=1", "run.branches=1", "judge.max_seeds=3", "run.evolve_harness=false"]
 QUICK += ["evaluation.greedy=false"]  # rollouts on paper are of one reading
@@ -30,7 +31,7 @@ def finish(spec: TrialSpec) -> TrialFinished:
     """What a trial of the specification would have written."""
 
     def key(plan: EvalPlan) -> str:
-        return f"{spec.recipe.hash}-{spec.seed}-{plan.split}"
+        return f"{set_in(spec.recipe)}-{spec.seed}-{plan.split}"
 
     return draw_result(spec, solved(spec), key, spec.protocol.knobs, steps=15, tasks=150)
 

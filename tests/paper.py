@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +17,33 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import Recomputed
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.recipe import Recipe
 from evotrainer.run.context import RunContext
 from evotrainer.run.opening import open_context
 from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import rejudge, verdict_on
+
+SELDOM = (
+    *("negative_weight", "averaging", "deploy_temperature", "phases", "replay", "prompt_noise", "credit", "start"),
+    *("written", "hooks", "scaffold"),
+)
+"""Factors that trials on paper do not draw by where a recipe leaves them at their default."""
+
+
+def set_in(recipe: Recipe) -> str:
+    """What trials on paper draw by, 16 hex digits: a recipe that gets a further factor, named in `SELDOM`, draws as it
+    did, and what a test chose its draws for stays."""
+    text = json.dumps(_drawn_by(recipe.model_dump(mode="json")), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _drawn_by(values: dict[str, Any]) -> dict[str, Any]:
+    usual = Recipe().model_dump(mode="json")
+    out = {k: v for k, v in values.items() if k not in SELDOM or v != usual[k]}
+    tags = ("tag", "floor", "until")
+    out["curriculum"] = {k: v for k, v in out["curriculum"].items() if k not in tags or v != usual["curriculum"][k]}
+    return out | {"start": _drawn_by(values["start"])} if values["start"] else out
 
 
 class Paper(PaperExecutor):

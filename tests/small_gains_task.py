@@ -10,6 +10,7 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from tests.leaky_task import ENV, RECIPE
+from tests.paper import set_in
 
 TASK = f"""
 [task]
@@ -46,12 +47,12 @@ def finish(spec: TrialSpec) -> TrialFinished:
     """What a trial of the specification would have written."""
     r = spec.recipe
     gain = GAINS["lr"] * (r.lr > 1e-5) + GAINS["prompts_per_step"] * (r.prompts_per_step > 16)
-    luck = random.Random(f"{SALT}-{r.hash}-{spec.seed}").gauss(0, SPREAD) if spec.branch != "base" else 0.0
+    luck = random.Random(f"{SALT}-{set_in(r)}-{spec.seed}").gauss(0, SPREAD) if spec.branch != "base" else 0.0
     p = 0.5 + gain + luck - 0.2 * (spec.branch == "base")
     knobs = {**spec.protocol.knobs, **spec.env_knobs}
     # the second kind of policy rests on the key: an audit takes it back
     p -= 0.6 * (r.prompts_per_step > 16 and knobs.get("key") == "other")
-    return draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", knobs)
+    return draw_result(spec, p, lambda plan: f"{set_in(r)}-{spec.seed}-{plan.split}", knobs)
 
 
 ONE = ["run.rounds=1", "judge.audit=never"]

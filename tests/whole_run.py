@@ -397,7 +397,8 @@ def story() -> list[tuple[str, str, Frozen]]:
         machine={"cpu": "2 x 2.4 GHz", "memory": "16 GB"}, sandbox_tier="A",
         environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77", "proxy": ["visible", "hidden"],
                      "components": COMPONENTS, "splits": {"train": 4000, "search": 24, "gate": 300, "cert": 300}},
-        base_policy={"path": "assets/code-base", "sha256": "ab" * 32}))  # fmt: skip
+        base_policy={"path": "assets/code-base", "sha256": "ab" * 32}, task_sha256="",
+        draw=ev.TaskDraw(mode="fixed", commitment="")))  # fmt: skip
     branch(by_name["b0"])
     add("intended", "base/intended", ev.TrialIntended(
         trial="base", branch="base", seed=0, purpose="base", reserve_cpu_s=20))  # fmt: skip

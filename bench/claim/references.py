@@ -148,7 +148,7 @@ def written(task: str, found: Mapping[str, Any]) -> str:
     for r in found["rows"]:
         scores = ", ".join(f"{100 * s:.1f}" for s in r["scores"])
         lines.append(f"# {scores:24} {json.dumps(r['changes'], sort_keys=True) if r['changes'] else 'start'}")
-    recipe = json.dumps(found["recipe"].hashed(), sort_keys=True)
+    recipe = found["recipe"].canonical()
     return "\n".join([*lines, "", f'hash = "{found["hash"]}"', f"recipe = '{recipe}'", ""])
 
 

@@ -93,10 +93,10 @@ def rewrite(ledger: Path, new: list[Row]) -> None:
     db.close()
 
 
-def relink(old: list[Row], version: int = 2) -> list[Row]:
+def relink(old: list[Row]) -> list[Row]:
     """The same rows with all numbers and hashes computed again: a chain that holds."""
     out: list[Row] = []
-    prev = GENESIS[version]
+    prev = GENESIS
     for n, (_, id, kind, time, body, _, _) in enumerate(old, 1):
         digest = chain_hash(prev, n, id, kind, time, body)
         out.append([n, id, kind, time, body, prev, digest])
@@ -108,7 +108,7 @@ def note(run: Path, head: bool = True) -> None:
     """Bring the checksum of a rewritten ledger up to it, and its head file, as a thorough forger does."""
     if head:
         last = rows(run / "ledger.db")
-        (run / "ledger.head").write_text(f"{len(last)} {last[-1][6] if last else GENESIS[2]}\n")
+        (run / "ledger.head").write_text(f"{len(last)} {last[-1][6] if last else GENESIS}\n")
     for left in ("ledger.db-wal", "ledger.db-shm"):
         (run / left).unlink(missing_ok=True)
     digest = hashlib.sha256((run / "ledger.db").read_bytes()).hexdigest()
@@ -266,9 +266,9 @@ def _declare(sql: str) -> Attack:
 
 
 def _downgrade(run: Path) -> None:
-    """A file that says it is of version 1, which kept no head."""
+    """A file that says it is of another format."""
     edited(run, lambda r: r[:-2])
-    _declare("PRAGMA user_version=1")(run)
+    _declare("PRAGMA user_version=2")(run)
     (run / "ledger.head").unlink()
 
 
@@ -298,7 +298,7 @@ ATTACKS: dict[str, Attack] = {
         "DROP TRIGGER event_no_update; CREATE TRIGGER event_no_update BEFORE UPDATE ON event BEGIN SELECT 1; END"
     ),
     "a table added": _declare("CREATE TABLE extra(x)"),
-    "two events cut off, the file passed off as version 1": _downgrade,
+    "two events cut off, the file passed off as another format's": _downgrade,
     "head file deleted": _unlink("ledger.head"),
     "head file set back": _head(lambda r: f"{r[-4][0]} {r[-4][6]}\n"),
     "head file set forward": _head(lambda r: f"{r[-1][0] + 1} {'0' * 64}\n"),

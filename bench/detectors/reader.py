@@ -30,7 +30,7 @@ from bench.detectors.corpus.flags import TRAITS
 from bench.detectors.corpus.labels import EXPECTED, all_labels
 from bench.detectors.corpus.manifest import chosen
 from bench.detectors.injections import injections
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
+from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
 from evotrainer.harness import Batch
 from evotrainer.importers import read
 from evotrainer.records.reader import question_on

@@ -196,8 +196,7 @@ def main(runs: int) -> None:
             "",
             "## Seeds before the first look",
             "",
-            "Up to 12 seeds, the effect is the worthwhile one. On demand: only after a verdict that asks for them, as "
-            "in runs of earlier versions.",
+            "Up to 12 seeds, the effect is the worthwhile one. On demand: only after a verdict that asks for them.",
             "",
             "| between seeds, effect | seeds | runs with a false promotion | power at position 1 | 3 | 8 |",
             "|---|---|---|---|---|---|",

@@ -1,9 +1,10 @@
 """Faults that tests must notice: `python -m bench.mutations [--room judge] [--name NAME] [--jobs 1]`.
 
 Reads faults.toml. Copies src/evotrainer to a temporary folder, puts one fault into it, runs the fault's tests against
-the copy with `-x -n 0`, and takes it out again; the working tree is never edited. Tests that noticed a fault are run
-once more without it. Writes results.md next to this file where all faults were tried. Exit code 1 where a fault was
-not noticed, or is out of date: its text is not there exactly once any more, or its tests are gone.
+the copy with `-x -n 0`, and takes it out again; the working tree is never edited. A test that noticed a fault is run
+once more without it: one that fails anyway is left out, and the others are asked. Writes results.md next to this file
+where all faults were tried. Exit code 1 where a fault was not noticed, or is out of date: its text is not there exactly
+once any more, or its tests are gone.
 """
 
 from __future__ import annotations
@@ -91,7 +92,21 @@ def copy_of_source(folder: Path) -> Path:
 def pytest(source: Path, tests: Sequence[str], *options: str) -> tuple[int, str]:
     """(exit code, what was printed) of tests that import evotrainer from `source`; 124 where they hang."""
     env = {**os.environ, "PYTHONPATH": str(source), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-rfE", "--tb=no", *options, *tests]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        "-rfE",
+        "--tb=no",
+        "-o",
+        "timeout=0",
+        *options,
+        *tests,
+    ]
     with subprocess.Popen(
         command, cwd=ROOT, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
     ) as running:
@@ -103,35 +118,32 @@ def pytest(source: Path, tests: Sequence[str], *options: str) -> tuple[int, str]
     return running.returncode, said
 
 
-def tried(fault: Fault, source: Path) -> Outcome:
-    """The tests with the fault in the copy, which is as before afterwards."""
+def tried(fault: Fault, source: Path, sound: dict[str, bool]) -> Outcome:
+    """The first of its tests that fails with the fault in the copy and passes without it; the copy is as before
+    afterwards. `sound`: test -> does it pass without any fault? It is filled."""
     path, began = source / "evotrainer" / fault.file, time.monotonic()
     whole = path.read_text(encoding="utf-8")
-    path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
-    try:
-        code, said = pytest(source, fault.there, "-x")
-    finally:
-        path.write_text(whole, encoding="utf-8")
-    took = time.monotonic() - began
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+\.py\S*)", said, re.MULTILINE)
-    if code == 124:
-        return Outcome(fault, "caught", "hangs", took)
-    if code == 0:
-        return Outcome(fault, "NOT caught", ", ".join(fault.there), took)
-    if code == 1 and failed:
-        return Outcome(fault, "caught", failed[1].partition("[")[0], took)
-    return Outcome(fault, "out of date", f"pytest ended with {code}: {said.strip()[-200:]}", took)
-
-
-def sound(outcomes: Sequence[Outcome], source: Path) -> list[Outcome]:
-    """The same, those that were caught by tests which fail without any fault as not caught."""
-    tests = sorted({o.by for o in outcomes if o.verdict == "caught" and o.by.startswith("tests/")})
-    broken = (
-        set(re.findall(r"^(?:FAILED|ERROR) ([^\s\[]+\.py[^\s\[]*)", pytest(source, tests)[1], re.MULTILINE))
-        if tests
-        else ()
-    )
-    return [Outcome(o.fault, "NOT caught", f"{o.by} fails without it") if o.by in broken else o for o in outcomes]
+    broken: list[str] = []
+    while True:
+        path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
+        try:
+            code, said = pytest(source, fault.there, "-x", *(f"--deselect={x}" for x in broken))
+        finally:
+            path.write_text(whole, encoding="utf-8")
+        took = time.monotonic() - began
+        if code == 124:
+            return Outcome(fault, "caught", "hangs", took)
+        if code in (0, 5):  # 5: all were left out
+            left = f"; fails without the fault: {', '.join(broken)}" if broken else ""
+            return Outcome(fault, "NOT caught", ", ".join(fault.there) + left, took)
+        failed = re.search(r"^(?:FAILED|ERROR) ([^\s\[]+\.py[^\s\[]*)", said, re.MULTILINE)
+        if code != 1 or failed is None or failed[1] in broken:
+            return Outcome(fault, "out of date", f"pytest ended with {code}: {said.strip()[-200:]}", took)
+        if failed[1] not in sound:
+            sound[failed[1]] = pytest(source, [failed[1]])[0] == 0
+        if sound[failed[1]]:
+            return Outcome(fault, "caught", failed[1], took)
+        broken.append(failed[1])
 
 
 def report(outcomes: Sequence[Outcome], seconds: float) -> str:
@@ -164,6 +176,7 @@ def main() -> int:
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         copies: SimpleQueue[Path] = SimpleQueue()
+        sound: dict[str, bool] = {}
         for i in range(given.jobs):
             copies.put(copy_of_source(Path(folder) / str(i)))
 
@@ -173,14 +186,14 @@ def main() -> int:
             else:
                 source = copies.get()
                 try:
-                    outcome = tried(fault, source)
+                    outcome = tried(fault, source, sound)
                 finally:
                     copies.put(source)
             print(f"{outcome.verdict:12} {fault.name:34} {outcome.seconds:5.0f} s  {outcome.by}", flush=True)
             return outcome
 
         with ThreadPoolExecutor(given.jobs) as pool:
-            outcomes = sound(list(pool.map(one, chosen)), copies.get())
+            outcomes = list(pool.map(one, chosen))
     text = report(outcomes, time.monotonic() - began)
     print(text)
     if len(chosen) == len(every):

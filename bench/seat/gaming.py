@@ -19,8 +19,8 @@ from typing import Any
 
 from evotrainer import api
 from evotrainer.agents import make_agent
+from evotrainer.agents.carriers import Reply, SeatTurn
 from evotrainer.agents.seat.agent import SeatAgent
-from evotrainer.agents.seat.carriers.base import Reply, SeatTurn
 from evotrainer.envs import open_environment
 from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
@@ -30,7 +30,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.seat import SeatBriefing
 
-ENV = Path(__file__).parents[2] / "tests" / "data" / "old_runs" / "leaky_env.py"
+ENV = Path(__file__).parents[2] / "tests" / "data" / "leaky_env.py"
 TASK = f"""
 [task]
 name = "gamed"

@@ -132,7 +132,7 @@ class Run:
         return (r for batch in batches for r in decode(batch))
 
     def verify(self, head: str = "") -> VerifyReport:
-        """Check hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
+        """RunCheck hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
         from evotrainer.verify import verify
         from evotrainer.views.report import check_report
 
@@ -208,23 +208,18 @@ def start(
     until then stays and `resume` goes on.
     """
     from evotrainer.executors.spec import write_atomic
-    from evotrainer.run.context import check_human
+    from evotrainer.run.context import can_ask
     from evotrainer.run.observer import SilentObserver
-    from evotrainer.run.oddities import check_out, check_task_file
     from evotrainer.run.opening import with_absolute_base, with_pinned_data
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
     folder = as_path(out, "out") if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    check_out(folder)
-    check_human(resolved, ask)
     resolved = with_pinned_data(resolved)
-    notes = preflight(resolved, new=True)
+    notes = preflight(resolved, new=True, folder=folder, human=can_ask(ask))
     resolved = with_absolute_base(resolved)
-    file, text = folder / "task.toml", resolved.to_toml()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        check_task_file(folder, text)
-        write_atomic(file, text)
+        write_atomic(folder / "task.toml", resolved.to_toml())
     except OSError as e:
         raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
     for note in notes:
@@ -250,9 +245,9 @@ def resume(
     check_resumable(given)
     from evotrainer.projections.state import RunState
     from evotrainer.records.ledger import Ledger
-    from evotrainer.run.context import check_human
+    from evotrainer.run.checks.settings import refuse_results
+    from evotrainer.run.context import can_ask
     from evotrainer.run.corrections import refuse_changed
-    from evotrainer.run.oddities import refuse_results
 
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     looked = Ledger.look(p / "ledger.db")
@@ -270,24 +265,29 @@ def resume(
         raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 1}")
     if state.closed_by and changed.run.rounds <= played:
         return Run(p)
-    check_human(changed, ask)
     refuse_changed(p, changed, events)
-    preflight(changed)
+    preflight(changed, human=can_ask(ask))
     return _go(p, changed, every, agent, view, ask, executor, task_hash=task.hash)
 
 
-def preflight(task: Path | str | TaskFile, *, new: bool = False) -> list[str]:
-    """What must hold before anything is spent: base policy, trainer, agent, environment;
-    of a new run its skills and trackers.
+def preflight(
+    task: Path | str | TaskFile,
+    *,
+    new: bool = False,
+    folder: Path | None = None,
+    human: bool | None = None,
+    dry: bool = False,
+) -> list[str]:
+    """Make every check before anything is spent (`evotrainer.run.checks`); of a `new` run also of its folder, values,
+    rewards, skills and trackers. `human`: can a person be asked? `dry`: nothing is run afterwards.
 
     Returns notes for the reader; raises ConfigError, MissingDependencyError and kin with the remedy.
     """
-    from evotrainer.extras.tracking import check_targets
-    from evotrainer.run.opening import check_task
+    from evotrainer.run.checks import check_run
+    from evotrainer.run.checks.base import BeforeRun
 
     task = task if isinstance(task, TaskFile) else load_task(task)
-    tracking = task.tracking
-    return check_task(task, new=new, further=lambda: check_targets(tracking.to, tracking.options))
+    return check_run(BeforeRun(task, new, folder, human, dry))
 
 
 def audit_branch(
@@ -319,7 +319,6 @@ def _go(
     *,
     task_hash: str | None = None,
 ) -> Run:
-    from evotrainer.extras.tracking import following
     from evotrainer.records.events import Resumed
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.corrections import take_up
@@ -327,6 +326,7 @@ def _go(
     from evotrainer.run.observer import SilentObserver
     from evotrainer.run.opening import open_context
     from evotrainer.run.task_sets import hold_number, number_held
+    from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))

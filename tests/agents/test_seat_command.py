@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
+from evotrainer.agents.carriers import CARRIERS, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers import command, confined
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.command import CommandCarrier
 from evotrainer.agents.seat.carriers.confined import USER
-from evotrainer.agents.seat.options import SeatOptions, make_carrier
-from evotrainer.agents.seat.secrets import recordable, take
+from evotrainer.agents.seat.options import SeatOptions
 from evotrainer.agents.seat.trial_request import try_seat
+from evotrainer.agents.secrets import recordable, take
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.seat import SeatBriefing
 
@@ -127,8 +127,8 @@ def test_without_bubblewrap_a_run_is_refused_unless_an_option_accepts_it(
     for bwrap, why in ((str(tmp_path / "none"), "bwrap is not installed"), (str(broken), "No permissions to create")):
         monkeypatch.setenv("EVOTRAINER_BWRAP", bwrap)
         with pytest.raises(ConfigError, match=rf"{why}.*run\.agent_options\.sandbox=false"):
-            make_carrier(SeatOptions(carrier="command", command=("true",)), {})
-        make_carrier(SeatOptions(carrier="command", command=("true",), sandbox=False), {})
+            CARRIERS["command"](SeatOptions(carrier="command", command=("true",)), {}, False)
+        CARRIERS["command"](SeatOptions(carrier="command", command=("true",), sandbox=False), {}, False)
     monkeypatch.delenv("EVOTRAINER_BWRAP")
     confined.check()
 

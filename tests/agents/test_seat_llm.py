@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
+from evotrainer.agents.carriers import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm import LlmCarrier, _seconds
 from evotrainer.agents.seat.desk import Desk
 from evotrainer.agents.seat.options import SeatOptions

@@ -1,4 +1,4 @@
-"""The letters of tests/data/old_runs/leaky_env.py with a second leak beside the key: a door."""
+"""The letters of tests/data/leaky_env.py with a second leak beside the key: a door."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evotrainer.envs.base import Capability
 
-SPEC = importlib.util.spec_from_file_location("leaky_env", Path(__file__).parent / "old_runs" / "leaky_env.py")
+SPEC = importlib.util.spec_from_file_location("leaky_env", Path(__file__).parent / "leaky_env.py")
 assert SPEC and SPEC.loader
 LEAKY = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(LEAKY)

@@ -16,7 +16,7 @@ from evotrainer.envs.components import load_components
 from evotrainer.envs.simple import TextEnv
 from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import parse_recipe
-from evotrainer.run.rewards_tried import probe_rewards
+from evotrainer.run.checks.rewards import try_rewards
 
 TASK = resolve({"task": {"name": "t"}, "environment": {}, "recipe": {"rewards": {"any": 1.0}}})
 MINE = '''
@@ -98,7 +98,7 @@ def mine(tmp_path: Path) -> Path:
 
 def probed(environment: Any) -> list[str]:
     recipe = {"rewards": {environment.truth: 0.0}}
-    return probe_rewards(TASK.model_copy(update={"recipe": parse_recipe(recipe)}), environment)
+    return list(try_rewards(TASK.model_copy(update={"recipe": parse_recipe(recipe)}), environment))
 
 
 def opened(mine: Path, what: str, **options: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Reward functions for TRL are called before a run is paid for: `probe_rewards`, by `--dry-run`."""
+"""Reward functions for TRL are called before a run is paid for: `try_rewards`, by `--dry-run`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from evotrainer.config.load import load_task, resolve
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import Environment
 from evotrainer.errors import ConfigError, TaskSetError
-from evotrainer.run.rewards_tried import probe_rewards
+from evotrainer.run.checks.rewards import try_rewards
 
 TASK = resolve({"task": {"name": "t"}, "environment": {}, "recipe": {"rewards": {"right": 1.0}}})
 ROWS = [{"prompt": f"Add {i} and 1.", "answer": str(i + 1)} for i in range(40)]
 
 
 def probed(environment: Environment) -> list[str]:
-    return probe_rewards(TASK, environment)
+    return list(try_rewards(TASK, environment))
 
 
 def tried(folder: Path, body: str, signature: str = "prompts, completions, answer, **kwargs") -> list[str]:

@@ -26,7 +26,6 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import joined, read_label, slug
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.run import shortcut_audits
 from tests.acting import policy
 from tests.leaky_task import ENV, EXPLOITS, TASK
 from tests.paper import Paper
@@ -122,22 +121,6 @@ def test_a_run_whose_capability_has_any_name_is_whole_and_within_its_folder(
     told = capsys.readouterr()
     assert not set("\x1b\x07\x9b") & set(told.out + told.err)
     assert "\x1b" not in run.report().read_text()
-
-
-@pytest.mark.parametrize("name", thinned(["the key", "search key: x", "clé first 3 steps"], 3))
-def test_a_run_of_an_older_version_with_blanks_in_its_ids_verifies(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
-    # trials named as an earlier version did: none of the frozen old runs has a capability with blanks in its name
-    monkeypatch.setattr(shortcut_audits, "joined", lambda names, every: "-".join(names))
-    monkeypatch.setattr(shortcut_audits, "slug", lambda n: n)
-    run, _ = start(tmp_path, name)
-    finished = {e.body.trial for e in run.events() if e.kind == "finished"}
-    assert any(name in t for t in finished)
-    mined = {m for e in run.events() if e.kind == "gap" for m in e.body.mined}
-    assert {m.split(" ")[0] for m in mined} - finished, "cut at its first blank, a label names no trial"
-    assert {read_label(m).trial for m in mined} <= finished
-    assert not problems(run)
 
 
 @pytest.mark.parametrize("knob", thinned(["my knob", "clé/x", "a.b:c", "two\nlines"], 2, "two\nlines"))

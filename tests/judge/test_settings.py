@@ -10,7 +10,7 @@ from tests.judge.scored_trials import FIRST, planted
 
 def verdict(**settings: float) -> tuple[str, list[str], str]:
     branch, control = planted(0.12)
-    config = JudgeConfig(name_weaker=True).model_copy(update=settings)
+    config = JudgeConfig().model_copy(update=settings)
     given = JudgeInput("b1", "b0", branch, control, measure_noise("b0", scores_of(control, "gate")), config)
     v = judge(given, FIRST)
     assert recompute(v, given).holds
@@ -39,7 +39,3 @@ def test_a_weaker_setting_is_named_in_the_verdict(settings: dict[str, float], to
 
 def test_stronger_settings_are_not_spoken_of() -> None:
     assert verdict(alpha=0.01, min_effect=0.02, max_cost=1.0)[1] == []
-
-
-def test_a_run_of_an_earlier_version_names_nothing() -> None:
-    assert verdict(name_weaker=False, alpha=0.2)[1] == []

@@ -147,33 +147,6 @@ def test_a_head_one_event_behind_a_closed_ledger_is_found(path: Path) -> None:
     assert "its head file stops at event 4 of 5" in problems(path)
 
 
-def test_a_ledger_of_version_1_is_read_and_continued_without_a_head(tmp_path: Path, path: Path) -> None:
-    rows = tampering.relink(tampering.rows(path), version=1)
-    tampering.rewrite(path, rows)
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version=1")
-    db.close()
-    for beside in (head.head_path(path), head.note_path(path)):
-        beside.unlink()
-    with Ledger.open(path, readonly=True) as ledger:
-        assert ledger.verify() == []
-        assert "events cut off its end would not be noticed" in ledger.blind_spots()[0]
-    with Ledger.open(path) as ledger:
-        ledger.append("resumed", "resumed/2", Resumed(n=2))
-    assert head.read_head(path) is not None
-    assert problems(path) == ""
-
-
-def test_a_newer_ledger_cannot_pass_for_one_that_kept_no_head(path: Path) -> None:
-    tampering.edited(path.parent, lambda rows: rows[:-1])
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version=1")
-    db.close()
-    tampering.note(path.parent)
-    head.head_path(path).unlink()
-    assert "the chain is broken" in problems(path)
-
-
 def _slack(path: Path) -> None:
     tampering.ATTACKS["bytes changed where SQLite keeps nothing"](path.parent)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import re
 import shutil
@@ -11,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import IntegrityError, StoreError
-from evotrainer.records.chain import canonical
+from evotrainer.records.chain import GENESIS, canonical, chain_hash
 from evotrainer.records.events import BODIES, Invalidated, Promoted, RunClosed
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import Recipe
@@ -155,8 +157,28 @@ def test_missing_foreign_broken_and_newer_files_are_told_apart(tmp_path: Path, p
     newer = sqlite3.connect(path)
     newer.execute("PRAGMA user_version=99")
     newer.close()
-    with pytest.raises(StoreError, match=r"schema version 99, .* upgrade"):
+    with pytest.raises(StoreError, match=r"written by another version of evotrainer .* or start a new run"):
         Ledger.open(path)
+
+
+@pytest.mark.parametrize("written", [None, 7])
+def test_a_run_of_another_format_is_refused_in_one_sentence(tmp_path: Path, written: int | None) -> None:
+    """Also one that names none, and whatever would not be read of its other events."""
+    path = tmp_path / "ledger.db"
+    with Ledger.open(path, create=True):
+        pass
+    body = json.dumps({"rules": 9} if written is None else {"format": written})
+    with contextlib.closing(sqlite3.connect(path)) as db:
+        row = (1, "run", "run", "t", body, GENESIS, chain_hash(GENESIS, 1, "run", "run", "t", body))
+        db.execute("INSERT INTO event VALUES (?,?,?,?,?,?,?)", row)
+        db.commit()
+    for readonly in (True, False):
+        with pytest.raises(StoreError) as told:
+            Ledger.open(path, readonly=readonly)
+        assert str(told.value) == (
+            f"{path} was written by another version of evotrainer (run format {written or 'none'}; this one reads "
+            "format 1); read it with the version that wrote it, or start a new run"
+        )
 
 
 def test_no_flipped_bit_or_lost_end_gives_a_reader_wrong_events(tmp_path: Path, path: Path) -> None:

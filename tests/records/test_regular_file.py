@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.agents.seat.carriers.base import SeatTurn
+from evotrainer.agents.carriers import SeatTurn
 from evotrainer.agents.seat.carriers.command import _written_answer
 from evotrainer.agents.seat.carriers.queue import QueueCarrier
 from evotrainer.config.load import load_task

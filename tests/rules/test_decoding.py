@@ -42,13 +42,10 @@ def test_what_scored_higher_on_search_is_chosen(task: Path, tmp_path: Path, quic
         assert [decoding(state, b) for b in ("base", "b0", "b1")] == ["sampled"] * 3, "equal on search"
 
 
-def test_nothing_is_chosen_without_both_readings_or_in_a_run_begun_before(
-    task: Path, tmp_path: Path, quick: Paper
-) -> None:
+def test_nothing_is_chosen_without_both_readings(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", [HONEST])
     state = reread(run, lambda s: {"greedy": None, "greedy_per_task": {}})
     assert decoding(state, "b1") is None and decoding(state, "b0") == "sampled"
-    assert decoding(reread(run, lambda s: {}, rules=2), "b1") is None
 
 
 def test_the_certificate_has_it_and_verifies(task: Path, tmp_path: Path, quick: Paper) -> None:

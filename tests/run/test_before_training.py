@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from evotrainer.harness import HarnessContext
 from evotrainer.harness.versions import Harness
 from evotrainer.records.rollout import Rollout
-from evotrainer.run.before_training import doubts
+from evotrainer.run.checks.measured import doubts
 from tests.harness_inputs import groups, recipe, rollout
 
 STRONGER = "start from a stronger policy.base"

@@ -20,7 +20,7 @@ from tests.leaky_task import ENV, EXPLOITS, MINIMAL, TASK, finish
 from tests.paper import Paper, bodies
 
 PROXIED = """
-from tests.data.old_runs.leaky_env import LeakyEnv
+from tests.data.leaky_env import LeakyEnv
 
 
 def environment():

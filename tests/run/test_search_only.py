@@ -10,7 +10,8 @@ import pytest
 from evotrainer.agents import make_agent
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
-from evotrainer.run.opening import check_searcher
+from evotrainer.run.checks.base import BeforeRun
+from evotrainer.run.checks.parts import searches
 from tests.paper import Paper, bodies, ids, stopped_before_each
 from tests.run.test_search import TASK as TASK
 from tests.run.test_search import WHOLE, Scripted
@@ -80,8 +81,9 @@ def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, age
     with pytest.raises(
         ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=1; set run.changes={most}"
     ):
-        check_searcher(own, make_agent(agent))
-    check_searcher(load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"]), make_agent(agent))
+        searches(BeforeRun(own, agent=make_agent(agent)))
+    allowed = load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"])
+    searches(BeforeRun(allowed, agent=make_agent(agent)))
 
 
 @pytest.mark.parametrize("draw", ["sometimes", "-1", "true", "1.5"])
@@ -94,4 +96,4 @@ def test_an_agent_that_cannot_search_is_refused(task: Path, tmp_path: Path, quic
     with pytest.raises(ConfigError, match="agent random knows none"):
         quick.start(task, tmp_path / "run", [*ONLY, "run.agent=random"])
     assert not quick.ran
-    check_searcher(load_task(task, ONLY), Scripted(WHOLE))  # type: ignore[arg-type]
+    searches(BeforeRun(load_task(task, ONLY), agent=Scripted(WHOLE)))

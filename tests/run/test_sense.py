@@ -16,17 +16,17 @@ from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError, instal
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import parse_recipe
-from evotrainer.run import problems, rewards_tried
+from evotrainer.run.checks import rewards as rewards_tried
+from evotrainer.run.checks.base import BeforeRun, announce_if_slow
+from evotrainer.run.checks.settings import folder, shares
 from evotrainer.run.observer import SilentObserver
-from evotrainer.run.oddities import check_out
-from evotrainer.run.sense import told_shares
 from tests.cli.call import in_this_process as evotrainer
 from tests.letters_on_paper import QUICK, finish, rollouts
 from tests.paper import Paper
 
 
-def dry_run(task_file: Path, *overrides: str) -> list[str]:
-    return api.preflight(load_task(task_file, overrides), new=True)
+def dry_run(task_file: Path, *overrides: str, folder: Path | None = None) -> list[str]:
+    return api.preflight(load_task(task_file, overrides), new=True, folder=folder)
 
 
 def own(tmp_path: Path, task_file: Path, old: str, new: str) -> Path:
@@ -275,9 +275,9 @@ def test_a_place_that_cannot_be_written_is_refused(task_file: Path, option: str,
     with pytest.raises(ConfigError, match=f"run.{option}=/proc/x/y cannot be written: .*name another place, or off"):
         dry_run(task_file, f"run.{option}=/proc/x/y")
     with pytest.raises(EvoTrainerError, match="cannot make run folder /proc/x: .*; choose another --out"):
-        check_out(Path("/proc/x"))
+        dry_run(task_file, folder=Path("/proc/x"))
     dry_run(task_file, f"run.{option}={tmp_path}/new/x")
-    check_out(tmp_path / "new" / "run")
+    dry_run(task_file, folder=tmp_path / "new" / "run")
     assert not list(tmp_path.iterdir())
 
 
@@ -293,13 +293,14 @@ def test_a_cache_folder_that_cannot_be_written_is_said_and_stops_nothing(task_fi
     assert "/proc/x/y" not in evotrainer("run", "--dry-run", str(task_file), "run.cache=off").stderr
 
 
-def test_a_forbidden_run_folder_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_forbidden_run_folder_is_said(task_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def forbid(path: Path, **_: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
+    at = BeforeRun(load_task(task_file), folder=tmp_path / "run")
     monkeypatch.setattr(Path, "is_file", forbid)
     with pytest.raises(EvoTrainerError, match="cannot make run folder .*: Permission denied; choose another --out"):
-        check_out(tmp_path / "run")
+        folder(at)
 
 
 def test_a_base_that_is_no_policy_of_this_trainer_is_said(task_file: Path) -> None:
@@ -349,7 +350,7 @@ def test_an_open_run_goes_on_whatever_is_refused_today(task_file: Path, tmp_path
     with letters_paper.stopped(lambda spec: spec.trial == "b0-s2"):
         letters_paper.start(task_file, tmp_path / "r", [*QUICK, "run.rounds=0"])
     with pytest.MonkeyPatch.context() as m:
-        m.setattr("evotrainer.run.sense.MOST", {1: "recipe.steps"})
+        m.setattr("evotrainer.run.checks.settings.MOST", {1: "recipe.steps"})
         assert letters_paper.resume(tmp_path / "r").closed
 
 
@@ -369,8 +370,10 @@ def test_an_open_run_goes_on_whatever_is_refused_today(task_file: Path, tmp_path
         (None, None),
     ],
 )
-def test_shares_that_do_not_add_up_are_said(splits: Any, told: str | None) -> None:
-    notes = told_shares(splits)
+def test_shares_that_do_not_add_up_are_said(splits: Any, told: str | None, task_file: Path) -> None:
+    task = load_task(task_file)
+    given = task.environment | ({"splits": splits} if splits is not None else {})
+    notes = list(shares(BeforeRun(task.model_copy(update={"environment": given}))))
     assert len(notes) == (told is not None)
     assert told is None or told in notes[0]
 
@@ -505,13 +508,13 @@ def test_a_check_that_takes_long_says_what_it_is_at(
 ) -> None:
     monkeypatch.setenv("EVOTRAINER_SLOW_S", "0.01")
     said = ""
-    with problems.told_if_slow("loading the libraries"):
+    with announce_if_slow("loading the libraries"):
         while not said:  # the test's own time limit ends it where nothing is said
             time.sleep(0.01)
             said = capfd.readouterr().err
     assert said == "evotrainer: loading the libraries ...\n"
     monkeypatch.setenv("EVOTRAINER_SLOW_S", "60")
-    with problems.told_if_slow("loading the libraries"):
+    with announce_if_slow("loading the libraries"):
         pass
     assert capfd.readouterr().err == ""
 

@@ -50,7 +50,7 @@ def test_a_real_policy_that_learnt_a_shortcut_is_not_certified(task: Path, tmp_p
     assert run.champion == "base" and set(run.state.invalid) == {"b0"}
     assert run.verify().ok
     cert = [e.body for e in run.events() if e.kind == "finished" and "cert" in e.body.trial]
-    assert len(cert) == 3 and all(t.world == {"key": "other"} for t in cert), "certified in the closed world"
+    assert len(cert) == 3 and all(t.env_knobs == {"key": "other"} for t in cert), "certified in the closed world"
     before = len(run.events())
     audits, tree = api.audit_branch(run.folder, "b0")
     assert audits == [audit] and tree.champion == "base" and len(run.events()) == before, "it is not paid for twice"
@@ -170,7 +170,7 @@ def test_a_round_replays_on_the_champion_it_began_with(stop: str, task: Path, tm
 def test_the_champion_is_audited_before_it_is_certified(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", ["recipe.lr=2e-3", "run.rounds=0"])
     (audit,) = [e.body.audit for e in run.events() if e.kind == "audited"]
-    assert audit.branch == "b0" and audit.trigger == "start" and audit.confirmed  # rules < 8: test_start_audits.py
+    assert audit.branch == "b0" and audit.trigger == "start" and audit.confirmed
     assert run.champion == "base" and run.certification.champion == "base"  # type: ignore[union-attr]
 
 

@@ -16,7 +16,6 @@ from evotrainer.projections.branch_facts import audit_text
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import ShortcutAudit
-from evotrainer.run import loop
 from tests.acting import policy
 from tests.leaky_task import ENV, EXPLOITS, HONEST, finish
 from tests.leaky_task import TASK as TASK
@@ -76,17 +75,6 @@ def test_an_honest_start_goes_on(task: Path, tmp_path: Path) -> None:
     (first,) = [a for a in audits(run) if a.branch == "b0"]
     assert first.trigger == "start" and not first.confirmed and "b0" not in run.state.invalid
     assert story(run).count("b0/audited/key") == 1, "the certificate rests on the same audit"
-
-
-def test_rules_before_8_audit_it_at_the_certificate(
-    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loop, "RULES", 7)
-    run = Paper(finish, alike).start(task, tmp_path / "run", [*LEAKY_START, "run.rounds=1"])
-    told, (first, *_) = story(run), audits(run)
-    assert told.index("r1/opened") < told.index("b0/audited/key") and first.trigger == "certification"
-    monkeypatch.undo()
-    assert "start" not in {a.trigger for a in audits(Paper(finish, alike).resume(run.folder, ["run.rounds=2"]))}
 
 
 def uses(spec: TrialSpec) -> TrialFinished:

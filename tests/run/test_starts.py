@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from evotrainer.agents.fixed import plain
 from evotrainer.errors import AgentError
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.search import ProbePlan, SearchPlan
-from evotrainer.run import loop
 from evotrainer.verify import chain_and_files
 from tests.paper import Paper, bodies
 from tests.run.test_search import TASK as TASK
@@ -46,31 +44,19 @@ class Searches(Proposes):
         return SearchPlan(probes=(ProbePlan(changes={"start": elsewhere(briefing)}),))
 
 
-@pytest.mark.parametrize("rules", [9, 10])
 def test_a_branch_from_another_recipe_is_refused_and_no_run_verifies_with_one(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, rules: int
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "RULES", rules)
     run = quick.start(task, tmp_path / "run", ["run.rounds=1"], agent=Proposes())
-    reasons = [r.reason for r in bodies(run, "refused")]
-    assert len(reasons) == (rules == 10) and all(r.startswith("start names another recipe than") for r in reasons)
-    state = run.state
-    assert ("b1" in state.branches) == (rules == 9) and not list(chain_and_files._not_one_factor(state))
-    if rules == 9:
-        later: Any = SimpleNamespace(branches=state.branches, rules=10)
-        (problem,) = chain_and_files._not_one_factor(later)
-        assert problem.startswith("branch b1: start names another recipe than the champion's (lr: ")
+    (reason,) = (r.reason for r in bodies(run, "refused"))
+    assert reason.startswith("start names another recipe than") and "b1" not in run.state.branches
+    assert not list(chain_and_files._not_one_factor(run.state))
+    monkeypatch.setattr("evotrainer.run.propose.check_start", lambda parent, recipe: None)
+    forged = quick.start(task, tmp_path / "forged", ["run.rounds=1"], agent=Proposes())
+    (problem,) = chain_and_files._not_one_factor(forged.state)
+    assert problem.startswith("branch b1: start names another recipe than the champion's (lr: ")
 
 
-@pytest.mark.parametrize("rules", [9, 10])
-def test_a_search_training_from_another_recipe_is_refused(
-    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch, rules: int
-) -> None:
-    monkeypatch.setattr(loop, "RULES", rules)
-    options = ["run.rounds=1", "run.search_only=true"]
-    if rules == 10:
-        with pytest.raises(AgentError, match="start names another recipe than the champion's"):
-            quick.start(task, tmp_path / "run", options, agent=Searches())
-    else:
-        run = quick.start(task, tmp_path / "run", options, agent=Searches())
-        assert [list(p.changes) for batch in bodies(run, "probes") for p in batch.probes] == [["start"]]
+def test_a_search_training_from_another_recipe_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:
+    with pytest.raises(AgentError, match="start names another recipe than the champion's"):
+        quick.start(task, tmp_path / "run", ["run.rounds=1", "run.search_only=true"], agent=Searches())

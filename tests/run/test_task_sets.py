@@ -34,7 +34,6 @@ OPTIONS = [HONEST, "judge.audit=never"]
 
 def drawn(run: api.Run) -> TaskDraw:
     opened: RunOpened = run.events()[0].body
-    assert opened.draw is not None and opened.rules >= 4
     return opened.draw
 
 

@@ -15,7 +15,7 @@ from evotrainer.projections.trials import counts, labelled
 from evotrainer.records.events import TrialFinished
 from tests.cli.call import in_this_process as evotrainer
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper
+from tests.paper import Paper, set_in
 
 TASK = f"""
 [task]
@@ -49,8 +49,8 @@ def finish(spec: TrialSpec) -> TrialFinished:
     """A higher rate and larger batches help; four updates a step hurt; a training with much weight decay breaks off."""
     r = spec.recipe
     p = 0.45 + 0.08 * (r.lr > 1e-5) + 0.08 * (r.prompts_per_step > 16) - 0.1 * (r.updates_per_step > 1)
-    p += random.Random(f"{r.hash}-{spec.seed}").gauss(0, 0.004) - 0.2 * (spec.branch == "base")
-    done = draw_result(spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs)
+    p += random.Random(f"{set_in(r)}-{spec.seed}").gauss(0, 0.004) - 0.2 * (spec.branch == "base")
+    done = draw_result(spec, p, lambda plan: f"{set_in(r)}-{spec.seed}-{plan.split}", spec.protocol.knobs)
     if spec.purpose == "probe" and r.weight_decay > 0:
         return done.model_copy(update={"status": "failed", "label": "train_budget_overrun", "error": "too long"})
     return done

@@ -71,3 +71,12 @@ def test_a_function_named_check_can_be_tested(box: Sandbox) -> None:
 def test_many_checks_run_side_by_side(box: Sandbox) -> None:
     checks = [Check(f"def f(): return {i}", "f", f"assert f() == {i - i % 2}") for i in range(10)]
     assert [result.passed for result in box.run_checks(checks)] == [True, False] * 5
+
+
+def test_an_answer_before_the_call_is_none(box: Sandbox) -> None:
+    early = 'import os\nos.write(4, b\'{"v": 5, "m": []}\\n\')\ndef add(a, b):\n    return 0\n'
+    result = box.run_check(early, "add", "import time\ntime.sleep(0.5)\nassert add(2, 3) == 5")
+    assert (result.passed, result.error) == (
+        False,
+        ("ProtocolError", "the candidate spoke without being called"),
+    )

@@ -15,9 +15,12 @@ from evotrainer.config.task import WarmStart
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.executors import wants_gpu
 from evotrainer.executors.warm import make_base
+from evotrainer.factors.table import OURS
+from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import TrainerSpec, WarmStartRequest
 from tests.trainers.reverse_env import ReverseEnv
 
+ALL = dict.fromkeys(Recipe.model_fields, OURS)
 MATHS = Path(__file__).parents[2] / "tasks" / "math.toml"
 
 
@@ -34,7 +37,7 @@ class Toy:
 
 
 def add(monkeypatch: pytest.MonkeyPatch, **more: Any) -> None:
-    monkeypatch.setitem(trainers.TRAINERS, "toy", TrainerSpec(make=Toy, **more))  # type: ignore[arg-type]
+    monkeypatch.setitem(trainers.TRAINERS, "toy", TrainerSpec(make=Toy, carries=ALL, **more))  # type: ignore[arg-type]
 
 
 def test_a_trainer_of_ones_own_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:

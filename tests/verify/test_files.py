@@ -32,22 +32,21 @@ def policy(folder: Path, names: list[str]) -> Path:
     return folder
 
 
-def test_a_run_of_an_earlier_version_need_not_have_copies_and_its_copies_are_compared(tmp_path: Path) -> None:
+def test_the_copies_of_the_environment_are_there_and_compared(tmp_path: Path) -> None:
     sha = hashlib.sha256(b"x").hexdigest()
-    for copies in (False, True):
-        body = RunOpened.model_construct(environment={"files": {"/there/env.py": sha, "/data.csv": sha}}, copies=copies)
-        opens = Event(1, "run", "run", "", body, "")
-        then = Event(2, "step", "step", "", None, "")
-        found = list(files.copies(tmp_path, [opens, then], Counter()))
-        assert len(found) == copies and "data" not in "".join(found)
-        assert not list(files.copies(tmp_path, [opens], Counter())), "killed before it was copied"
-        place = tmp_path / "environment" / sha[:16] / "env.py"
-        place.parent.mkdir(parents=True)
-        place.write_bytes(b"x")
-        assert not list(files.copies(tmp_path, [opens, then], Counter()))
-        place.write_bytes(b"y")
-        assert "does not match" in next(files.copies(tmp_path, [opens, then], Counter()))
-        shutil.rmtree(tmp_path / "environment")
+    body = RunOpened.model_construct(environment={"files": {"/there/env.py": sha, "/data.csv": sha}})
+    opens = Event(1, "run", "run", "", body, "")
+    then = Event(2, "step", "step", "", None, "")
+    found = list(files.copies(tmp_path, [opens, then], Counter()))
+    assert len(found) == 1 and "data" not in "".join(found)
+    assert not list(files.copies(tmp_path, [opens], Counter())), "killed before it was copied"
+    place = tmp_path / "environment" / sha[:16] / "env.py"
+    place.parent.mkdir(parents=True)
+    place.write_bytes(b"x")
+    assert not list(files.copies(tmp_path, [opens, then], Counter()))
+    place.write_bytes(b"y")
+    assert "does not match" in next(files.copies(tmp_path, [opens, then], Counter()))
+    shutil.rmtree(tmp_path / "environment")
     # corrected twice before anything rested on the first correction: its copy was never made
     once = Event(3, "resumed/1", "resumed", "", Resumed(n=1, files={"/there/env.py": "1" * 64}), "")
     twice = Event(4, "resumed/2", "resumed", "", Resumed(n=2, files={"/there/env.py": "2" * 64}), "")

@@ -69,6 +69,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "sandbox_tier": "A",
             "environment": {},
             "base_policy": {"path": "warm-start"},
+            "draw": {"mode": "fixed", "commitment": "0" * 64},
         }
         task = sha256_file(run / "task.toml")
         ledger.append("run", "run", RunOpened.model_validate({"run": "run", "task_sha256": task, **described, **rest}))

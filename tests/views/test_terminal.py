@@ -19,8 +19,8 @@ from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, RunOpened, TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import load
+from evotrainer.run.checks.base import announce_if_slow
 from evotrainer.run.context import Observer
-from evotrainer.run.problems import told_if_slow
 from evotrainer.views import folder as folder_views
 from evotrainer.views import terminal
 from evotrainer.views.fold import load_view
@@ -179,7 +179,7 @@ def test_a_log_that_falls_silent_is_told_what_the_run_does(tmp_path: Path, monke
 def test_a_check_before_the_first_step_is_named_while_it_takes_its_time(tmp_path: Path) -> None:
     with LiveView(tmp_path, Console(file=io.StringIO()), plain=True) as view:
         assert view._state() == "still at: starting"
-        with told_if_slow("reading the rows"), told_if_slow("loading the libraries"):
+        with announce_if_slow("reading the rows"), announce_if_slow("loading the libraries"):
             assert view._state() == "still at: loading the libraries"
         view.step("opens the run")
         assert view._state() == "still at: opens the run"

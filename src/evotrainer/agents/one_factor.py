@@ -76,10 +76,7 @@ class Ranked:
 
 
 class OneFactorAgent:
-    """Deterministic given (seed, round) and what the briefing and the tools say.
-
-    `name`: runs of earlier versions know it as `statistical`.
-    """
+    """Deterministic given (seed, round) and what the briefing and the tools say."""
 
     def __init__(self, seed: int, options: Options | None = None, name: str = "one_factor") -> None:
         self.name = name

@@ -65,7 +65,7 @@ class PooledOptions(Options):
 class PooledAgent:
     """Deterministic given (seed, round) and what the briefing and the tools say.
 
-    Where a run has no search trainings (`run.probes = 0`, or one begun by an earlier version) it answers as the
+    Where a run has no search trainings (`run.probes = 0`) it answers as the
     one-factor agent does.
     """
 

@@ -14,6 +14,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -36,6 +37,11 @@ FAMILIES = {
     "verl": ("setup", "render", "validate", "launch", "tail", "stop", "checkpoints", "import"),
 }
 """Commands of two words: the first, and every second one."""
+
+_SHOWN = {n.replace("-", "_") for names in GROUPS.values() for n in names} | {"import_"}
+_FILES = sorted(p.stem for p in Path(__file__).parent.glob("*.py") if not p.stem.startswith("_"))
+if _more := [n for n in _FILES if n not in _SHOWN and n.partition("_")[0] not in FAMILIES]:
+    GROUPS["More"] = tuple(n.replace("_", "-") for n in _more)
 
 ABOUT = {
     "": "Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
@@ -204,6 +210,14 @@ def main() -> None:
         raise SystemExit(getattr(stop, "exit_code", 130)) from None
     except BrokenPipeError:
         raise SystemExit(141) from None
+    except ModuleNotFoundError as e:
+        if not (e.name or "").startswith("evotrainer."):
+            raise
+        print(
+            f"evotrainer: this installation has no {e.name}, which the command needs; install EvoTrainer whole",
+            file=sys.stderr,
+        )
+        raise SystemExit(6) from None
     except OSError as e:
         from evotrainer.records.durable import disk_trouble, os_trouble
 

@@ -37,8 +37,7 @@ def harness(
     events = api.open_run(folder).events()
     versions: list[HarnessEvolved] = [e.body for e in events if e.kind == "harness"]
     if not versions:
-        print("h0: this run's ledger records no harness versions (it was begun by an older version)")
-        return
+        raise ConfigError(f"{folder} was stopped before it opened; `evotrainer resume {folder}` goes on with it")
     if version is None:
         print(
             json.dumps(_history_json(events), indent=1)

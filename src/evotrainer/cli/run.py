@@ -90,19 +90,9 @@ def _say_checked(task: TaskFile, notes: list[str]) -> None:
 def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
     """Refuse what a run of the task, in the folder, would refuse before it trains; print and return its notes."""
     from evotrainer import api
-    from evotrainer.executors.cache import cache_folder, goes_without
-    from evotrainer.run.context import check_human
-    from evotrainer.run.oddities import check_out, check_task_file, unwritable
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.context import can_ask
 
-    if folder is not None:
-        check_out(folder)
-        if (folder / "task.toml").exists():
-            check_task_file(folder, with_absolute_base(with_pinned_data(task)).to_toml())
-    check_human(task, ask(None))
-    notes, cache = api.preflight(task, new=True), cache_folder(task.run.cache)
-    if cache is not None and (why := unwritable(cache)):
-        notes.append(goes_without(cache, why))  # a run says so itself when it opens the folder
+    notes = api.preflight(task, new=True, folder=folder, human=can_ask(ask(None)), dry=True)
     for note in notes:
         print(f"evotrainer: note: {note}", file=sys.stderr)
     return notes

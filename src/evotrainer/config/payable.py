@@ -1,7 +1,7 @@
 """The outcome is not for sale: which reward components training may pay, by what a run's first event says.
 
 `outcome` in an environment's description: its components that are the outcome or derive from it; `payable`: those of
-them that the task file lets training pay. A run recorded by an earlier version has neither: all is payable there.
+them that the task file lets training pay.
 """
 
 from __future__ import annotations
@@ -56,8 +56,7 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
 
 def usable(environment: Mapping[str, Any]) -> tuple[str, ...]:
     """What training may use of what the environment offers. References are worked out from the outcome's own answers:
-    they may be learnt from where the task file lets training pay some of it. Runs of earlier versions offer nothing but
-    `demonstrations`, of which they did not say whether there are any."""
+    they may be learnt from where the task file lets training pay some of it."""
     sold = not environment.get("outcome") or bool(environment.get("payable"))
     told = tuple(x for x in environment.get("offers") or () if sold or x != "references")
     return (*told, *(("demonstrations",) if environment.get("demonstrations", True) else ()))

@@ -19,7 +19,7 @@ class ReaderOptions(CarrierOptions):
 
     retries: int = Field(1, ge=0, le=20)
     """How often a refused answer is asked for again, with the reason."""
-    rollouts: int = Field(100, ge=0)
+    rollouts: int = Field(100, ge=1)
     """Rollouts that are read at most."""
     random: float = Field(0.5, ge=0, le=1)
     """Share of them that is drawn at random of those that nothing nominates: its rate of hacks estimates what
@@ -40,7 +40,7 @@ class RunReader(ReaderOptions):
     carrier: Literal["llm", "command", "queue", "replay"]
     """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or
     `evotrainer mcp`, the recorded answers of a run."""
-    rollouts: int = Field(200, ge=0)
+    rollouts: int = Field(200, ge=1)
     """Rollouts that are read in the whole run at most."""
     each: int = Field(40, ge=1)
     """Rollouts of one branch at one reading."""

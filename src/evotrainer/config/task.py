@@ -17,17 +17,6 @@ from evotrainer.config.reader import HarnessConfig as HarnessConfig
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
 
-LATER = {
-    "judge": "worthwhile max_seeds reestimate max_cost",
-    "run": ("skills veto harness evolve_harness cache cache_gb probes changes search_only search_seed looks keys"),
-    "evaluation": "greedy draw protocol",
-}
-"""Section -> options added after the first runs of 0.1.0: at their default they do not change a task file's hash."""
-FIRST_DEFAULTS = {("judge", "max_seeds"): 8}
-"""Defaults that have changed since: hashes leave the first one out, so that older task files keep theirs."""
-LATER_SECTIONS = ("trainer", "executor", "tracking", "harness")
-"""Whole sections of that kind."""
-
 
 class TaskInfo(Frozen):
     """What the task is called."""
@@ -246,16 +235,8 @@ class TaskFile(Frozen):
 
     @property
     def hash(self) -> str:
-        """16 hex digits of SHA-256 over the canonical JSON; what later versions added counts where it is set."""
-        values = self.model_dump(mode="json") | {"recipe": self.recipe.hashed()}
-        for section, name in ((s, n) for s, names in LATER.items() for n in names.split()):
-            now = type(getattr(self, section)).model_fields[name].default
-            if getattr(getattr(self, section), name) == FIRST_DEFAULTS.get((section, name), now):
-                del values[section][name]
-        for section in LATER_SECTIONS:
-            if getattr(self, section) == self.__class__.model_fields[section].default:
-                del values[section]
-        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
+        """16 hex digits of SHA-256 over the canonical JSON."""
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def to_toml(self) -> str:

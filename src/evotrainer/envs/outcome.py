@@ -80,7 +80,7 @@ def check_payable(environment: Environment, payable: tuple[str, ...]) -> None:
 
 
 def check_needed(environment: Environment, config: Mapping[str, Any]) -> None:
-    """TaskSetError where `environment.payable` names what needs no leave, as it is no outcome; old runs go on."""
+    """TaskSetError where `environment.payable` names what needs no leave, as it is no outcome."""
     outcome = outcome_components(environment)
     if outcome and (free := [c for c in payable_components(config) if c not in outcome]):
         raise TaskSetError(

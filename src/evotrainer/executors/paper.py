@@ -91,7 +91,7 @@ def draw_result(
         drawn[plan.split] = {
             f"{plan.split}-{i}": sum(rng.random() < accuracy for _ in range(attempts)) / attempts for i in range(tasks)
         }
-    return paper_result(spec, drawn, attempts, steps, policy=f"sha-{spec.trial}", world=dict(knobs or {}))
+    return paper_result(spec, drawn, attempts, steps, policy=f"sha-{spec.trial}", env_knobs=dict(knobs or {}))
 
 
 def paper_result(
@@ -101,7 +101,7 @@ def paper_result(
     steps: int,
     *,
     policy: str,
-    world: Mapping[str, Any],
+    env_knobs: Mapping[str, Any],
     health: tuple[HealthReport, ...] = (),
 ) -> TrialFinished:
     """A complete trial of these scores. `drawn`: split -> task -> share of its attempts that succeed.
@@ -136,5 +136,5 @@ def paper_result(
         policy_path=f"trials/{spec.trial}/policy",
         scores=tuple(scores),
         health=health,
-        world=dict(world),
+        env_knobs=dict(env_knobs),
     )

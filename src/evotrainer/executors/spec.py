@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import AliasChoices, Field, ValidationError
+from pydantic import ValidationError
 
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import StoreError
@@ -58,9 +58,8 @@ class TrialSpec(Frozen):
     """Start policy; relative paths are relative to the run folder. Empty: warm start first."""
     warm_start: WarmStart | None = None
     evals: tuple[EvalPlan, ...] = ()
-    env_knobs: dict[str, Any] = Field({}, validation_alias=AliasChoices("env_knobs", "world"))
-    """Environment knobs of the evaluations, over the protocol's (counterfactual audits); `world` in files of earlier
-    versions."""
+    env_knobs: dict[str, Any] = {}
+    """Environment knobs of the evaluations, over the protocol's (counterfactual audits)."""
     policy_step: int = 0
     """Training steps of the policy that is only evaluated."""
     checkpoint_every: int = 5

@@ -144,7 +144,7 @@ class Surface(Frozen):
             self.attempts,
             spec.recipe.whole_steps,
             policy=f"drawn-{policy}",
-            world={**spec.protocol.knobs, **spec.env_knobs},
+            env_knobs={**spec.protocol.knobs, **spec.env_knobs},
             health=(self._behaviour(spec),) if self.metrics and spec.train else (),
         )
 

@@ -141,7 +141,7 @@ class TrialProcess:
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
             parts_sha256=tuple(p.sha256 for p in parts),
             files=self.fingerprints(policy),
-            world={**spec.protocol.knobs, **spec.env_knobs},
+            env_knobs={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
             **went_on_from(self.folder),
         )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evotrainer.errors import ConfigError
+from evotrainer.harness import layers as layers
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.layers import behaviour, score, signal
 from evotrainer.harness.registry import METRICS, Metric, metric
 from evotrainer.records.findings import MetricValue
 
-__all__ = ["METRICS", "Metric", "behaviour", "measure", "metric", "score", "signal"]
+__all__ = ["METRICS", "Metric", "measure", "metric"]
 
 LAYERS = ("score", "signal", "behaviour")
 

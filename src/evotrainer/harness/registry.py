@@ -17,10 +17,6 @@ from evotrainer.records.findings import Finding, Layer, MetricValue, Quote, Seve
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
 
-LATER = frozenset({"confidence", "glitch", "calls"})
-"""Thresholds of rules that came after harness versions were recorded: a version without them reads by the rule of
-then."""
-
 Range = tuple[float | None, float | None]
 MetricFunction = Callable[[Batch, HarnessContext], "MetricValues | Mapping[str, MetricValues]"]
 
@@ -102,8 +98,6 @@ class DetectorInput:
     context: HarnessContext
     thresholds: Mapping[str, float]
     detector: Detector
-    bounded: bool = True
-    """Is a single rollout a warning at most? Not for harness versions of before that rule."""
 
     def value(self, name: str) -> float | None:
         """Value of a metric, None where unseen."""
@@ -129,7 +123,7 @@ class DetectorInput:
         """Severity of k of n that are bad: warn by their share, critical by the share that they show at least at
         `confidence` (one-sided), and never of a single one."""
         found = self.level(k / max(1, n))
-        if found != "critical" or "confidence" not in self.thresholds:
+        if found != "critical":
             return found
         least = at_least(k, n, self.thresholds["confidence"])
         return "critical" if k > 1 and least > self.thresholds["critical"] else "warn"
@@ -151,7 +145,7 @@ class DetectorInput:
         fact: bool = False,
     ) -> Finding:
         """A finding of this detector. On a batch of one rollout it is a warning at most, unless a plain `fact`."""
-        if severity == "critical" and self.bounded and self.batch.n == 1 and not fact:
+        if severity == "critical" and self.batch.n == 1 and not fact:
             severity = "warn"
         return Finding(
             detector=self.detector.name,
@@ -216,11 +210,8 @@ class Detector:
         metrics: Mapping[str, MetricValue],
         context: HarnessContext,
         thresholds: Mapping[str, float] | None = None,
-        recorded: bool = False,
-        bounded: bool = True,
     ) -> list[Finding]:
-        """Its findings. Blind for lack of fields, it answers one `info` finding that names them. `recorded`: the
-        thresholds are those of a harness version, whose rules hold (LATER); `bounded`: see DetectorInput."""
+        """Its findings. Blind for lack of fields, it answers one `info` finding that names them."""
         missing = tuple(f for f in self.needs if not batch.has(f))
         if missing:
             # a batch without tool calls is no blind spot of the tool detectors; naming them all would bury the real
@@ -229,9 +220,7 @@ class Detector:
                 return []
             claim = f"cannot look: rollouts carry no {', '.join(missing)}"
             return [Finding(detector=self.name, kind=self.kind, severity="info", claim=claim, missing=missing)]
-        own = {k: v for k, v in self.thresholds.items() if k not in LATER} if recorded else self.thresholds
-        limits = {**own, **(thresholds or {})}
-        return self.function(DetectorInput(batch, metrics, context, limits, self, bounded))
+        return self.function(DetectorInput(batch, metrics, context, {**self.thresholds, **(thresholds or {})}, self))
 
 
 DETECTORS: dict[str, Detector] = {}

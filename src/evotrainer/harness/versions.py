@@ -17,7 +17,6 @@ from evotrainer.harness.detectors.curves import detect_in_curve
 from evotrainer.harness.diagnose import diagnose
 from evotrainer.harness.evolving.authored import check_spec, read_authored
 from evotrainer.harness.metrics import METRICS, measure
-from evotrainer.harness.registry import LATER
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen
@@ -51,9 +50,7 @@ class Harness(Frozen):
     @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON."""
-        # versions without authored detectors keep the hash that they had before the field existed
-        body = self.model_dump(mode="json", exclude=None if self.authored else {"authored"})
-        text = json.dumps(body, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def evolve(
@@ -83,9 +80,6 @@ class Harness(Frozen):
         bad = sorted(limits.keys() - known.keys())
         if bad:
             raise ConfigError(f"unknown threshold {', '.join(bad)}; one of: {', '.join(sorted(known))}")
-        # a rule that the parent does not know stays unknown to its descendants, so that their hashes recompute
-        later = {f"{d}.{k}" for d in self.detectors for k in LATER} - self.thresholds.keys()
-        known = {k: v for k, v in known.items() if k not in later}
         # in this order: defaults, what the parent had changed, what is changed now
         kept = {k: v for k, v in self.thresholds.items() if k in known}
         return Harness(
@@ -113,7 +107,7 @@ class Harness(Frozen):
         """Read a batch: metrics in three layers, findings, ranked bottlenecks. Flat rollouts are grouped first."""
         context, batch = context or HarnessContext(), Batch.of(rollouts)
         metrics = measure(batch, context, self.metrics)
-        findings = detect(batch, metrics, context, self.detectors, self.thresholds, recorded=True)
+        findings = detect(batch, metrics, context, self.detectors, self.thresholds)
         if self.authored:
             views = FeatureView(batch)
             findings += [f for s in self.authored for f in read_authored(s, batch, metrics, context, views)]

@@ -23,7 +23,7 @@ class CertEntry(Frozen):
     decoding: Literal["sampled", "greedy"] | None = None
     """How its policies decode where each policy decodes as suits it, chosen on search; None: nobody chose."""
     policies: frozenset[str] = frozenset()
-    """SHA-256 of their weights; empty: not recorded, and in runs begun under rules that did not ask."""
+    """SHA-256 of their weights; empty: not recorded."""
 
 
 def certify(

@@ -38,8 +38,6 @@ class JudgeConfig(Frozen):
     """Share of the split's tasks that every trial must have scored."""
     max_cost: float | None = Field(None, ge=1)
     """Highest training compute of a branch, as a multiple of its control's; None: not asked."""
-    name_weaker: bool = False
-    """Name settings below the defaults in every verdict that rests on them (gate `settings`)."""
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,6 @@ def weaker(config: JudgeConfig, effect: Effect) -> list[str]:
 
 def gate(config: JudgeConfig, effect: Effect) -> GateResult | None:
     """It refuses nothing; None where nothing is below its default."""
-    if not config.name_weaker or not (found := weaker(config, effect)):
+    if not (found := weaker(config, effect)):
         return None
     return GateResult(gate="settings", passed=None, message=f"weaker than the defaults: {', '.join(found)}", numbers={})

@@ -127,7 +127,7 @@ def run_looks(
     so does the control; each further look spends as the first did. The control stays the same, also after a
     promotion, so that every look tests the effect that was planted; a run gives a round that promoted no more seeds, so
     it takes no more looks than are taken here. `moving`: branches without an effect move single tasks all the same.
-    `planned`: False leaves the seeds before the first look out, as in runs of earlier versions.
+    `planned`: False leaves the seeds before the first look out.
     """
     config = config or JudgeConfig()
     seeds = seeds or config.min_seeds

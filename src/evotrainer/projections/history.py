@@ -133,8 +133,6 @@ def _reads_otherwise(events: Sequence[Event], branch: str, then: str, now: str) 
     if then == now:
         return False
     versions = {e.body.version: e.body.harness for e in events if isinstance(e.body, HarnessEvolved)}
-    if then not in versions or now not in versions:  # a ledger that records no versions
-        return True
     old, new = (_standings(versions[v]) for v in (then, now))
     moved = old.keys() ^ new.keys()
     fired = {f.detector for h in read for f in h.findings if not f.missing}

@@ -105,11 +105,6 @@ class RunState:
     # -- what follows from it --------------------------------------------------------------------------------------
 
     @property
-    def rules(self) -> int:
-        """Version of the rules that the run was begun under (`RunOpened.rules`)."""
-        return self.opened.rules if self.opened else 0
-
-    @property
     def environment(self) -> dict[str, Any]:
         """The environment as the first event describes it."""
         return self.opened.environment if self.opened else {}

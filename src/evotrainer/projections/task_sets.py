@@ -7,10 +7,10 @@ from evotrainer.records.looks import share_of
 
 
 def told(opened: RunOpened | None) -> str:
-    """From the first event; empty in runs of earlier versions."""
-    found = opened.draw if opened else None
-    if found is None:
+    """From the first event; empty before it."""
+    if opened is None:
         return ""
+    found = opened.draw
     if found.mode == "fresh":
         return f"gate and cert drawn for this run alone (seed committed to {found.commitment[:16]})"
     gate = found.of("gate")

@@ -11,11 +11,12 @@ from pydantic import ValidationError
 
 from evotrainer.errors import StoreError
 from evotrainer.records.events import BODIES
+from evotrainer.records.events.run import FORMAT
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.text import clean_text
 
-GENESIS = {1: "0" * 64, 2: hashlib.sha256(b"evotrainer ledger 2").hexdigest()}
-"""Schema version of the ledger file -> prev_hash of its first event: a file cannot pass for one of an older version."""
+GENESIS = hashlib.sha256(f"evotrainer ledger {FORMAT}".encode()).hexdigest()
+"""prev_hash of the first event: a ledger of one format cannot pass for one of another."""
 
 
 @dataclass(frozen=True, slots=True)

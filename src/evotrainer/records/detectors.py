@@ -125,8 +125,6 @@ class Gained(Frozen):
     solved_before: float | None = None
     seen_before: int = 0
     """Attempts before training that show it."""
-    least: int = 1
-    """Attempts of a side below which its success, with or without a behaviour, was taken from the other side."""
 
     @property
     def behaviour(self) -> str:

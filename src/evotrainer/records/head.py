@@ -93,16 +93,16 @@ def lag_problem(noted: Head | None, events: int, closed: bool) -> str | None:
     )
 
 
-def check_end(ledger: Path, unlike: str | None, hashes: Sequence[str], genesis: str, *, named: bool) -> Head | None:
+def check_end(ledger: Path, unlike: str | None, hashes: Sequence[str], genesis: str) -> Head | None:
     """The noted head. IntegrityError where a writer must not go on behind these events, given by their hashes;
-    `unlike`: what `bytes_problem` said; `named`: a ledger of this version has a head file."""
+    `unlike`: what `bytes_problem` said."""
     noted, closed = read_head(ledger), sealed_bytes(ledger) is not None
     if unlike and (hashes or not noted or not noted[0]):  # what was cut off altogether is said below
         raise IntegrityError(
             f"ledger {ledger}: {unlike}; where the change is known and `evotrainer verify` finds nothing else, "
             f"delete {ledger.name}.sha256 and go on"
         )
-    if noted is not None or (hashes and named):
+    if noted is not None or hashes:
         problem = head_problem(noted, hashes, genesis) or lag_problem(noted, len(hashes), closed)
         if problem:
             last = hashes[-1] if hashes else genesis

@@ -1,6 +1,6 @@
 """Ids of trials and keys of events: the one place where they are made and, where need be, taken apart.
 
-They are contract: a run that is resumed, or that an older version wrote, is found again by them.
+They are contract: a run that is resumed is found again by them.
 """
 
 from __future__ import annotations

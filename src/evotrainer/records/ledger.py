@@ -36,14 +36,7 @@ from evotrainer.records.head import (
     write_head,
 )
 from evotrainer.records.split_scores import any_locked, opened
-from evotrainer.records.sqlite_file import (
-    SCHEMA_VERSION,
-    missing,
-    open_database,
-    open_still,
-    schema_problems,
-    sqlite_errors,
-)
+from evotrainer.records.sqlite_file import missing, open_database, open_still, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
 __all__ = ["Event", "Journal", "Ledger"]
@@ -63,9 +56,7 @@ class Ledger:
         self._mutex = threading.RLock()
         self._events: list[Event] = []
         self._by_id: dict[str, Event] = {}
-        self.version: int = db.execute("PRAGMA user_version").fetchone()[0]
-        """Schema version of the file."""
-        self._genesis = self._head = GENESIS[self.version]
+        self._head = GENESIS
         self._noted = 0
         self._locked: list[int] = []
         """Places of events with scores that could not be decrypted yet."""
@@ -105,7 +96,7 @@ class Ledger:
             raise held_by(f"ledger {path}", pid)
         unlike, db = bytes_problem(path), open_still(path)
         if db is None:
-            check_end(path, unlike, (), GENESIS[SCHEMA_VERSION], named=True)
+            check_end(path, unlike, (), GENESIS)
             return None
         return cls._ready(path, db, None, lambda ledger: ledger._take_up(unlike))
 
@@ -124,10 +115,10 @@ class Ledger:
     def _take_up(self, unlike: str | None = None) -> None:
         """Refuse to write behind a cut end; catch up where the last writer was killed before it noted its event."""
         hashes = self._hashes()
-        noted = check_end(self.path, unlike, hashes, self._genesis, named=self.version > 1)
+        noted = check_end(self.path, unlike, hashes, GENESIS)
         if self._lock is not None:
             self._noted = noted[0] if noted else -1
-            self._note_head(len(hashes), hashes[-1] if hashes else self._genesis)
+            self._note_head(len(hashes), hashes[-1] if hashes else GENESIS)
 
     def _note_head(self, events: int, digest: str) -> None:
         if self._noted != events:
@@ -152,7 +143,6 @@ class Ledger:
         id = clean_text(id)
         with self._mutex:
             if (known := self.get(id)) is not None:
-                # The stored text may lack fields that a newer version added with defaults: compare as parsed.
                 if known.kind == kind and canonical(_opened(known.body)) == canonical(_opened(body)):
                     return known
                 raise IntegrityError(
@@ -265,10 +255,10 @@ class Ledger:
             return [*problems, str(e)]
         problems += [f"SQLite: {c}" for c in checks if c != "ok"]
         hashes = [r.hash for r in rows]
-        if noted is not None or (rows and self.version > 1):
-            found = head_problem(noted, hashes, self._genesis), lag_problem(later, len(hashes), closed)
+        if noted is not None or rows:
+            found = head_problem(noted, hashes, GENESIS), lag_problem(later, len(hashes), closed)
             problems += [p for p in found if p]
-        expected, prev = 1, self._genesis
+        expected, prev = 1, GENESIS
         for row in rows:
             if problem := broken(row, expected, prev):
                 problems.append(problem)
@@ -279,12 +269,9 @@ class Ledger:
 
     def blind_spots(self) -> list[str]:
         """What `verify` cannot check in this ledger."""
-        out = []
-        if read_head(self.path) is None:
-            out.append("no ledger.head: events cut off its end would not be noticed")
         if sealed_bytes(self.path) is None:
-            out.append("not closed by its writer: bytes of ledger.db that hold no event are not compared")
-        return out
+            return ["not closed by its writer: bytes of ledger.db that hold no event are not compared"]
+        return []
 
     def close(self) -> None:
         """Close the file, note its checksum, and release the writer's lock."""

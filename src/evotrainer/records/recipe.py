@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
@@ -35,24 +35,6 @@ from evotrainer.records.text import shown
 from evotrainer.records.written import settled
 
 Knob = bool | int | float | str
-LATER = (
-    "negative_weight",
-    "averaging",
-    "deploy_temperature",
-    "curriculum.tag",
-    "curriculum.floor",
-    "curriculum.until",
-    "phases",
-    "replay",
-    "prompt_noise",
-    "credit",
-    "start",
-    "written",
-    "hooks",
-    "scaffold",
-)
-"""Factors, and parts of factors (`curriculum.tag`), that came after the first runs of 0.1.0: at their default they do
-not change a recipe's hash."""
 KEYED = ("knobs", "scaffold")
 """Fields each of whose keys is a factor, `<field>.<key>`; the value None takes the key out."""
 CHAMPION, FROM_BASE = "champion", "base"
@@ -219,14 +201,9 @@ class Recipe(Frozen):
         """The recipe that trains a step, counted from 1 at the base policy."""
         return next(r for r in reversed(self.chain) if step > r.before or r.start is None)
 
-    def hashed(self) -> dict[str, Any]:
-        """The values that the hash is of: all but those of `LATER` that stand at their default."""
-        d = _without_later(self.model_dump(mode="json"), LATER)
-        return d | {"start": self.start.hashed()} if self.start else d
-
     def canonical(self) -> str:
-        """Canonical JSON of `hashed`: sorted keys, no blanks."""
-        return json.dumps(self.hashed(), sort_keys=True, separators=(",", ":"))
+        """Canonical JSON: sorted keys, no blanks."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
 
     @property
     def hash(self) -> str:
@@ -234,12 +211,9 @@ class Recipe(Frozen):
         return hashlib.sha256(self.canonical().encode()).hexdigest()[:16]
 
     def factors(self) -> dict[str, Any]:
-        """Factor name -> JSON value; parts of a factor that came later only where they are set, so that a value in an
-        old ledger is the same value now."""
-        d = _without_later(self.model_dump(mode="json"), [path for path in LATER if "." in path])
-        keyed = {f"{field}.{k}": v for field in KEYED for k, v in d.pop(field).items()}
-        d["start"] = self.start.hashed() if self.start else None
-        return d | keyed
+        """Factor name -> JSON value."""
+        d = self.model_dump(mode="json")
+        return d | {f"{field}.{k}": v for field in KEYED for k, v in d.pop(field).items()}
 
     def value(self, factor: str) -> Any:
         """JSON value of a factor, of a composite one an object of its fields;
@@ -283,19 +257,6 @@ class Recipe(Frozen):
         if named == CHAMPION:  # where its policy is used is no part of how it was trained
             return self.model_copy(update={"deploy_temperature": None}).model_dump(mode="json")
         return None if named == FROM_BASE else named
-
-
-def _without_later(values: dict[str, Any], paths: Iterable[str]) -> dict[str, Any]:
-    """`values`, a recipe's own dump, without what stands at its default under these paths."""
-    default = Recipe().model_dump(mode="json")
-    for path in paths:
-        *folder, name = path.split(".")
-        of, usual = values, default
-        for part in folder:
-            of, usual = of[part], usual[part]
-        if of[name] == usual[name]:
-            del of[name]
-    return values
 
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:

@@ -46,7 +46,7 @@ class Slot(Frozen):
 
 
 def slots_of(environment: Mapping[str, Any]) -> tuple[Slot, ...]:
-    """The slots in an environment's description; a run of an earlier version declares none."""
+    """The slots in an environment's description."""
     return tuple(Slot.model_validate(x) for x in environment.get("slots") or ())
 
 

@@ -32,8 +32,6 @@ VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
 DERIVED = ("text", "candidates", "noise_sd")
 """What the statistical agent makes of the rest, measured CPU-seconds and the moves of its version among it: to say it
 otherwise is no other question."""
-LATER = ("trainings", "champion_scores", "noise_sd")
-"""Fields that earlier versions did not know: where they say nothing, they are no part of a request's key."""
 STAGES = Literal["", "carrier", "schema", "rules", "repeated", "cap"]
 """Where an answer failed; empty: it did not."""
 
@@ -126,11 +124,9 @@ class SeatBriefing(Frozen):
 
     def differs(self, now: SeatBriefing) -> str:
         """The first field in which a request of now differs from this recorded one, but for what two equal runs measure
-        otherwise, factors and fields that later versions added, and what is derived; empty: it asks the same."""
+        otherwise, and what is derived; empty: it asks the same."""
         was, then = self.model_dump(mode="json"), now.model_dump(mode="json")
-        for f in (x for x in was if x in self.model_fields_set - {*VOLATILE, *DERIVED, "complaint"}):
-            if f == "factors":
-                then[f] = {k: {**v, "legal": was[f].get(k, v)["legal"]} for k, v in then[f].items() if k in was[f]}
+        for f in (x for x in was if x not in {*VOLATILE, *DERIVED, "complaint"}):
             if was[f] != then[f]:
                 return f"{f} was {cut(json.dumps(was[f]), 200)}, is {cut(json.dumps(then[f]), 200)}"
         return "" if bool(self.complaint) == bool(now.complaint) else "only one of both follows a refused answer"
@@ -138,8 +134,7 @@ class SeatBriefing(Frozen):
     @property
     def key(self) -> str:
         """SHA-256 (64 hex) of what is asked, but for what two equal runs measure otherwise."""
-        unsaid = {f for f in LATER if getattr(self, f) == type(self).model_fields[f].default}
-        asked = self.model_dump(mode="json", exclude={*VOLATILE, *unsaid})
+        asked = self.model_dump(mode="json", exclude={*VOLATILE})
         return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -10,9 +11,8 @@ from pathlib import Path
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.durable import fsync, os_errors
+from evotrainer.records.events.run import FORMAT
 
-SCHEMA_VERSION = 2
-"""1: without `ledger.head`."""
 APPLICATION_ID = 0x45564F54  # "EVOT", shown by `file`
 
 _SCHEMA = f"""
@@ -28,7 +28,7 @@ CREATE TRIGGER event_no_delete BEFORE DELETE ON event BEGIN
   SELECT RAISE(ABORT, 'the ledger is append-only: record a correction as a new event');
 END;
 PRAGMA application_id = {APPLICATION_ID};
-PRAGMA user_version = {SCHEMA_VERSION};
+PRAGMA user_version = {FORMAT};
 COMMIT;
 """
 TRIGGERS = {"event_no_update", "event_no_delete"}
@@ -120,16 +120,26 @@ def _has_tables(db: sqlite3.Connection) -> bool:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"ledger {path} has schema version {version}, this evotrainer reads up to {SCHEMA_VERSION}; "
-            "upgrade evotrainer"
-        )
-    if version < 1 and db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
-        raise IntegrityError(f"ledger {path} is corrupt (its schema version is {version}); restore a copy")
     if not db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
         raise StoreError(f"{path} is a database but not an EvoTrainer ledger; give the ledger.db of a run folder")
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    if version < 1:
+        raise IntegrityError(f"ledger {path} is corrupt (its schema version is {version}); restore a copy")
+    first = db.execute("SELECT body FROM event WHERE seq = 1 AND kind = 'run'").fetchone()
+    written = _format_of(first[0]) if first else FORMAT
+    if written != FORMAT or version != FORMAT:
+        raise StoreError(
+            f"{path} was written by another version of evotrainer (run format {written or 'none'}; this one reads "
+            f"format {FORMAT}); read it with the version that wrote it, or start a new run"
+        )
+
+
+def _format_of(body: str) -> object:
+    """What a run's first event says of its format; this one's where its body is no JSON, which the chain tells of."""
+    try:
+        return json.loads(body).get("format")
+    except (ValueError, AttributeError):
+        return FORMAT
 
 
 @contextmanager

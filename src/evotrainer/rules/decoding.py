@@ -10,30 +10,26 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
 
-SINCE = 3
-"""`RunOpened.rules` from which a certificate compares policies by how they decode ..."""
-POLICIES_SINCE = 9
-"""... and knows those of the same weights."""
 _OWN = {"scaffold", "deploy_temperature"}
 """What evaluations of a recipe's policy take from the recipe: all else is the run's protocol (`rules.recipes`)."""
 
 
 def decoding(state: RunState, branch: str) -> Literal["sampled", "greedy"] | None:
     """The reading that scored higher on search, mean over the branch's trainings; sampled where both are equal. None
-    where a training was not read both ways, and in runs begun before."""
+    where a training was not read both ways."""
     base = state.base
     trials = ([base] if base else []) if branch == BASE else state.branches[branch].complete
     last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step, default=None) for t in trials]
     both = [(s.score, s.greedy) for s in last if s and s.score is not None and s.greedy is not None]
-    if state.rules < SINCE or not both or len(both) < len(trials):
+    if not both or len(both) < len(trials):
         return None
     return "greedy" if sum(g - s for s, g in both) > 0 else "sampled"
 
 
 def policies(state: RunState, branch: str, trials: Sequence[TrialFinished]) -> frozenset[str]:
     """The policies that these evaluations of a branch read, by weights and by what else their answers depend on; empty
-    where weights were not recorded, and in runs begun before."""
-    if state.rules < POLICIES_SINCE or not all(t.policy_sha256 for t in trials):
+    where weights were not recorded."""
+    if not all(t.policy_sha256 for t in trials):
         return frozenset()
     recipe = state.branches[START if branch == BASE else branch].recipe
     how = json.dumps(recipe.model_dump(mode="json", include=_OWN), sort_keys=True)

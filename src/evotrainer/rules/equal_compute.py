@@ -13,19 +13,12 @@ from evotrainer.records.events.trials import token_passes
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe
 
-SINCE = 2
-"""`RunOpened.rules` from which a run asks for equal compute."""
-MARGIN, MARGIN_SINCE = 1.1, 5
-"""A control gets this much more than its branch, from these rules on: what a further step costs is an estimate, and a
-control that comes out too short by a few percent leaves a promotion open that nothing then settles."""
+MARGIN = 1.1
+"""A control gets this much more than its branch: what a further step costs is an estimate, and a control that comes out
+too short by a few percent leaves a promotion open that nothing then settles."""
 COUNTED_MARGIN = 1.03
 """The same where compute is counted in tokens: by seconds alone trainings of one recipe came out 1.13 times as dear in
 one hour as in another (LOG.md, 2026-11-26)."""
-
-
-def limit(task: TaskFile, state: RunState) -> float | None:
-    """`judge.max_cost`; None in a run that was begun before it was asked for."""
-    return task.judge.max_cost if state.rules >= SINCE else None
 
 
 def control_of(state: RunState, branch: str) -> str:
@@ -37,7 +30,7 @@ def control_of(state: RunState, branch: str) -> str:
 
 def steps_to_match(task: TaskFile, state: RunState, branch: str) -> int | None:
     """Steps in which the parent's recipe costs what the branch cost; None where it is not dearer than allowed."""
-    most, b = limit(task, state), state.branches[branch]
+    most, b = task.judge.max_cost, state.branches[branch]
     if most is None or b.parent is None:
         return None
     parent = state.branches[b.parent]
@@ -46,15 +39,8 @@ def steps_to_match(task: TaskFile, state: RunState, branch: str) -> int | None:
     found = cost_ratio(b.complete, parent.complete)
     if found is None or not found.above(most):
         return None
-    wanted = found.ratio * margin(state, found.counted)
+    wanted = found.ratio * (COUNTED_MARGIN if found.counted else MARGIN)
     return parent.recipe.steps + max(1, round((wanted - 1) / mean_share_of_a_step(parent.complete, found.counted)))
-
-
-def margin(state: RunState, counted: bool) -> float:
-    """How much more compute than its branch a control gets, as a multiple."""
-    if counted:
-        return COUNTED_MARGIN
-    return MARGIN if state.rules >= MARGIN_SINCE else 1.0
 
 
 def mean_share_of_a_step(trials: Sequence[TrialFinished], counted: bool = False) -> float:

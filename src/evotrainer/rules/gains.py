@@ -29,22 +29,19 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
 
 def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
-    None where one has none. A row that holds a gain already is computed as that one was (`Gained.least`)."""
+    None where one has none."""
     from evotrainer.harness.columns.features import FeatureView
-    from evotrainer.harness.evolving.gained import LEAST, gained
+    from evotrainer.harness.evolving.gained import gained
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
     own = [keys.training(row.branch, s) for s in row.seeds]
-    # by seed, not as they happened to finish; a ledger of before may have had them in that order
-    order = row.gained.trials if row.gained and set(row.gained.trials) <= set(own) else own
-    now = sorted((t for t in done if t.trial in own), key=lambda t: order.index(t.trial) if t.trial in order else -1)
+    now = sorted((t for t in done if t.trial in own), key=lambda t: own.index(t.trial))  # not as they finished
     knobs = in_force(run, now[0].env_knobs) if now else {}
     bases = [t for t in done if t.branch == BASE and not keys.has_own_texts(t.trial)]
     before = [t for t in bases if in_force(run, t.env_knobs) == knobs][:1]
-    least = row.gained.least if row.gained else LEAST if run.rules >= 1 else 1
     now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
-    found = gained(now_, before_, least)
+    found = gained(now_, before_)
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
     return found.model_copy(update=names) if found else None
 

@@ -10,7 +10,6 @@ from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_clo
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import TrialFinished
-from evotrainer.rules.equal_compute import SINCE, limit
 from evotrainer.rules.error_budget import alpha, counted, share
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.rules.scaffolds import scaffold_control
@@ -60,7 +59,7 @@ def evaluation_knobs(task: TaskFile, state: RunState, branch: str) -> dict[str, 
 
 
 def judge_config(task: TaskFile, state: RunState) -> JudgeConfig:
-    """The judge's settings in a task file, as far as the run was begun under them."""
+    """The judge's settings in a task file, and the run's share of the error budget of its gate tasks."""
     settings = task.judge.model_dump(include=set(JudgeConfig.model_fields))
     budget = {"alpha": alpha(task, state), "share": share(state), "counted": counted(state)}
-    return JudgeConfig(**settings | budget | {"max_cost": limit(task, state), "name_weaker": state.rules >= SINCE})
+    return JudgeConfig(**settings | budget)

@@ -7,7 +7,7 @@ from itertools import count, islice
 
 from evotrainer.config.task import TaskFile
 from evotrainer.judge import JudgeInput, checks, planned_seeds
-from evotrainer.judge.alpha_spending import next_looks, share
+from evotrainer.judge.alpha_spending import next_looks
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.briefing import PromotionThreshold
@@ -15,19 +15,12 @@ from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import judge_input
 
-SINCE = 6
-"""`RunOpened.rules` from which a branch has its seeds before the first look."""
-
 
 def threshold(task: TaskFile, state: RunState, seeds: int) -> PromotionThreshold | None:
     """Observed gain that the judge would promote with so many seeds on both sides, and its expected standard error.
     None before noise was measured."""
-    first, level = len(task.run.seeds), alpha(task, state)
-    look = next_looks(state.verdicts, level, task.run.branches)[0]
-    # under earlier rules more seeds than a branch begins with are another look
-    later = state.rules < SINCE and seeds > first
-    spent = min(look.alpha, level * share(look.number + 1)) if later else look.alpha
-    return planned_seeds.threshold(state.noise, state.verdicts, spent, first, seeds, task.judge.min_effect)
+    first, look = len(task.run.seeds), next_looks(state.verdicts, alpha(task, state), task.run.branches)[0]
+    return planned_seeds.threshold(state.noise, state.verdicts, look.alpha, first, seeds, task.judge.min_effect)
 
 
 def seeds_for(task: TaskFile, state: RunState, gain: float | None) -> int:
@@ -68,7 +61,7 @@ def wanted(task: TaskFile, state: RunState, branch: str) -> int:
     that would show how little it is worth are better spent on another, or whose validity is in question.
     """
     b = state.branches[branch]
-    if state.rules < SINCE or b.intervention is None or b.looks or not b.complete:
+    if b.intervention is None or b.looks or not b.complete:
         return 0
     control = control_of(state, branch)
     if not valid_so_far(judge_input(task, state, branch, control)):

@@ -9,7 +9,7 @@ from evotrainer.errors import ConfigError, TaskSetError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
     from evotrainer.config.task import TaskFile
 
 USER = "python:"
@@ -32,7 +32,7 @@ def reader_of(task: TaskFile) -> ReaderCarrier | None:
     """Who reads the rollouts of a run; ConfigError where nobody can be asked."""
     if task.harness.reader is None:
         return None
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
 
     return ReaderCarrier(task.harness.reader, "harness.reader.")
 

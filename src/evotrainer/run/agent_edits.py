@@ -27,9 +27,7 @@ def edit(ctx: RunContext, n: int, k: int, proposal: Proposal) -> None:
         at = keys.edit(n, i, k)
         seen = ctx.record(keys.gap(at), GapSeen, partial(tried, ctx, n, wanted))
         add = [a.detector for a in seen.considered if a.admitted]
-        # ledgers of older versions name those that stay in the reason only
-        said = "" if seen.kept else seen.reason
-        drop = [x for x in wanted.retire if x not in seen.kept and f"{x} is not retired" not in said]
+        drop = [x for x in wanted.retire if x not in seen.kept]
         for a in seen.considered:
             ctx.observer.note(f"detector {a.detector.name}: {'admitted' if a.admitted else 'refused'}: {a.reason}")
         if add or drop:

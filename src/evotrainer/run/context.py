@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
-from evotrainer.errors import AbortedError, BudgetError, ConfigError, IntegrityError, TrainerError
+from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
@@ -39,7 +39,7 @@ from evotrainer.trainers.continued import STARTED
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
-    from evotrainer.agents.seat.reader import ReaderCarrier
+    from evotrainer.agents.reader import ReaderCarrier
     from evotrainer.executors import Executor
     from evotrainer.harness import Harness
     from evotrainer.records.briefing import WrittenOffer
@@ -65,13 +65,9 @@ def no_human(where: str, text: str) -> tuple[str, str]:
     )
 
 
-def check_human(task: TaskFile, ask: Ask | None) -> None:
-    """ConfigError, before anything is spent, where a run asks a person at every gate and none can answer."""
-    if task.run.autonomy == "human_gated" and ask in (None, no_human) and not task.run.evaluate_only:
-        raise ConfigError(
-            "run.autonomy=human_gated asks a person, and there is no terminal to ask in; start it in one, or set "
-            "run.autonomy=full"
-        )
+def can_ask(ask: Ask | None) -> bool:
+    """Is there a person to ask?"""
+    return ask not in (None, no_human)
 
 
 @dataclass

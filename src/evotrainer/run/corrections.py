@@ -23,8 +23,7 @@ from evotrainer.run.kept_files import ways_on
 from evotrainer.run.task_sets import ids_sha256
 
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")
-"""What a correction leaves as it was: names and numbers that the run's first event holds (that of an earlier version
-not whether there are demonstrations)."""
+"""What a correction leaves as it was: names and numbers that the run's first event holds."""
 
 
 def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
@@ -80,12 +79,10 @@ def _differs(opened: RunOpened, task: TaskFile) -> str:
             "proxy": list(found.proxy) if found.proxy else None,
         }
         for name in SAME:
-            before = opened.environment.get(name, told.get(name) if name == "demonstrations" else None)
-            if _names(told.get(name)) != _names(before):
+            if _names(told.get(name)) != _names(opened.environment.get(name)):
                 return name
-        draw = opened.draw
-        for split in DRAWN if draw and draw.mode == "fixed" else ():
-            kept = draw.of(split) if draw else None
+        for split in DRAWN if opened.draw.mode == "fixed" else ():
+            kept = opened.draw.of(split)
             tasks = found.tasks(split) if kept else ()
             most = getattr(task.evaluation, f"{split}_tasks")
             if kept and (kept.tasks, kept.ids) != (

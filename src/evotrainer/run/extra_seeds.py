@@ -9,7 +9,6 @@ from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.rules.planned_seeds import SINCE as PLANNED
 from evotrainer.rules.planned_seeds import unused_seeds
 from evotrainer.rules.planned_seeds import wanted as seeds_before
 from evotrainer.run import equal_compute, trial_specs
@@ -25,7 +24,8 @@ def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[st
     for name in names:
         b = ctx.branches[name]
         wanted = b.verdict.seeds_wanted if b.verdict else None
-        if wanted is not None and (body := answer(ctx, n, b, wanted, before, given)) is not None:
+        if wanted is not None:
+            body = answer(ctx, n, b, wanted, before, given)
             if body.refused:
                 ctx.observer.note(f"{name} stays undecided: {body.refused}")
             else:
@@ -36,8 +36,6 @@ def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[st
 
 def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     """Train the seeds that branches want before they are judged first, as many of them as the budget pays for."""
-    if ctx.state.rules < PLANNED:
-        return
     widen_noise(ctx, [x for x in names if not ctx.branches[x].looks])
     given: list[ToppedUp] = []
     for name in names:
@@ -96,17 +94,8 @@ def pending_of(given: Sequence[ToppedUp], control: str) -> list[int]:
     return [s for g in given if g.control == control for s in g.control_seeds]
 
 
-def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp | None:
-    """The recorded answer to a verdict that asks for seeds, made first where there is none.
-
-    None where the run went on without one: a ledger of a version that gave no seeds.
-    """
-    key = keys.topup(b.branch, b.looks + 1)
-    end = ctx.state.ends + 1
-    after = (keys.round_opened(n + 1), keys.certified(end), keys.closed(end))
-    gone_on = any(ctx.recorded(k) is not None for k in after)
-    if ctx.recorded(key) is None and gone_on:
-        return None
+def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp:
+    """The recorded answer to a verdict that asks for seeds, made first where there is none."""
     control = ctx.branches[control_of(ctx.state, b.branch)]
 
     def topped_up() -> ToppedUp:
@@ -125,7 +114,7 @@ def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: 
             refused=refused,
         )
 
-    return ctx.record(key, ToppedUp, topped_up)
+    return ctx.record(keys.topup(b.branch, b.looks + 1), ToppedUp, topped_up)
 
 
 def refusal(

@@ -41,18 +41,14 @@ from evotrainer.run import (
     trial_specs,
 )
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
-from evotrainer.run.before_training import doubts
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
+from evotrainer.run.checks.measured import doubts, silent
 from evotrainer.run.context import RunContext
 from evotrainer.run.kept_files import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
-from evotrainer.run.oddities import never_given
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
-
-RULES = 10
-"""See `RunOpened.rules`."""
 
 
 def run(ctx: RunContext) -> RunClosed:
@@ -131,7 +127,7 @@ def open_run(ctx: RunContext) -> None:
         )
     check_unchanged(ctx, told)
     ctx.observer.note(told.isolation)
-    if (line := task_line(told)) and (begun or (told.draw and told.draw.mode == "fresh")):  # else told before it began
+    if (line := task_line(told)) and (begun or told.draw.mode == "fresh"):  # else told before it began
         ctx.observer.note(line)
     if told.environment.get("outcome") == []:
         ctx.observer.note(
@@ -168,10 +164,8 @@ def describe(ctx: RunContext) -> RunOpened:
         task_hash=ctx.task_hash,
         task_sha256=sha256_file(ctx.folder / "task.toml"),
         version=__version__,
-        rules=RULES,
         seed=task.run.seed,
         agent=task.run.agent,
-        search=True,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
         machine=machine() | {"sampler_dtype": sampler_dtype(task.run.sampler_dtype)},
@@ -179,7 +173,6 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
-        copies=True,
         key_sha256=ctx.key.sha256 if ctx.key else "",
     )
 
@@ -202,7 +195,7 @@ def measure_base(ctx: RunContext) -> None:
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
-    for note in (n for base in done for n in never_given(base, ctx.task.recipe, outcome)):
+    for note in (n for base in done for n in silent(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
     health = readings.read(ctx, keys.reading(BASE), 0, BASE)
     opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps
@@ -271,8 +264,7 @@ def restart(ctx: RunContext, n: int, name: str) -> None:
     learning.review(ctx, n, [name])
     reader.read_branch(ctx, n, name, "start")
     judging.promote(ctx, name, None)
-    if ctx.state.rules >= shortcut_audits.STARTS_SINCE:
-        shortcut_audits.of_start(ctx, n, name)
+    shortcut_audits.of_start(ctx, n, name)
 
 
 # -- escalation -------------------------------------------------------------------------------------------------------

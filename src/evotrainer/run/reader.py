@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evotrainer.agents.seat.carriers.base import Reply, SeatTurn
-from evotrainer.agents.seat.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
+from evotrainer.agents.carriers import Reply, SeatTurn
+from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
 from evotrainer.harness.nominations import draw, nominations
 from evotrainer.projections.reader import ReaderSpend, told
 from evotrainer.records import keys

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
-from evotrainer.rules.equal_compute import limit
-from evotrainer.rules.planned_seeds import SINCE as PLANNED
 from evotrainer.rules.planned_seeds import seeds_for, threshold
 
 if TYPE_CHECKING:
@@ -18,24 +16,18 @@ if TYPE_CHECKING:
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
     """What to keep for further seeds, in trainings, of a branch that gains so much and of its control alike."""
-    first, judge = len(ctx.task.run.seeds), ctx.task.judge
-    if ctx.state.rules >= PLANNED:
-        return 2 * (seeds_for(ctx.task, ctx.state, gain) - first)
-    hoped = max(gain, judge.worthwhile, judge.min_effect)
-    at = ((n, threshold(ctx.task, ctx.state, n)) for n in range(first, judge.max_seeds + 1))
-    return 2 * (next((n for n, x in at if x and hoped > x.gain), first) - first)
+    return 2 * (seeds_for(ctx.task, ctx.state, gain) - len(ctx.task.run.seeds))
 
 
 def control_trials(ctx: RunContext) -> int:
     """What to keep for a control at equal compute, in trainings: what a change costs is known when it was trained."""
-    return len(ctx.task.run.seeds) if limit(ctx.task, ctx.state) is not None else 0
+    return len(ctx.task.run.seeds) if ctx.task.judge.max_cost is not None else 0
 
 
 def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     """What the judge will ask for with `run.seeds`, and with one seed more each: `Briefing.planned`."""
     first = len(ctx.task.run.seeds)
-    most = seeds_for(ctx.task, ctx.state, None) if ctx.state.rules >= PLANNED else first
-    found = [threshold(ctx.task, ctx.state, n) for n in range(first, most + 1)]
+    found = [threshold(ctx.task, ctx.state, n) for n in range(first, seeds_for(ctx.task, ctx.state, None) + 1)]
     return tuple(x for x in found if x is not None)
 
 

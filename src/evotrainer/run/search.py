@@ -57,9 +57,8 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
 
 
 def searches(ctx: RunContext) -> bool:
-    """Do this run and its agent know search trainings? Runs of earlier versions go on without."""
-    opened = ctx.state.opened
-    return bool(ctx.task.run.probes and opened and opened.search and isinstance(ctx.agent, Searcher))
+    """Does the task file allow search trainings, and does the agent know them?"""
+    return bool(ctx.task.run.probes and isinstance(ctx.agent, Searcher))
 
 
 def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.AgentTools) -> SearchPlan:

@@ -8,8 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.agents.base import Sitter
-from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, intervention, too_far
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 JUMP = "score_jump"
 """Detector whose finding names no kind of shortcut: every shortcut that can be closed is audited."""
-STARTS_SINCE = 8
-"""Rules from which on every start is audited, if its shortcuts are open, before the rounds."""
 SPLITS = ("search", "gate")
 """Evaluated with the shortcut closed: gate decides, search can be read."""
 
@@ -73,10 +71,8 @@ def everything(ctx: RunContext, n: int, branch: str, trigger: str) -> list[Short
 def of_start(ctx: RunContext, n: int, branch: str) -> None:
     """Audit a start before anything is searched from it: a search would tune the use of a shortcut, and all that it
     trained would be lost at the certificate, which audits the same."""
-    audits = examine(ctx, n, branch)
-    if ctx.state.rules >= STARTS_SINCE:
-        audits = everything(ctx, n, branch, "start")
-    settle(ctx, audits)
+    examine(ctx, n, branch)
+    settle(ctx, everything(ctx, n, branch, "start"))
 
 
 def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) -> str:

@@ -22,15 +22,9 @@ def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
         split=split,
         attempts=getattr(e, f"{split}_attempts"),
         tasks=getattr(e, f"{split}_tasks"),
-        greedy=e.greedy and begun_with_greedy(ctx),
-        draw=draw.seed if (draw := ctx.state.opened and ctx.state.opened.draw) and split in SEALED else "",
+        greedy=e.greedy,
+        draw=opened.draw.seed if (opened := ctx.state.opened) and split in SEALED else "",
     )
-
-
-def begun_with_greedy(ctx: RunContext) -> bool:
-    """Was the base policy read greedily, too? A run that an earlier version began goes on with its one reading."""
-    base = ctx.state.base
-    return base is None or any(s.greedy_per_task for s in base.scores)
 
 
 def plans(ctx: RunContext, *splits: str) -> tuple[EvalPlan, ...]:
@@ -115,7 +109,7 @@ def evaluation(
 ) -> TrialSpec:
     """One evaluation of a stored policy; b: None for the base policy; knobs: in place of the protocol's."""
     # A policy of another step is another policy: only the repetition of an evaluation keeps the step of its trial's
-    # specification, 0, as ledgers of earlier versions have it.
+    # specification, 0.
     step = b.recipe.whole_steps if b and (knobs or purpose != "audit") else 0
     return spec_of(
         ctx,

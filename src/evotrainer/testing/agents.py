@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
-from evotrainer.agents.seat.agent import intervention
-from evotrainer.agents.seat.sense import boolean, too_far
+from evotrainer.agents.seat_trials import boolean, intervention, too_far
 from evotrainer.config.payable import check_paid
 from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError, SingleFactorError

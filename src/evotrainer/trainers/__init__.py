@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError
@@ -12,14 +13,13 @@ from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, 
 from evotrainer.trainers.lazy import installed
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from evotrainer.records.recipe import Recipe
 
+HERE = Path(__file__).parent
 TRAINERS: Registry[TrainerSpec] = Registry(
     "trainer",
     "trainer.name",
-    {"embedded": "evotrainer.trainers.embedded.spec:SPEC", "trl": "evotrainer.trainers.trl.spec:SPEC"},
+    {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted(p.parent.name for p in HERE.glob("*/spec.py"))},
     hints={
         "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
         **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),

@@ -77,13 +77,12 @@ def token_sums(
     """The curve's `tokens_forward` and `tokens_trained` after a further step: tokens since the base policy that passed
     through the network without and with a gradient, prompts included; what a training's compute is judged by.
 
-    `trained`: of the step's update, all its passes; `reference`: those that the reference policy read. Empty where the
-    step before was not counted (a checkpoint of an earlier version).
+    `trained`: of the step's update, all its passes; `reference`: those that the reference policy read.
     """
     before = curve[-1] if curve else dict.fromkeys(TOKEN_SUMS, 0.0)
     sampled = sum(len(a.prompt) + len(a.ids) for g in groups for a in g.attempts)
     step = dict(zip(TOKEN_SUMS, (sampled + reference, trained), strict=True))
-    return {k: before[k] + step[k] for k in TOKEN_SUMS} if before.keys() >= step.keys() else {}
+    return {k: before[k] + step[k] for k in TOKEN_SUMS}
 
 
 def _token_mean(groups: Sequence[Group], field: str) -> float:

@@ -3,10 +3,8 @@ the certificate."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
 
 from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
 from evotrainer.projections.branches import BASE, START
@@ -14,19 +12,16 @@ from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.events import Certified, Reestimated, SplitScore, TrialFinished
+from evotrainer.records.events import Reestimated, SplitScore, TrialFinished
 from evotrainer.records.split_scores import readable
-from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.rules.decoding import decoding, policies
 from evotrainer.rules.fresh_seeds import fresh_sides
-from evotrainer.rules.gains import gain_of
+from evotrainer.rules.gains import with_gains
 from evotrainer.rules.reading_context import harness_context, refused_code
 from evotrainer.rules.scaffolds import cert_alone
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.verify.report import Problem, Record, named, six_decimals
 from evotrainer.verify.verdicts import complete, due
-
-_VERB = re.compile(r"\b(?:falls|rises) from")
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
@@ -82,13 +77,8 @@ def audit_differences(record: Record, event: Event) -> list[str]:
         confidence=a.confidence,
         measure=a.measure,
     )
-    return differences(_plain(a), _plain(fresh))
-
-
-def _plain(audit: ShortcutAudit) -> dict[str, Any]:
-    """What must come out again. Earlier versions said `falls from` of every score: the verb is not compared."""
-    values = audit.model_dump(mode="json", exclude={"trigger", "reference"})
-    return values | {"reason": _VERB.sub("goes from", values["reason"])}
+    was, now = (x.model_dump(mode="json", exclude={"trigger", "reference"}) for x in (a, fresh))
+    return differences(was, now)
 
 
 def looked_at(record: Record, event: Event) -> Iterator[Problem]:
@@ -227,7 +217,7 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
     fresh = certify(
         entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None
     )
-    fresh = gains_again(record, event, fresh)
+    fresh = with_gains(fresh, record.before(event), record.rollouts.views)
     counts = {"of_set": body.of_set, "by_runs": body.by_runs}  # `verify.task_sets` looks into the register
     every = [e.body for e in record.before(event, "finished")]
     tried = record.state_before(event).branches.get(champion) if champion != START else None
@@ -235,13 +225,3 @@ def certified(record: Record, event: Event) -> Iterator[Problem]:
     fresh = fresh.model_copy(update=counts | {"scaffold": own, "look": 1 + len(record.before(event, "certified"))})
     for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
         yield Problem("certified", d)
-
-
-def gains_again(record: Record, event: Event, fresh: Certified) -> Certified:
-    """The recomputed certificate with what each recorded gain goes with, from the stored rollouts;
-    older ledgers hold none."""
-    recorded = {r.name: r for r in event.body.rows if r.gained is not None}
-    before = record.before(event)
-    gains = {name: gain_of(r, before, record.rollouts.views) for name, r in recorded.items()}
-    rows = [r.model_copy(update={"gained": gains.get(r.name, r.gained)}) for r in fresh.rows]
-    return fresh.model_copy(update={"rows": tuple(rows)})

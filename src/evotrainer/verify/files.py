@@ -16,7 +16,6 @@ from pydantic_core import from_json, to_json
 
 from evotrainer.errors import StoreError
 from evotrainer.projections.environment_files import CODE, KEPT, copies_of
-from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, TrialFinished
@@ -37,9 +36,7 @@ BEGINNINGS = ("ledger.", ".leaving-", ".evotrainer-")
 
 
 def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
-    """The task file, byte for byte; runs of older versions did not record it (the loop compares its content)."""
-    if not run.task_sha256:
-        return
+    """The task file, byte for byte."""
     path = folder / "task.toml"
     if not path.is_file():
         yield "task.toml is missing"
@@ -71,7 +68,7 @@ def copies(folder: Path, events: list[Event], checked: Counter[str]) -> Iterator
     # copies are made behind the event that names them: a kill between the two leaves none, and where the file was
     # corrected once more before anything rested on it, there will be none
     rested = [e for e, after in pairwise(events) if after.kind != "resumed"]
-    due = copies_of(rested) if any(isinstance(e.body, RunOpened) and e.body.copies for e in events) else {}
+    due = copies_of(rested)
     for place, sha in named.items():
         if not (folder / place).is_file():
             if place in due:
@@ -201,13 +198,9 @@ def sealed(tail: Path) -> bool:
 def stores(folder: Path, checked: Counter[str]) -> Iterator[str]:
     """Every frame, page and checksum of every rollout store, and ids across all of them."""
     seen: dict[str, Path] = {}
-    repeated: set[tuple[str, str]] = set()
     for kind in STORES:
         for store in sorted(p for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)):
-            # earlier versions evaluated one policy again and again after failures, under the same ids each time
-            trial, again, _ = store.name.rpartition(keys.RECHECK)
-            problems, rows = check_folder(store, {} if again and (kind, trial) in repeated else seen)
-            repeated |= {(kind, trial)} if again else set()
+            problems, rows = check_folder(store, seen)
             checked["rollouts"] += rows
             yield from problems
 

@@ -32,6 +32,5 @@ def answered(record: Record, event: Event) -> Iterator[Problem]:
     proposal, problem = read_answer(body.raw, request.request)
     if proposal != body.proposal:
         yield Problem("seat", f"{event.id}: the raw answer reads as another proposal than the recorded one")
-    # a later version may say the same otherwise
     if (body.stage == "schema" or problem) and bool(problem) != bool(body.problem):
         yield Problem("seat", f"{event.id}: {body.problem or 'taken'!r} recorded, {problem or 'valid'!r} computed")

@@ -29,10 +29,6 @@ NOT_OF_TASKS = ("reward_file", "payable", "world")
 def opened(record: Record, event: Event) -> Iterator[Problem]:
     """What the first event says of the tasks goes with the task file, and the alpha with the number of the run."""
     draw, task = event.body.draw, record.task
-    if draw is None:
-        if event.body.rules >= 4:
-            yield Problem("draw", "the run does not say where its gate and cert tasks come from")
-        return
     wanted = task.evaluation.draw
     due = "given" if isinstance(wanted, int) else wanted
     if draw.mode != due and (due, draw.mode) != ("fresh", "fixed"):
@@ -46,7 +42,6 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         if own != s.alpha:
             yield Problem("draw", f"{s.split}: run {s.run} on these tasks has alpha {own}, the run says {s.alpha}")
         shared = s.split == "gate" and draw.mode != "fresh" and not task.run.evaluate_only
-        # a search alone was counted by earlier versions, and is not now: it has no verdict that could rest on it
         if not task.run.search_only and s.counted != (not shared or s.run > 0):
             yield Problem(
                 "draw", f"{s.split}: the run says {'that' if s.counted else 'not that'} earlier runs are counted"
@@ -62,7 +57,7 @@ def closed(record: Record, event: Event) -> Iterator[Problem]:
     """The revealed seed is the one that was committed to."""
     yield from key_revealed(record, event)
     draw = record.opened.draw
-    if draw is None or draw.mode == "fixed":
+    if draw.mode == "fixed":
         return
     seed = Seed(seed=event.body.seed, salt=event.body.salt)
     if seed.commitment != draw.commitment or seed.name != draw.seed:
@@ -95,7 +90,7 @@ def key_revealed(record: Record, event: Event) -> Iterator[Problem]:
 def evaluated(record: Record, event: Event) -> Iterator[Problem]:
     """Gate and cert scores of a trial are of the run's tasks."""
     draw = record.opened.draw
-    if draw is None or event.body.status != "complete":
+    if event.body.status != "complete":
         return
     seed = seed_of(record, draw)
     for s in event.body.scores:

@@ -4,13 +4,11 @@ branches and their recipes."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
     InterimAnalysis,
-    JudgeConfig,
     JudgeInput,
     Recomputed,
     measure_noise,
@@ -66,11 +64,7 @@ def input_of(record: Record, event: Event) -> JudgeInput:
     body, state = event.body, record.state_before(event)
     finished = {t.trial: t.finished for t in state.trials.values() if t.finished}
     evaluations = [finished[t] for t in body.evaluations if t in finished]
-    given = judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
-    if not body.trials:  # a ledger of a version that compared once and added no seeds
-        once = {"worthwhile": None, "max_seeds": JudgeConfig().max_seeds}
-        given = replace(given, config=given.config.model_copy(update=once))
-    return given
+    return judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
 
 
 def rejudge(record: Record, event: Event) -> Recomputed:
@@ -138,9 +132,8 @@ def judged(record: Record, event: Event) -> Iterator[Problem]:
     if gone := sorted({*event.body.trials, *event.body.evaluations} - finished):
         yield Problem("judged", f"{event.id}: it names {gone[0]}, which had not finished")
         return
-    if event.body.trials:
-        both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
-        yield from named("judged", event, "trials", event.body.trials, both_sides)
+    both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
+    yield from named("judged", event, "trials", event.body.trials, both_sides)
     if why := not_comparable(record, event):
         yield Problem("judged", f"{event.id}: {why}")
     for x in (v.branch, v.control):

@@ -16,7 +16,7 @@ from evotrainer.executors.scores import split_score
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, write_atomic
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_tree
-from evotrainer.records.events import RunOpened, SplitScore, TrialFinished
+from evotrainer.records.events import RunOpened, SplitScore, TaskDraw, TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import Rollout, Turn, groups_of, rollout_id
 from evotrainer.records.store import RolloutStore
@@ -102,7 +102,7 @@ class DrawnExecutor(LocalExecutor):
             parts=tuple(p for p, _ in parts),
             parts_sha256=tuple(sha for _, sha in parts),
             files={k: v for p in own for k, v in sha256_tree(p, self.run_dir).items()},
-            world={**spec.protocol.knobs, **spec.env_knobs},
+            env_knobs={**spec.protocol.knobs, **spec.env_knobs},
         )
         write_atomic(folder / "result.json", finished.model_dump_json())
         return finished
@@ -162,7 +162,8 @@ class Place:
             at.mkdir()
             opened = RunOpened(run=name, task="t", task_hash="0", version="0", seed=0, agent="a", autonomy="full",
                                budget={}, machine={}, sandbox_tier="", environment={"hash": "1"},
-                               base_policy={})  # fmt: skip
+                               base_policy={}, task_sha256="",
+                               draw=TaskDraw(mode="fixed", commitment=""))  # fmt: skip
             with contextlib.closing(Ledger.open(at / "ledger.db", create=True)) as ledger:
                 ledger.append("run", keys.RUN, opened)
         return at

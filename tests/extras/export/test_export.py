@@ -81,7 +81,8 @@ def run(tmp_path: Path) -> Path:
         ("run", "run", ev.RunOpened(
             run="mine", task="code", task_hash="51d2c0ffee98a7b4", version="0.1.0", seed=0, agent="statistical",
             autonomy="full", budget={}, machine={"cores": "2"}, sandbox_tier="A",
-            base_policy={"path": "/home/me/base", "sha256": "cd" * 32},
+            base_policy={"path": "/home/me/base", "sha256": "cd" * 32}, task_sha256="",
+            draw=ev.TaskDraw(mode="fixed", commitment=""),
             environment={"name": "code", "version": "1", "hash": "9f3c1b2a44d05e77",
                          "splits": {"train": 40, "cert": 30},
                          "data": {"source": "hf:org/set@" + "0" * 40, "revision": "0" * 40, "format": "taco"},

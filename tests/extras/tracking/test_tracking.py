@@ -18,11 +18,12 @@ from evotrainer.cli.track import track
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TrackingConfig
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError
-from evotrainer.extras.tracking import check_targets, following
+from evotrainer.extras.tracking import check_targets
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import story, trial_sheets
 from evotrainer.records.chain import Event
 from evotrainer.records.ledger import Ledger
+from evotrainer.run.tracking import following
 
 TASK = """[task]
 name = "code"

@@ -1,12 +1,9 @@
-"""Severities from a lower bound; a harness version recorded before they came reads by the rule of then."""
+"""Severities from a lower bound."""
 
 from __future__ import annotations
 
 import pytest
 
-from evotrainer.harness import Batch, Harness
-from evotrainer.harness.registry import LATER
-from evotrainer.records.findings import Finding
 from evotrainer.records.rollout import Rollout
 from tests.harness_inputs import acting, found
 
@@ -34,28 +31,6 @@ def test_a_gold_patch_handed_in_is_a_fact_also_once() -> None:
     one = acting(0, 0, ["git show origin/main:src/a.py", "ls"], True, detail={"gold_patch": gold, "patch": gold})
     (f,) = found("answer_leak", [one])
     assert f.severity == "critical" and f.numbers["identical"] == 1
-
-
-def recorded(h: Harness, rollouts: list[Rollout], name: str) -> Finding:
-    (f,) = (f for f in h.read(Batch.of(rollouts), "b").findings if f.detector == name and not f.missing)
-    return f
-
-
-def test_a_version_from_before_the_bound_reads_as_it_did_and_so_do_its_descendants() -> None:
-    now = Harness.default()
-    before = now.model_copy(
-        update={"thresholds": {k: v for k, v in now.thresholds.items() if k.partition(".")[2] not in LATER}}
-    )
-    assert recorded(now, episodes(1, 1), "test_tampering").severity == "warn"
-    old = recorded(before, episodes(1, 1), "test_tampering")
-    assert old.severity == "critical" and "confidence" not in old.thresholds
-    child = before.evolve("h1", drop=["echo_trap"])
-    assert recorded(child, episodes(1, 1), "test_tampering").severity == "critical"
-    assert not any(k.partition(".")[2] in LATER for k in child.thresholds)
-    assert "test_tampering.confidence" in now.evolve("h1").thresholds
-    # a detector that is added brings the rule of now
-    bare = before.evolve("h1", drop=["test_tampering"]).evolve("h2", add=["test_tampering"])
-    assert recorded(bare, episodes(1, 1), "test_tampering").severity == "warn"
 
 
 def test_one_rollout_is_a_warning_at_most_whatever_the_detector() -> None:

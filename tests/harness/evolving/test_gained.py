@@ -52,8 +52,6 @@ def _rate(p: tuple[float, float, float]) -> float:
 def test_the_few_attempts_that_are_left_without_a_trick_decide_nothing(lucky: float) -> None:
     found = gained(attempts("now", 0.985, 1.0, lucky), attempts("before", 0.1, 1.0, 0.4))
     assert found is not None and 0.9 < found.share < 1.1 and found.shown < 1
-    once = gained(attempts("now", 0.985, 1.0, lucky), attempts("before", 0.1, 1.0, 0.4), least=1)
-    assert once is not None and once.least == 1 and (once.share < 0.7) == bool(lucky), "as earlier versions had it"
 
 
 def test_a_task_done_better_in_the_same_words_goes_with_no_behaviour() -> None:

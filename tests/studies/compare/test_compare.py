@@ -29,7 +29,7 @@ from evotrainer.studies.compare.table import interval
 from evotrainer.verify import Record, checks
 from evotrainer.views.compare import render, text_table
 from tests import leaky_task
-from tests.paper import bodies, complaints
+from tests.paper import bodies, complaints, set_in
 from tests.studies.compare.worlds import WORLD, Counted, each, plan_of, play, task_of
 
 COLD = EvaluationProtocol(temperature=0.25)
@@ -165,7 +165,9 @@ def test_an_exploited_shortcut_is_an_invalid_promotion(tmp_path: Path) -> None:
         knobs = {**spec.protocol.knobs, **spec.env_knobs}
         cheats = spec.branch != "base" and spec.recipe.temperature > 1
         solved = (0.9 if knobs.get("key") == "answer" else 0.2) if cheats else 0.4
-        return draw_result(spec, solved, lambda p: f"{spec.recipe.hash}-{spec.seed}-{p.split}-{sorted(knobs)}", knobs)
+        return draw_result(
+            spec, solved, lambda p: f"{set_in(spec.recipe)}-{spec.seed}-{p.split}-{sorted(knobs)}", knobs
+        )
 
     p = tmp_path / "leaky.toml"
     p.write_text(leaky_task.TASK)
@@ -206,7 +208,9 @@ def test_what_an_arm_closed_stays_closed_in_its_proof(tmp_path: Path) -> None:
         by = {"base": (0.6, 0.4), "cheats": (0.95, 0.2), "honest": (0.7, 0.5)}
         who = "base" if spec.branch == "base" else "cheats" if spec.recipe.knobs["key"] == "answer" else "honest"
         solved = by[who][knobs["key"] != "answer"]
-        return draw_result(spec, solved, lambda p: f"{spec.recipe.hash}-{spec.seed}-{p.split}-{sorted(knobs)}", knobs)
+        return draw_result(
+            spec, solved, lambda p: f"{set_in(spec.recipe)}-{spec.seed}-{p.split}-{sorted(knobs)}", knobs
+        )
 
     p = tmp_path / "leaky.toml"
     p.write_text(leaky_task.TASK)
@@ -229,7 +233,7 @@ def test_a_proof_that_an_earlier_version_read_otherwise_is_refused(tmp_path: Pat
     paper = PaperExecutor(lambda s: draw_result(s, 0.5, lambda p: f"{s.trial}-{p.split}", s.protocol.knobs))
     api.start(plain, tmp_path / "proofs" / f"{choice.hash}-1", executor=paper)
     prover = RunProver(task, tmp_path, 2, lambda folder, t: api.start(t, folder, executor=paper))
-    with pytest.raises(ConfigError, match="an earlier version proved this choice under its own sampling.*move the"):
+    with pytest.raises(ConfigError, match="proved under another sampling than its search.*move the"):
         prover(choice, 1)
 
 

@@ -8,16 +8,16 @@ them. Who sits is asked through one carrier and never believed: see `desk.py`.
 from __future__ import annotations
 
 from evotrainer.agents.base import AgentSpec, Tools
+from evotrainer.agents.carriers import CARRIERS
 from evotrainer.agents.pooled import PooledAgent
 from evotrainer.agents.seat.desk import Desk, SeatLog
 from evotrainer.agents.seat.offers import request, thoughts_of, thoughts_on
-from evotrainer.agents.seat.options import SeatOptions, make_carrier, secrets_of
+from evotrainer.agents.seat.options import SeatOptions
+from evotrainer.agents.seat_trials import intervention
+from evotrainer.agents.secrets import secrets_of
 from evotrainer.errors import AgentError
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.interventions import Forecast, Intervention, Prediction
-from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, SearchPlan
-from evotrainer.records.seat import SeatTrial
 
 
 class SeatAgent:
@@ -29,7 +29,7 @@ class SeatAgent:
         self.options = options
         self.statistical = PooledAgent(seed, options.statistical)
         self.secrets = secrets_of(options)
-        self.carrier = make_carrier(options, self.secrets)
+        self.carrier = CARRIERS[options.carrier](options, self.secrets, False)
         self._desk: Desk | None = None
 
     def sit(self, log: SeatLog) -> None:
@@ -78,25 +78,6 @@ class SeatAgent:
     def due(self, before: int, after: int) -> int:
         """Places of the seat among trainings number `before` to `after`: over many, its share of them."""
         return int(self.options.share * after + 0.5) - int(self.options.share * before + 0.5)
-
-
-def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
-    """A trial that the seat asks for, as the run records a change."""
-    ((factor, new),) = t.changes.items()
-    told = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
-    return Intervention(
-        factor=factor,
-        old=recipe.value(factor),
-        new=new,
-        hypothesis=t.why,
-        prediction=Prediction(metric=t.metric, direction=t.direction, size=t.size),
-        success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
-        rollback=f"keep {champion}",
-        move="seat",
-        forecast=told,
-        reopens=t.reopens,
-        changed=t.changed,
-    )
 
 
 SPEC = AgentSpec(SeatAgent, SeatOptions)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from evotrainer.agents.seat.carriers.base import Carrier, CarrierError, Reply, SeatTurn
+from evotrainer.agents.carriers import Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.seat.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, struck
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked

@@ -1,19 +1,13 @@
-"""What a task file may set under `run.agent_options` of the agent `seat`, and the carrier that follows."""
+"""What a task file may set under `run.agent_options` of the agent `seat`."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from evotrainer.agents.pooled import PooledOptions
-from evotrainer.agents.seat.carriers.base import Carrier
-from evotrainer.agents.seat.secrets import take
 from evotrainer.records.asking import CarrierOptions
-
-if TYPE_CHECKING:
-    from evotrainer.agents.seat.carriers.command import CommandCarrier
-    from evotrainer.agents.seat.carriers.llm import LlmCarrier
 
 NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
 """Carrier -> the option that it cannot do without."""
@@ -45,52 +39,3 @@ class SeatOptions(CarrierOptions, PooledOptions):
     def statistical(self) -> PooledOptions:
         """The part for the statistical agent."""
         return PooledOptions.model_validate({k: getattr(self, k) for k in PooledOptions.model_fields})
-
-
-def secrets_of(options: CarrierOptions) -> dict[str, str]:
-    """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
-    return take((*options.env, *([name] if (name := key_name(options)) else [])))
-
-
-def key_name(options: CarrierOptions) -> str:
-    """Variable of the endpoint's key; empty: it needs none."""
-    if not options.model or getattr(options, "carrier", "llm") != "llm" or (options.endpoint and not options.key_env):
-        return ""
-    return options.key_env or {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[options.protocol]
-
-
-def make_carrier(options: SeatOptions, secrets: dict[str, str]) -> Carrier:
-    """The carrier that the options name."""
-    if options.carrier == "llm":
-        return make_llm(options, secrets)
-    if options.carrier == "command":
-        return make_command(options, secrets)
-    if options.carrier == "replay":
-        from evotrainer.agents.seat.carriers.replay import ReplayCarrier
-
-        return ReplayCarrier(options.run)
-    from evotrainer.agents.seat.carriers.queue import QueueCarrier
-
-    return QueueCarrier()
-
-
-def make_llm(options: CarrierOptions, secrets: dict[str, str]) -> LlmCarrier:
-    """The model behind the endpoint."""
-    from evotrainer.agents.seat.carriers.llm import LlmCarrier
-
-    return LlmCarrier(
-        options.model,
-        options.protocol,
-        options.endpoint,
-        secrets.get(key_name(options), "").strip(),
-        options.most_tokens,
-        options.output_mode,
-        (options.price_in, options.price_out),
-    )
-
-
-def make_command(options: CarrierOptions, secrets: dict[str, str]) -> CommandCarrier:
-    """The program."""
-    from evotrainer.agents.seat.carriers.command import CommandCarrier
-
-    return CommandCarrier(options.command, secrets, options.mount, options.sandbox)

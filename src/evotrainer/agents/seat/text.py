@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 
 from evotrainer.agents.briefing import table_text
-from evotrainer.agents.seat.carriers.base import Question
+from evotrainer.agents.carriers import Question
 from evotrainer.records.seat import PROPOSAL, SearchTraining, SeatBriefing, SeatProposal
 
 SHOWN = 30

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.agents import make_agent
+from evotrainer.agents.carriers import CarrierError, SeatTurn
 from evotrainer.agents.seat.agent import SeatAgent
-from evotrainer.agents.seat.carriers.base import CarrierError, SeatTurn
 from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
-from evotrainer.agents.seat.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, struck
 from evotrainer.errors import AgentError
 from evotrainer.records.seat import FactorOffer, SeatBriefing, SeatProposal, objects_in, read_answer
 

@@ -162,7 +162,7 @@ def _result(
         "parts": tuple(name for name, _ in parts),
         "parts_sha256": tuple(sha for _, sha in parts),
         "files": {k: v for p in files if p.exists() for k, v in sha256_tree(p, staged).items()},
-        "world": {**spec.protocol.knobs, **spec.env_knobs},
+        "env_knobs": {**spec.protocol.knobs, **spec.env_knobs},
     }
 
 

@@ -5,7 +5,24 @@ While a run goes on, a process of its own follows the ledger (`follower.py`): a 
 cannot stop or change the run. What it did not export, `evotrainer track RUN` exports later; nothing is exported twice.
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple
+
 from evotrainer.extras.tracking.live import FollowerProcess, following
 from evotrainer.extras.tracking.targets import TARGETS, check_targets
 
-__all__ = ["TARGETS", "FollowerProcess", "check_targets", "following"]
+__all__ = ["TARGETS", "TRACKING", "FollowerProcess", "check_targets", "following"]
+
+
+class Tracking(NamedTuple):
+    """The row of `run.tracking.TRACKERS`."""
+
+    check: Callable[[tuple[str, ...], Mapping[str, Any]], None]
+    following: Callable[[Path, Any, Any], AbstractContextManager[Any]]
+
+
+TRACKING = Tracking(check_targets, following)

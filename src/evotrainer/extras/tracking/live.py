@@ -121,10 +121,7 @@ class _Watched:
 
 @contextlib.contextmanager
 def following(folder: Path, tracking: Any, view: Any) -> Iterator[Any]:
-    """The observer to run under; with `tracking.to` empty, the one given. `tracking`: the task file's section."""
-    if not tracking.to:
-        yield view
-        return
+    """The observer to run under. `tracking`: the task file's section, which names a tracker."""
     followed = FollowerProcess(folder, tracking.to, tracking.project, tracking.options, view.note)
     try:
         yield _Watched(view, followed)

@@ -144,8 +144,7 @@ def proxy_slopes(given: DetectorInput) -> list[Finding]:
     pair = given.context.proxy
     proxy, true = pair or ("reward", "score")
     p, t = _together(given, *(f"rewards/{x}/mean" if pair else x for x in (proxy, true)))
-    if sd := given.thresholds.get("glitch"):
-        p, t = (mended(y, glitches(y, sd)) for y in (p, t))
+    p, t = (mended(y, glitches(y, given.thresholds["glitch"])) for y in (p, t))
     if pair is None:
         if len(p) < given.thresholds["min_points"]:
             return []

@@ -44,7 +44,7 @@ def echo_trap(given: DetectorInput) -> list[Finding]:
         return []
     rep, run, calls = b.trait("own_repetition"), b.trait("action_run"), b.trait("repeated_calls")
     mask = (rep > limits["repetition"]) | (run > limits["run"])
-    again = calls > limits.get("calls", np.inf)
+    again = calls > limits["calls"]
     share = given.share(mask)
     severity: Severity | None = given.level_of(int(mask.sum()), len(mask))
     if severity is None and given.level_of(int(again.sum()), len(again)):
@@ -171,8 +171,7 @@ def score_jump(given: DetectorInput) -> list[Finding]:
     series = next((x for x in curves if len(x) >= given.thresholds["min_points"]), None)
     if series is None or min(series) < -1e-6 or max(series) > 1.0 + 1e-6:
         return []
-    sd = given.thresholds.get("glitch")
-    y = np.array(mended(series, glitches(series, sd)) if sd else series)
+    y = np.array(mended(series, glitches(series, given.thresholds["glitch"])))
     mean = np.convolve(y, np.ones(width) / width, mode="valid")
     # difference of neighbouring windows that share no step, so that one noisy step counts on one side only
     rise = mean[width:] - mean[:-width]

@@ -185,7 +185,7 @@ def _command_finding(given: DetectorInput, trait: str, find: Find, what: str, nu
     share = hits / looked
     severity = _severity(given, hits, looked, _paid(given, mask))
     # one that solves where others do not says nothing by that; the gold patch handed in is a fact
-    telling = z is not None and z > 2 and (hits > 1 or "confidence" not in given.thresholds)
+    telling = z is not None and z > 2 and hits > 1
     if severity == "warn" and (telling or numbers.get("identical")):
         severity = "critical"
     elif severity == "info" and numbers.get("identical"):

@@ -36,21 +36,20 @@ class _Split:
     """Part of the gain, (K,)."""
 
 
-def gained(now: FeatureView, before: FeatureView, least: int = LEAST) -> Gained | None:
+def gained(now: FeatureView, before: FeatureView) -> Gained | None:
     """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
-    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it. `least`: see LEAST; 1 in
-    ledgers of earlier versions."""
+    attempts on both sides. Shapes: any number of attempts a task; sides may differ in it."""
     sides = [_halves(v) for v in (now, before)]
     if not all(len(v) for side in sides for v in side):
         return None
     (choose_now, now_), (choose_before, before_) = sides
-    spec, compared = _choose(choose_now, choose_before, least)
+    spec, compared = _choose(choose_now, choose_before)
     if spec is None:
-        return Gained(gain=float(now_.solved.mean() - before_.solved.mean()), compared=compared, least=least)
+        return Gained(gain=float(now_.solved.mean() - before_.solved.mean()), compared=compared)
     from evotrainer.harness.evolving.authored import flags
 
     on_before, on_now = (np.asarray(flags(spec, v), dtype=float)[:, None] for v in (before_, now_))
-    x = _split(on_before, on_now, before_, now_, least)
+    x = _split(on_before, on_now, before_, now_)
     solved = [None if np.isnan(p[0]) else round(float(p[0]), 6) for p in x.solved]
     return Gained(
         gain=round(x.gain, 6),
@@ -62,7 +61,6 @@ def gained(now: FeatureView, before: FeatureView, least: int = LEAST) -> Gained 
         solved=solved[1],
         solved_before=solved[0],
         seen_before=round(float(x.shown[0][0]) * len(before_)),
-        least=least,
     )
 
 
@@ -73,7 +71,7 @@ def _halves(views: FeatureView) -> tuple[FeatureView, FeatureView]:
     return thin(views.pick(np.flatnonzero(graded & ~odd))), thin(views.pick(np.flatnonzero(graded & odd)))
 
 
-def _choose(now: FeatureView, before: FeatureView, least: int) -> tuple[DetectorSpec | None, int]:
+def _choose(now: FeatureView, before: FeatureView) -> tuple[DetectorSpec | None, int]:
     """The behaviour whose becoming more frequent says most of the gain, and how many there were."""
     best: tuple[float, DetectorSpec] | None = None
     compared = 0
@@ -81,7 +79,7 @@ def _choose(now: FeatureView, before: FeatureView, least: int) -> tuple[Detector
         compared += len(specs)
         if not specs:
             continue
-        x = _split(on_before, on_now, before, now, least)
+        x = _split(on_before, on_now, before, now)
         # more than the whole gain cannot be explained; rounded, so that behaviours alike to a point tie and the plainer
         # one wins
         came = np.round(np.minimum(x.came, x.gain), 2)
@@ -93,16 +91,16 @@ def _choose(now: FeatureView, before: FeatureView, least: int) -> tuple[Detector
     return (best[1] if best else None), compared
 
 
-def _split(on_before: Floats, on_now: Floats, before: FeatureView, now: FeatureView, least: int) -> _Split:
+def _split(on_before: Floats, on_now: Floats, before: FeatureView, now: FeatureView) -> _Split:
     """Columns [N, K] of either side, 1 where an attempt shows the behaviour."""
     shown, solved, with_it, without = [], [], [], []
     for x, v in ((on_before, before), (on_now, now)):
         y = v.solved.astype(float)
         shown.append(x.mean(axis=0))
-        rate, trusted = _success(x, y, least)
+        rate, trusted = _success(x, y)
         solved.append(rate)
         with_it.append((rate, trusted))
-        without.append(_success(1 - x, y, least))
+        without.append(_success(1 - x, y))
     pair, rest = _filled(*with_it), _filled(*without)
     # Kitagawa's composition part: the change in frequency times the mean advantage of showing it, of both sides
     came = (shown[1] - shown[0]) * ((pair[0] + pair[1]) - (rest[0] + rest[1])) / 2
@@ -114,11 +112,11 @@ _Rate = tuple[Floats, np.ndarray]
 """Share of correct attempts, and whether there were enough of them, (K,) each."""
 
 
-def _success(x: Floats, y: Floats, least: int) -> _Rate:
+def _success(x: Floats, y: Floats) -> _Rate:
     """Success of the attempts [N] that `x` [N, K] marks; NaN where it marks none."""
     count = x.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return (x * y[:, None]).sum(axis=0) / count, count >= least
+        return (x * y[:, None]).sum(axis=0) / count, count >= LEAST
 
 
 def _filled(before: _Rate, now: _Rate) -> tuple[Floats, Floats]:

@@ -15,6 +15,7 @@ import numpy as np
 
 from evotrainer.algorithm.advantages import group_std
 from evotrainer.errors import ConfigError
+from evotrainer.factors import family_members
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, finite, within_correlation
 from evotrainer.harness.context import HarnessContext
@@ -114,7 +115,7 @@ def _rounded(x: float | None) -> float | None:
     return None if known is None else round(known, 6)
 
 
-@replays("rewards", "length", "repetition_penalty", "written", WRITTEN)
+@replays(*family_members("reward"))
 def reward_change(x: ReplayInput) -> Answer:
     """Rewards recomputed under both recipes.
 

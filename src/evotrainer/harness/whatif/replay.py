@@ -13,11 +13,12 @@ import numpy as np
 from evotrainer.algorithm import rewards
 from evotrainer.algorithm.advantages import advantages, group_std, no_spread
 from evotrainer.algorithm.filters import FilterState, keep_groups
+from evotrainer.factors import family_members
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, pair_order, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.curricula import in_band
-from evotrainer.records.recipe import Recipe
+from evotrainer.records.recipe import COMPOSITES, Recipe
 
 CONSTANT = 0.95
 BLIND = 0.1
@@ -224,11 +225,7 @@ def compose_or_stored(x: ReplayInput) -> Floats:
 def rewards_of(x: ReplayInput) -> tuple[Floats, Floats] | None:
     """Rewards under the parent's recipe and the new one, (N,) each; None where what the new one needs is not stored."""
     old = compose_or_stored(x)
-    if (x.new.rewards, x.new.length, x.new.repetition_penalty) == (
-        x.old.rewards,
-        x.old.length,
-        x.old.repetition_penalty,
-    ):
+    if all(getattr(x.new, f) == getattr(x.old, f) for f in family_members("reward") if f not in COMPOSITES):
         return old, old
     known = all(c in x.batch.component_names for c, w in {**x.old.rewards, **x.new.rewards}.items() if w)
     if not known or (x.new.length != x.old.length and not x.batch.has("tokens")):

@@ -8,6 +8,9 @@ from evotrainer.records.detectors import Gained
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
 
+FORMAT: Literal[1] = 1
+"""Of ledgers and of all that a run writes: one that another format's run wrote is refused when it is opened."""
+
 
 class TaskSet(Frozen):
     """Tasks of a split that a run is judged on (gate) or certified on (cert)."""
@@ -55,30 +58,13 @@ class RunOpened(Frozen):
     task: str
     task_hash: str
     """SHA-256 (16 hex) of the resolved task file."""
-    task_sha256: str = ""
+    task_sha256: str
     """SHA-256 (64 hex) of `task.toml` in the run folder, byte for byte."""
     version: str
     """evotrainer version."""
-    rules: int = 0
-    """Version of the rules that the run was begun under: what later ones decide otherwise is decided as then.
-    1: a gain's explanation takes the success of fewer than ten attempts from the other side (`Gained.least`).
-    2: a branch that trains dearer than its control is judged against a control that trains for as long; settings
-    weaker than the defaults are named in verdicts.
-    3: a certificate also compares policies as each decodes best on search (`Certified.chosen`).
-    4: gate and cert are drawn anew where the environment can, and counted in a register where not (`draw`).
-    5: a search departs from its own trainings (`ProbeSpec.departs`), bundles hold up to `run.bundle` factors, each is
-    knocked out on two seeds and stays where that loses anything.
-    6: a branch has the seeds that its expected gain asks for before its first look (`<branch>/topup/1`).
-    7: nothing any more (what a control at equal compute gets follows from whether tokens were counted).
-    8: every start is audited before the rounds, where a shortcut is open (trigger `start`).
-    9: a certificate knows policies of the same weights, and intervals where no attempt, or every one, was right
-    (`judge.CertEntry.policies`).
-    10: a factor that was trained in the whole bundle only is judged by its knock-out alone; one without which every
-    seed scores the same is taken out; code that tells the outcome is found by ranks and within what it makes of it."""
+    format: Literal[1] = FORMAT
     seed: int
     agent: str
-    search: bool = False
-    """Search trainings were known to the version that began the run: without them it goes on as it began."""
     autonomy: str
     budget: dict[str, float]
     machine: dict[str, str]
@@ -87,11 +73,8 @@ class RunOpened(Frozen):
     """env.describe(): name, version, hash, components, splits with sizes."""
     base_policy: dict[str, str]
     """path as given, sha256 of the weights."""
-    draw: TaskDraw | None = None
-    """Gate and cert tasks; None in runs of earlier versions, which have the environment's own and count nothing."""
-    copies: bool = False
-    """A copy of every Python file of the environment is kept in `environment/`; False in ledgers of earlier versions,
-    whose runs may have them all the same."""
+    draw: TaskDraw
+    """Gate and cert tasks."""
     key_sha256: str = ""
     """SHA-256 (64 hex) of the key that gate and cert are encrypted with up to the first end, which reveals it. Empty:
     they are not encrypted."""
@@ -153,9 +136,9 @@ class CertRow(Frozen):
     temperature: float | None = None
     """The deployment temperature that `score` was sampled at; None: that of the run's evaluations."""
     decoding: Literal["sampled", "greedy"] | None = None
-    """How its policies scored higher on search; None: not read both ways, and in older ledgers."""
+    """How its policies scored higher on search; None: not read both ways."""
     gained: Gained | None = None
-    """What its gain over the base policy goes with; None where rollouts of one are missing, and in older ledgers."""
+    """What its gain over the base policy goes with; None where rollouts of one are missing."""
 
 
 class Certified(Frozen):
@@ -164,16 +147,16 @@ class Certified(Frozen):
     rows: tuple[CertRow, ...]
     champion: str
     comparisons: dict[str, dict[str, float]]
-    """e.g. `champion-base`: {mean, low, high, p}; `same_weights`: the two are one policy (rules 9)."""
+    """e.g. `champion-base`: {mean, low, high, p}; `same_weights`: the two are one policy."""
     greedy: dict[str, dict[str, float]] = {}
     """The same by greedy decoding; `excess_high`: one-sided 95% upper bound of this gain minus half of the sampled one,
     `sampled_low` the lower bound of that one. Empty where one of the policies was not read so."""
     chosen: dict[str, dict[str, float]] = {}
     """The same with each policy decoded as scored higher on search (`CertRow.decoding`): nobody is ahead because
-    another was not offered it. Empty where one of the policies was not read so, and in older ledgers."""
+    another was not offered it. Empty where one of the policies was not read so."""
     scaffold: dict[str, float] = {}
     """What the champion's texts do to the base policy, untrained: {base, base_with_scaffold, alone, low, high, se,
-    tasks}. Empty where they are the starting recipe's, and in older ledgers."""
+    tasks}. Empty where they are the starting recipe's."""
     look: int = 1
     """How often this run has certified by now: later certificates look at the same cert tasks again."""
     of_set: int = 0
@@ -189,8 +172,8 @@ class Certified(Frozen):
 
     @property
     def gain_shown(self) -> bool:
-        """Does the whole interval of `gain` lie above 0? True also where older ledgers hold no interval."""
-        return self.gain is not None and self.gain.get("low", 1.0) > 0
+        """Does the whole interval of `gain` lie above 0?"""
+        return self.gain is not None and self.gain["low"] > 0
 
     def below_base(self, branch: str) -> dict[str, float] | None:
         """A branch's comparison with the base policy (mean, low, high, p) where it is certified to be worse: the whole
@@ -219,7 +202,7 @@ class Resumed(Frozen):
     overrides: tuple[str, ...] = ()
     files: dict[str, str] = {}
     """Files of the environment that were corrected since, path -> SHA-256: taken up as long as no training had
-    finished, and what follows rests on them. Empty in ledgers of earlier versions."""
+    finished, and what follows rests on them."""
 
 
 class RunClosed(Frozen):

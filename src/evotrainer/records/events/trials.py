@@ -50,7 +50,7 @@ class SplitScore(Frozen):
     """Task id -> 1 or 0; a task whose greedy attempt was lost to an infrastructure fault is absent."""
     encrypted: str = ""
     """Of gate and cert: the three mappings by task as one message (base64, `records/split_scores.py`); they are empty
-    then, in files and ledger. Empty in ledgers of earlier versions, and where the run encrypts nothing."""
+    then, in files and ledger. Empty where the run encrypts nothing."""
 
 
 class CanaryFlip(Frozen):
@@ -125,13 +125,12 @@ class TrialFinished(Frozen):
     parts_sha256: tuple[str, ...] = ()
     """SHA-256 of each part, in the same order: ties the rollouts to the ledger's hash chain."""
     health: tuple[HealthReport, ...] = ()
-    world: dict[str, Any] = {}
-    """Environment knobs of its evaluations, where the protocol sets any; read them as `env_knobs`."""
+    env_knobs: dict[str, Any] = {}
+    """Environment knobs of its evaluations, where the protocol sets any."""
     files: dict[str, str] = {}
     """SHA-256 of what else it left (specification, all files of its policy; unsealed rollouts where it failed), by path
     relative to the run folder."""
     canary_flips: tuple[CanaryFlip, ...] = ()
-    """Empty in ledgers of versions without canaries."""
     start_sha256: str = ""
     """Of the policy that its recipe went on from (`Recipe.start`), trained under the same seed; empty: none."""
     cached: FromCache | None = None
@@ -157,11 +156,6 @@ class TrialFinished(Frozen):
         """Compute of the training in forward passes of a token, the same whatever else the machine did; None where its
         trainer counted none."""
         return (token_passes(self.curve[-1]) or None) if self.training_s is not None else None
-
-    @property
-    def env_knobs(self) -> dict[str, Any]:
-        """Environment knobs of its evaluations: the field's name in ledgers is `world`."""
-        return self.world
 
 
 def training_compute(*sides: Iterable[TrialFinished]) -> tuple[list[list[float]], bool]:

@@ -15,7 +15,7 @@ class Judged(Frozen):
     evaluations: tuple[str, ...] = ()
     """Evaluations with capabilities closed whose scores stand in for those of the trials they repeat."""
     trials: tuple[str, ...] = ()
-    """Trials of branch and control that were compared; empty (earlier versions of evotrainer): those of `run.seeds`."""
+    """Trials of branch and control that were compared."""
 
 
 class ToppedUp(Frozen):

@@ -21,7 +21,6 @@ from evotrainer.records.reading import stored_parts
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean_text
 from evotrainer.studies.audit.engine import RolloutAudit
-from evotrainer.studies.audit.sql import RefusedError, check
 from evotrainer.studies.audit.units import PartRowGroup
 
 if TYPE_CHECKING:
@@ -62,10 +61,6 @@ def _answered(
 ) -> pl.DataFrame:
     import polars as pl
 
-    try:
-        check(sql, ("rollouts", *tables))
-    except RefusedError as e:
-        raise ConfigError(f"{name}: {e}; files are not opened; {example}") from None
     job: dict[str, Any] = {"sql": sql, "rollouts": rollouts(), "answer": f"{folder}/answer.ipc", "tables": {}}
     for table, frame in tables.items():
         job["tables"][table] = f"{folder}/{table}.ipc"
@@ -78,11 +73,7 @@ def _answered(
 def _asked(job: dict[str, Any], seconds: float, adjustable: bool) -> str:
     """Have the query answered; why it was not, or an empty text."""
     command = [sys.executable, "-m", "evotrainer.studies.audit.answer", str(SQL_MB.value), str(os.getpid())]
-    env = {
-        **os.environ,
-        "POLARS_MAX_THREADS": str(min(4, os.cpu_count() or 1)),
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env) as p:
         try:
             out, err = p.communicate(json.dumps(job).encode(), seconds)

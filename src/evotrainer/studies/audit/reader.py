@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from pydantic import Field, ValidationError, model_validator
 
-from evotrainer.agents.seat.carriers.base import Reply, SeatTurn
-from evotrainer.agents.seat.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
+from evotrainer.agents.carriers import Reply, SeatTurn
+from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
 from evotrainer.config.load import apply_overrides
 from evotrainer.config.reader import ReaderOptions
 from evotrainer.errors import ConfigError

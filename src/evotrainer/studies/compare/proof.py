@@ -63,8 +63,8 @@ class RunProver:
             there = load_run_task(folder) if (folder / "ledger.db").is_file() else task
             if there.evaluation.protocol != task.evaluation.protocol:
                 raise ConfigError(
-                    f"{folder}: an earlier version proved this choice under its own sampling, which neither its search "
-                    "nor the start was read under; move the folder away, and it is proved again"
+                    f"{folder}: this choice was proved under another sampling than its search and the start; move the "
+                    "folder away, and it is proved again"
                 )
             self._done[at] = self._read(self.go_on(folder, task))
         return self._done[at]

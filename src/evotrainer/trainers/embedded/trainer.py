@@ -117,7 +117,7 @@ class EmbeddedSession:
     def restore(self, s: dict[str, Any]) -> None:
         self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
         self.policy.flat.copy_(s["weights"])
-        self.average = s.get("average")  # absent in checkpoints of earlier versions, which averaged nothing
+        self.average = s["average"]
         self.optimizer.load(s["optimizer"])
         self.generator.set_state(s["generator"])
         self.stream.load(s["stream"])

@@ -202,7 +202,7 @@ class TrlSession:
                 "work_dir or delete it"
             )
         self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
-        self.average = s.get("average")  # absent in checkpoints of earlier versions, which averaged nothing
+        self.average = s["average"]
         self.stream.load(s["stream"])
         self.filter = FilterState(*s["filter"])
         if self.anchor is not None:

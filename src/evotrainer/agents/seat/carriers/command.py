@@ -17,11 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
+from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.confined import check, confined, give, mounted
-from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
+from evotrainer.agents.secrets import struck
 from evotrainer.errors import ConfigError
+from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 from evotrainer.records.text import cut
@@ -233,3 +234,8 @@ def unwrapped(out: str) -> Reply:
         dollars=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
         problem=f"reports an error: {' '.join(cut(struck(cause, {}), 300).split())}" if error else "",
     )
+
+
+def make(options: CarrierOptions, secrets: Mapping[str, str], reader: bool = False) -> CommandCarrier:
+    """The program."""
+    return CommandCarrier(options.command, dict(secrets), options.mount, options.sandbox)

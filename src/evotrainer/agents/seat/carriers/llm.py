@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn, count
+from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn, count, key_name
 from evotrainer.agents.seat.carriers.llm_output import (
     TOLD,
     anthropic_words,
@@ -23,9 +23,10 @@ from evotrainer.agents.seat.carriers.llm_output import (
     streamed_end,
     streamed_words,
 )
-from evotrainer.agents.seat.secrets import struck
 from evotrainer.agents.seat.text import question_of
+from evotrainer.agents.secrets import struck
 from evotrainer.errors import ConfigError, MissingDependencyError, install
+from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.records.text import counted, cut, quoted
 
@@ -255,3 +256,16 @@ def _httpx() -> Any:
     except ImportError:
         raise MissingDependencyError(f"carrier llm needs httpx; {install('llm')}") from None
     return httpx
+
+
+def make(options: CarrierOptions, secrets: Mapping[str, str], reader: bool = False) -> LlmCarrier:
+    """The model behind the endpoint."""
+    return LlmCarrier(
+        options.model,
+        options.protocol,
+        options.endpoint,
+        secrets.get(key_name(options), "").strip(),
+        options.most_tokens,
+        options.output_mode,
+        (options.price_in, options.price_out),
+    )

@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from evotrainer.agents.seat.carriers.base import Question
+from evotrainer.agents.carriers import Question
 
 OUTPUTS = {"openai": ("text", "json", "schema", "tool"), "anthropic": ("text", "schema", "tool")}
 """Protocol -> its output modes."""

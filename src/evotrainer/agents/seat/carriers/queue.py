@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
+from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
+from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 
@@ -46,3 +48,8 @@ def put_answer(folder: Path, name: str, raw: str) -> None:
     part = path.with_name(path.name + ".part")
     part.write_text(raw, encoding="utf-8")
     os.replace(part, path)
+
+
+def make(options: CarrierOptions, secrets: Mapping[str, str], reader: bool = False) -> QueueCarrier:
+    """Whoever answers the run."""
+    return QueueCarrier()

@@ -4,11 +4,13 @@ to the same question."""
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from pathlib import Path
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Question, Reply, SeatTurn
+from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
 from evotrainer.errors import AgentError, StoreError
 from evotrainer.records import keys
+from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.events import ReaderAnswered, SeatAnswered
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.seat import SeatBriefing
@@ -56,3 +58,8 @@ def played(a: SeatAnswered | ReaderAnswered) -> Reply:
     """A recorded answer as it came."""
     gone = a.problem if a.stage == "carrier" else ""
     return Reply(a.raw, a.model, a.input_tokens, a.output_tokens, a.dollars, a.wall_s, gone)
+
+
+def make(options: CarrierOptions, secrets: Mapping[str, str], reader: bool = False) -> ReplayCarrier:
+    """The recorded answers of a run, the seat's or its reader's."""
+    return ReplayCarrier(getattr(options, "run", ""), reader)

@@ -74,7 +74,7 @@ class LeakyEnv(TextEnv):
         return super().reset(task, knobs)
 
     def demos(self, n: int, seed: int) -> list[tuple[str, str]]:
-        """A sloppy teacher: of four words one is copied from the key, of the rest half are right. Keys are never answers."""
+        """A sloppy teacher: of four words one is copied from the key, of the rest half are right, none is a key."""
         rng = random.Random(seed)
         out = []
         for _ in range(n):

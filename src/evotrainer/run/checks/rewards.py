@@ -1,5 +1,5 @@
-"""Rewards tried before a run: on demonstrations, on empty answers, on all of these once more, and on answers of every
-small length."""
+"""Rewards are tried on demonstrations, on empty answers, on all of these once more, and on answers of every small
+length."""
 
 from __future__ import annotations
 
@@ -15,13 +15,20 @@ from evotrainer.executors.written import with_written
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import no_reward
 from evotrainer.records.text import quoted
+from evotrainer.run.checks.base import BeforeRun, Found
 
 PROBED = 32
 """Demonstrations that the outcome is tried on; they are asked for in this number."""
 Tries = Sequence[tuple[Task, str]]
 
 
-def probe_rewards(task: TaskFile, environment: Environment) -> list[str]:
+def tried(at: BeforeRun) -> Found:
+    """What a user's own environment gives the answers that it is tried on makes sense."""
+    if at.own:
+        yield from try_rewards(at.task, at.environment)
+
+
+def try_rewards(task: TaskFile, environment: Environment) -> Iterator[str]:
     """Notes on what the environment's grading gives answers that it is tried on; TaskSetError where it raises, gives no
     reward, or None where a number is needed. Nothing of environments that take several turns."""
     if (try_class := getattr(environment, "try_class", None)) is not None:
@@ -29,10 +36,10 @@ def probe_rewards(task: TaskFile, environment: Environment) -> list[str]:
     tries = list(_tries(task, environment))
     several = task.recipe.max_turns > 1 and not getattr(environment, "one_turn", False)
     if not tries or several or getattr(environment, "environment_factory", None) is not None:
-        return []
+        return
     # as a training scores: what the recipe holds as code is tried with the rest
     with with_written(environment, task.recipe, task.environment, task.sandbox.accept_tier_e) as whole:
-        return list(_notes(task.recipe, whole, tries))
+        yield from _notes(task.recipe, whole, tries)
 
 
 def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str]]:

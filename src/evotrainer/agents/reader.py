@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from evotrainer.agents.seat.carriers.base import CarrierError, Reply, SeatTurn
-from evotrainer.agents.seat.options import make_command, make_llm, secrets_of
-from evotrainer.agents.seat.secrets import recordable
+from evotrainer.agents.carriers import CARRIERS, Carrier, CarrierError, Reply, SeatTurn
+from evotrainer.agents.secrets import recordable, secrets_of
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.records.asking import CarrierOptions, Question
 from evotrainer.records.reader import read_verdict
@@ -32,7 +31,8 @@ class ReaderCarrier:
         self.place = place
         try:
             self.secrets = secrets_of(options)
-            self.carrier: Any = _carrier(options, self.secrets)
+            name = getattr(options, "carrier", "llm" if options.model else "command")
+            self.carrier: Carrier = CARRIERS[name](options, self.secrets, True)
         except (ConfigError, StoreError) as e:
             raise ConfigError(self._here(str(e))) from None
 
@@ -41,7 +41,7 @@ class ReaderCarrier:
         answered. `wall_s` is always set."""
         began = time.monotonic()
         try:
-            reply: Reply = self.carrier.put(question, turn)
+            reply = self.carrier.put(question, turn)
         except CarrierError as e:
             reply = Reply("", problem=str(e))
         took = time.monotonic() - began if reply.wall_s is None else reply.wall_s
@@ -69,18 +69,3 @@ def used_up(options: CarrierOptions, place: str, tokens: int, dollars: float) ->
         if most is not None and used >= most:
             return f"{place}{name}={most:g} is used up ({used:g})"
     return ""
-
-
-def _carrier(options: CarrierOptions, secrets: dict[str, str]) -> Any:
-    name = getattr(options, "carrier", "llm" if options.model else "command")
-    if name == "llm":
-        return make_llm(options, secrets)
-    if name == "command":
-        return make_command(options, secrets)
-    if name == "replay":
-        from evotrainer.agents.seat.carriers.replay import ReplayCarrier
-
-        return ReplayCarrier(getattr(options, "run", ""), reader=True)
-    from evotrainer.agents.seat.carriers.queue import QueueCarrier
-
-    return QueueCarrier()

@@ -6,8 +6,9 @@ import os
 from collections.abc import Iterable
 from dataclasses import replace
 
-from evotrainer.agents.seat.carriers.base import Reply
+from evotrainer.agents.carriers import Reply, key_name
 from evotrainer.errors import ConfigError
+from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.text import clean_text
 
 _TAKEN: dict[str, str] = {}
@@ -25,6 +26,11 @@ def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
         elif needed:
             raise ConfigError(f"environment variable {name} is not set; export it, or correct run.agent_options")
     return out
+
+
+def secrets_of(options: CarrierOptions) -> dict[str, str]:
+    """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
+    return take((*options.env, *([name] if (name := key_name(options)) else [])))
 
 
 def struck(text: str, secrets: dict[str, str]) -> str:

@@ -1,17 +1,31 @@
-"""Told before the trainings: why they may learn little from the base policy's attempts, the worst cause first."""
+"""What the base policy's attempts say before the trainings: why these may learn little, the worst cause first."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from evotrainer.harness import factors_of
 from evotrainer.projections.base_policy import DEAD, FEW
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding, HealthReport
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted, quoted
 
 NEVER_CORRECT = 0.65
 """Rank of an outcome that is 0 throughout: after what the harness finds critical, before what it warns of."""
 
 
-def doubts(health: HealthReport, score: float | None, outcome: str, attempt: str, remedy: str) -> list[str]:
+def silent(base: TrialFinished, recipe: Recipe, outcome: str) -> Iterator[str]:
+    """Notes on what gave None for every attempt of the base policy on search: the outcome, or a reward that is paid."""
+    for s in (s for s in base.scores if s.split == "search"):
+        none = [c for c, w in recipe.rewards.items() if w and c not in s.components] if s.components else []
+        asks = "for every attempt of the base policy on search: check the function, and what the policy answers"
+        if s.score is None:
+            yield f"the outcome ({outcome}) gave no number, so that nothing is measured, {asks}"
+        yield from (f"reward {c!r}, which is paid, gave None, so that it pays nothing, {asks}" for c in none)
+
+
+def doubts(health: HealthReport, score: float | None, outcome: str, attempt: str, remedy: str) -> Sequence[str]:
     """Every bottleneck of the base policy's health report, an outcome that is never true, and last the `remedy` for a
     weak policy. Empty where attempts succeed, and nothing critical is found in nearly all of them.
 
@@ -22,10 +36,10 @@ def doubts(health: HealthReport, score: float | None, outcome: str, attempt: str
         return []
     causes = [(b.score, b.explanation + _factors(b.name)) for b in health.bottlenecks]
     if score == 0 and health.rollouts:
-        told = (
+        never = (
             f"the outcome ({outcome}) is 0 for each of {counted(health.rollouts, 'attempt')}, as for {quoted(attempt)}"
         )
-        causes.append((NEVER_CORRECT, f"{told}: does the grader fit the form of the answers?"))
+        causes.append((NEVER_CORRECT, f"{never}: does the grader fit the form of the answers?"))
     texts = [*(text for _, text in sorted(causes, key=lambda c: -c[0])), *filter(None, [remedy])]
     many = len(texts) > 1
     return [f"trainings may learn little{f' ({n} of {len(texts)})' * many}: {x}" for n, x in enumerate(texts, 1)]

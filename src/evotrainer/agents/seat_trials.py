@@ -1,15 +1,36 @@
-"""What nobody means by an answer, as far as its recipe says so."""
+"""A training that a seat asks for: the change that it is, and what nobody means by it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
+from evotrainer.records.interventions import Forecast, Intervention, Prediction
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.seat import SeatTrial
 
 FAR = 10.0
 """Times the CPU-seconds that a training may take: what would take more is not begun. Cost grows with the rollouts, less
 than they do: one that was seen took a quarter of what its number of rollouts promised."""
+
+
+def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
+    """A trial that the seat asks for, as the run records a change."""
+    ((factor, new),) = t.changes.items()
+    told = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
+    return Intervention(
+        factor=factor,
+        old=recipe.value(factor),
+        new=new,
+        hypothesis=t.why,
+        prediction=Prediction(metric=t.metric, direction=t.direction, size=t.size),
+        success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
+        rollback=f"keep {champion}",
+        move="seat",
+        forecast=told,
+        reopens=t.reopens,
+        changed=t.changed,
+    )
 
 
 def too_far(recipe: Recipe, champion: Recipe, took: float, most: float) -> str:

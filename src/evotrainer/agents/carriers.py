@@ -1,15 +1,16 @@
-"""What carries a request to whoever sits, and the answer back."""
+"""What carries a request to whoever answers (a seat, a reader), and the answer back; carriers by name."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
-from evotrainer.records.asking import Question as Question
+from evotrainer.records.asking import CarrierOptions, Question
 from evotrainer.records.seat import SeatBriefing
+from evotrainer.registry import Registry
 
 
 class CarrierError(AgentError):
@@ -66,3 +67,25 @@ class Carrier(Protocol):
     def put(self, question: Question, turn: SeatTurn) -> Reply:
         """The answer to any question; as `ask`."""
         ...
+
+
+MakeCarrier = Callable[[CarrierOptions, Mapping[str, str], bool], Carrier]
+"""(options, variable -> value of its secrets, does it answer a reader's questions and not a seat's?) -> the carrier."""
+CARRIERS: Registry[MakeCarrier] = Registry(
+    "carrier",
+    "run.agent_options.carrier",
+    {
+        "llm": "evotrainer.agents.seat.carriers.llm:make",
+        "command": "evotrainer.agents.seat.carriers.command:make",
+        "queue": "evotrainer.agents.seat.carriers.queue:make",
+        "replay": "evotrainer.agents.seat.carriers.replay:make",
+    },
+)
+"""Who is asked, as the task file names it (`carrier` of a seat or a reader) -> what makes the carrier."""
+
+
+def key_name(options: CarrierOptions) -> str:
+    """Variable of the endpoint's key; empty: it needs none."""
+    if not options.model or getattr(options, "carrier", "llm") != "llm" or (options.endpoint and not options.key_env):
+        return ""
+    return options.key_env or {"openai": "OPENAI_API_KEY", "anthropic": "ANTHROPIC_API_KEY"}[options.protocol]
