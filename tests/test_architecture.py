@@ -166,7 +166,7 @@ ALLOWED = {
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
-    "cli": "errors records factors config agents judge harness harness.columns harness.evolving projections "
+    "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox rules run verify api studies.audit studies.backtest studies.calibration "

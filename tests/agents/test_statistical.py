@@ -15,10 +15,10 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.catalogue import candidates
 from evotrainer.agents.changes import reward_changes
 from evotrainer.agents.one_factor import OneFactorAgent
-from evotrainer.agents.pool import next_family, situation
+from evotrainer.agents.pool import situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.factors import FACTORS, FAMILIES, family_of
+from evotrainer.factors import FACTORS
 from evotrainer.factors.cost import relative_cost
 from evotrainer.factors.data import reference_plans
 from evotrainer.factors.lint import lint
@@ -189,40 +189,6 @@ def test_no_branch_is_ever_proposed_twice() -> None:
     hashes = [x.recipe.hash for x in b.branches]
     assert sum(len(h) for h in history) >= 9
     assert len(hashes) == len(set(hashes))
-
-
-def test_after_two_failures_the_family_changes_and_after_three_something_is_taken_away() -> None:
-    recipe = Recipe(rewards={"shown": 1.0, "format": 0.2}, kl_beta=0.04)
-    b = briefing(recipe, GAP)
-    first = propose(b)[0]
-    assert family_of(first.factor) == "reward"
-    failed = [
-        record(f"b{n}", recipe.with_factor(iv.factor, iv.new), "b0", n, iv, "reject", -0.01)
-        for n, iv in enumerate(propose(b)[:1] * 2, 1)
-    ]
-    two = b.model_copy(update={"round": 3, "failures_in_a_row": 2, "branches": (b.champion, *failed)})
-    assert next_family(two) == "signal"
-    assert family_of(propose(two)[0].factor) == "signal"
-    three = two.model_copy(update={"round": 4, "failures_in_a_row": 3})
-    moves = {m.name for m in MOVES if m.subtracts} | {"remove_reward", "revert"}
-    assert any(iv.move.partition(" ")[0] in moves for iv in propose(three)[:2])
-
-
-def test_the_families_are_taken_in_the_order_of_the_method() -> None:
-    b, order = briefing(), []
-    factors = dict(zip(FAMILIES, ("rewards", "temperature", "sft_anchor", "lr", "max_tokens"), strict=True))
-    values = dict(zip(factors.values(), ({"share": 1.0}, 1.2, 0.1, 1e-4, 128), strict=True))
-    for n in range(1, 7):
-        family = next_family(b.model_copy(update={"round": n, "failures_in_a_row": n - 1}))
-        order.append(family)
-        f = factors[family]
-        iv = Intervention(
-            factor=f, old=None, new=values[f], hypothesis="", success_criterion="", rollback="",
-            prediction={"metric": "accuracy", "direction": "up", "size": 0.01},
-        )  # fmt: skip
-        done = record(f"b{n}", START.with_factor(f, values[f]), "b0", n, iv, "reject")
-        b = b.model_copy(update={"branches": (*b.branches, done)})
-    assert order == [*FAMILIES, FAMILIES[0]]
 
 
 def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:

@@ -22,6 +22,7 @@ from evotrainer.judge.settings import weaker
 from evotrainer.projections.caveats import RISE, _defaults_for, caveats, told
 from evotrainer.projections.facts import Fact
 from evotrainer.records.chain import Event
+from evotrainer.records.events import BranchOpened
 from evotrainer.records.interventions import Forecast
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect
@@ -31,6 +32,7 @@ from evotrainer.views.fold import load_view
 from tests.leaky_task import HONEST, finish
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper
+from tests.projections.test_facts import FRESH, compared, recorded
 from tests.projections.test_facts import certified as on_paper
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "hackable" / "task.toml"
@@ -177,10 +179,6 @@ def certified_at(events: Sequence[Event], **numbers: float) -> list[Event]:
     ]
 
 
-def kinds(found: Sequence[Fact]) -> set[str]:
-    return {c.kind for c in found}
-
-
 def test_a_gain_that_an_audit_settled_has_no_caveat(
     task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -233,20 +231,11 @@ def test_an_audit_of_later_takes_the_caveat_away_or_the_branch(task: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("numbers", "told_of"),
-    [
-        ({"mean": RISE, "low": 0.01}, True),
-        ({"mean": RISE - 0.001, "low": 0.01}, False),
-        ({"mean": 0.2, "low": -0.001}, False),
-    ],
+    ("mean", "low", "told_of"), [(RISE, 0.01, True), (RISE - 0.001, 0.01, False), (0.2, -0.001, False)]
 )
-def test_the_margin_is_five_points_that_the_interval_bears_out(
-    task: Path, tmp_path: Path, quick: Paper, numbers: dict[str, float], told_of: bool
-) -> None:
-    run = quick.start(task, tmp_path / "run", ["run.rounds=0"])
-    found = caveats(certified_at(undeclared(run.events()), **numbers))
-    unshown = numbers["low"] <= 0  # which is a caveat of its own, as an export's card has it
-    assert kinds(found.get("b0", ())) == ({"unaudited"} if told_of else {"unconfirmed"} if unshown else set())
+def test_the_margin_is_five_points_that_the_interval_bears_out(mean: float, low: float, told_of: bool) -> None:
+    found = caveats(on_paper(comparisons={"champion-base": compared(mean, low, 0.5)})).get("b5", ())
+    assert ("unaudited" in {c.kind for c in found}) is told_of
 
 
 def test_where_only_the_base_policy_is_left_there_is_nothing_to_question(
@@ -257,24 +246,18 @@ def test_where_only_the_base_policy_is_left_there_is_nothing_to_question(
 
 
 @pytest.mark.parametrize(("gained", "beyond"), [(0.129, False), (0.131, True)])
-def test_a_step_that_gained_more_than_its_forecast_and_the_margin_is_told(
-    task: Path, tmp_path: Path, quick: Paper, gained: float, beyond: bool
-) -> None:
-    run = quick.start(task, tmp_path / "run", [HONEST])
-    effect = Effect(
-        mean=gained, low=0.0, high=1.0, confidence=0.95, se=0.015, df=9, seeds=2, tasks=99, noise_floor=0.01
-    )
-    events = []
-    for e in undeclared(run.events()):
-        body = e.body
-        if e.kind == "branch" and body.intervention:
+def test_a_step_that_gained_more_than_its_forecast_and_the_margin_is_told(gained: float, beyond: bool) -> None:
+    def foreseen(body: Any) -> Any:
+        if isinstance(body, BranchOpened) and body.branch == "b5" and body.intervention:
             expected = body.intervention.model_copy(update={"forecast": Forecast(mean=0.03, sd=0.02)})
-            body = body.model_copy(update={"intervention": expected})
-        if e.kind == "reestimated":
-            body = body.model_copy(update={"effect": effect})
-        events.append(replace(e, body=body))
-    texts = [c.text for c in caveats(events)["b1"] if c.kind == "beyond"]
-    assert texts == (["b1 gained 13.1 points, 3.0 ± 2.5 were forecast"] if beyond else [])
+            return body.model_copy(update={"intervention": expected})
+        return body
+
+    effect = FRESH.effect.model_copy(update={"mean": gained, "se": 0.015})
+    fresh = FRESH.model_copy(update={"effect": effect})
+    events = recorded(foreseen, ("reestimated", "b5/reestimated", fresh))
+    texts = [c.text for c in caveats(events)["b5"] if c.kind == "beyond"]
+    assert texts == (["b5 gained 13.1 points, 3.0 ± 2.5 were forecast"] if beyond else [])
 
 
 @pytest.mark.parametrize(("reached", "beyond"), [(0.37, True), (0.43, False)])

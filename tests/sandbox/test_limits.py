@@ -151,3 +151,15 @@ def test_large_inputs_and_outputs_pass_whole(box: Sandbox) -> None:
     text = "".join(f"{i}\n" for i in range(60_000))
     program = Program("import sys\nsys.stdout.write(sys.stdin.read())", stdins=(text, "ü\n"))
     assert [c.stdout for c in box.run([program])[0].cases] == [text, "ü\n"]
+
+
+def test_the_limit_is_of_a_case_and_not_of_all_together(box: Sandbox) -> None:
+    source = """
+import time
+def work(n):
+    end = time.process_time() + 0.3
+    while time.process_time() < end: pass
+    return n
+"""
+    result = box.run([Program(source, calls=[Call("work", (n,)) for n in range(5)], limits=Limits(cpu_s=0.5))])[0]
+    assert [(case.status, case.value) for case in result.cases] == [("ok", n) for n in range(5)]

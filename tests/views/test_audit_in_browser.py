@@ -53,7 +53,7 @@ def test_curves_are_drawn(browser: Any, page: Path) -> None:
     names = browser.execute_script(
         "return [...document.querySelectorAll('#s0-0 .chart select')].map(s => s.selectedOptions[0].text)"
     )
-    assert names[:4] == ["reward", "score, share correct", "visible: mean reward", "hidden: mean reward"]
+    assert names[:4] == ["reward", "score", "visible: mean reward", "hidden: mean reward"]
 
 
 def test_charts_stay_in_their_columns(browser: Any, page: Path) -> None:

@@ -97,7 +97,9 @@ def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -
     run, own = view.facts.of(""), view.facts.of(view.champion)
     status, page = printed(render_status(folder)), words(render(view))
     pairs = [f"{what}{text}" for what, _, text in (f.text.partition(": ") for f in run.some("comparison"))]
-    assert not missing(run, status, {"comparison"}) and all(words(p) in status for p in pairs)
+    assert not missing(run, status, {"comparison", "diagnosis"}) and all(words(p) in status for p in pairs)
+    assert not missing(FactList(run.some("diagnosis")[-1:]), status, set())
+    assert not missing(FactList(run.some("diagnosis")[:1]), page.replace("The", "the"), set())
     assert not missing(FactList(run.some("result", "comparison")), end, set())
     assert not missing(FactList(run.some("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
     assert not missing(FactList(own.caveats), status, set())

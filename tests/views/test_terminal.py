@@ -25,7 +25,7 @@ from evotrainer.views import folder as folder_views
 from evotrainer.views import terminal
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import find_rollout
-from evotrainer.views.status import print_summary, render_status, shown_sandbox
+from evotrainer.views.status import render_status, shown_sandbox
 from evotrainer.views.terminal import LiveView
 from tests.views.conftest import ATTACK
 from tests.whole_run import START, story
@@ -280,16 +280,6 @@ def test_hostile_rollouts_cannot_steer_the_terminal(hostile_run: Path) -> None:
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u202e]", out)
 
 
-def test_the_closing_summary_names_result_path_and_cost(finished_run: Path) -> None:
-    console = Console(file=io.StringIO(), width=200, highlight=False)
-    print_summary(finished_run, console)
-    out = console.file.getvalue()  # type: ignore[attr-defined]
-    assert "The champion solves 79.7% of unseen tasks" in out
-    assert "champion minus start: +15.6 points [+12.1, +19.1], better" in out
-    assert "group_filter.kind: none → zero_variance" in out
-    assert "2 promoted, 2 rejected, 1 invalid" in out
-
-
 def opened(tier: str, **isolation: Any) -> RunOpened:
     first = next(body for _, _, body in story() if isinstance(body, RunOpened))
     return first.model_copy(update={"sandbox_tier": tier, "environment": {"isolation": isolation}})
@@ -301,13 +291,6 @@ def test_the_sandbox_tier_is_said_and_a_weak_one_is_a_warning_that_names_what_is
     assert weak == "warning: sandbox tier C: no namespaces; missing for tier A: bwrap is not installed; proc: BREACH"
     assert opened("none needed").isolation == "sandbox: none needed"
     assert "missing for tier A: see `evotrainer doctor`" in opened("B").isolation
-
-
-def test_status_has_the_sandbox_tier_and_says_what_each_noise_floor_was_measured_on(finished_run: Path) -> None:
-    shown = rendered(render_status(finished_run))
-    assert re.search(r"sandbox +tier A", shown)
-    assert re.search(r"noise floor of the run +[\d.]+ points, from the A/A trials", shown)
-    assert len(re.findall("noise floor", shown)) == 1, "one number under that name"
 
 
 def test_status_names_the_sandbox_once_and_the_run_by_its_folder(finished_run: Path, tmp_path: Path) -> None:

@@ -35,11 +35,11 @@ def candidates(s: Situation, seen: set[str], table: Mapping[str, Factor] = FACTO
                     yield CandidateMove(move, v, factor, child, bottleneck, mean, sd, cost)
 
 
-REVERT = Move("revert", (), "an earlier change may be worth nothing since later ones came", subtracts=True)
+REVERT = Move("revert", (), "an earlier change may be worth nothing since later ones came")
 
 
 def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
-    """Undo one factor that differs from the starting recipe: the subtraction that escalation asks for."""
+    """Undo one factor that differs from the starting recipe."""
     start = s.start.factors()
     differ = {f for f, now in s.recipe.factors().items() if f in start and start[f] != now}
     together = [name for name, fields in COMPOSITES.items() if len(differ & set(fields)) > 1]

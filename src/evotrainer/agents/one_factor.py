@@ -18,15 +18,12 @@ from evotrainer.agents.belief import MoveOutcome, informed, observations, poster
 from evotrainer.agents.changes import repeated
 from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
-from evotrainer.agents.pool import candidate_pool, next_family, situation
-from evotrainer.factors import family_of
+from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Backtest, ConsideredChange, Forecast, Intervention
 from evotrainer.records.skills import SkillUse
 
-SUBTRACT_AFTER, SWITCH_AFTER = 3, 2
-"""Rounds without promotion after which a subtraction is offered, and the family changed."""
 BACKTEST_WORTH = {"supports": 0.02, "silent": 0.0, "contradicts": 0.0}
 """What a backtest adds to the drawn gain, score units; a contradiction drops the change altogether."""
 CONSIDERED = 30
@@ -189,10 +186,8 @@ class OneFactorAgent:
         """(kept, vetoed): backtest from the best value down, until enough varied candidates are kept."""
         kept: list[Ranked] = []
         vetoed: list[Ranked] = []
-        first = _escalated(ranked, briefing)
         least = 0.0 if briefing.feedback else self.options.stop_chance  # what a human asks for is tried
-        worth = [r for r in ranked if r not in first and self.chance(r) >= least]
-        for r in (first + worth)[: self.options.max_backtests]:
+        for r in [r for r in ranked if self.chance(r) >= least][: self.options.max_backtests]:
             iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
             tested = replace(r, backtest=tools.backtest(iv))
             contradicted = tested.backtest is not None and tested.backtest.verdict == "contradicts"
@@ -202,39 +197,14 @@ class OneFactorAgent:
         return sorted(kept, key=lambda r: (-r.value, r.candidate.name)), vetoed
 
     def _choose(self, kept: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
-        """Best first, each factor once before any factor twice, with the escalation's demands served first."""
-        order: list[Ranked] = []
-        if briefing.failures_in_a_row >= SWITCH_AFTER:
-            family = next_family(briefing)
-            order += [r for r in kept if family_of(r.candidate.factor) == family][:1]
-        if briefing.failures_in_a_row >= SUBTRACT_AFTER:
-            order += [r for r in kept if r.candidate.move.subtracts and r not in order][:1]
-        factors = {r.candidate.factor for r in order}
-        again: list[Ranked] = []
-        for r in kept:
-            if r in order:
-                continue
-            if r.candidate.factor in factors:
-                again.append(r)
-            else:
-                factors.add(r.candidate.factor)
-                order.append(r)
-        return (order + again)[: briefing.branches_wanted + self.options.spare]
+        """Best first, each factor once before any factor twice."""
+        first = {r.candidate.factor: r for r in reversed(kept)}
+        order = sorted(kept, key=lambda r: first[r.candidate.factor] is not r)
+        return order[: briefing.branches_wanted + self.options.spare]
 
     def _stop(self, why: str, vetoed: Sequence[Ranked] = ()) -> Proposal:
         lines = [f"- vetoed: {r.candidate.name}: {r.backtest.reason}" for r in vetoed if r.backtest]
         return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
-
-
-def _escalated(ranked: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
-    """After failures, the best of the next family (and of the subtractions): tried even where a gain is unlikely."""
-    first: list[Ranked] = []
-    if briefing.failures_in_a_row >= SWITCH_AFTER:
-        family = next_family(briefing)
-        first += [r for r in ranked if family_of(r.candidate.factor) == family][: 2 * briefing.branches_wanted]
-    if briefing.failures_in_a_row >= SUBTRACT_AFTER:
-        first += [r for r in ranked if r.candidate.move.subtracts and r not in first][:3]
-    return first
 
 
 def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:
@@ -244,11 +214,6 @@ def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoe
     if s.evidence:
         fit = s.evidence.fit(s.recipe.rewards)
         lines.append(f"The present reward's alignment with the outcome is {fit.aligned:.2f} on stored rollouts.")
-    if briefing.failures_in_a_row >= SWITCH_AFTER:
-        lines.append(
-            f"{briefing.failures_in_a_row} rounds without promotion: turning to the {next_family(briefing)} family"
-            + (" and trying a subtraction." if briefing.failures_in_a_row >= SUBTRACT_AFTER else ".")
-        )
     for r in chosen:
         replay = f"; backtest {r.backtest.verdict}: {r.backtest.reason}" if r.backtest else ""
         lines.append(

@@ -11,7 +11,7 @@ from evotrainer.agents.changes import tried
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
-from evotrainer.factors import FAMILIES, Family, family_of
+from evotrainer.factors import family_of
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.recipe import fields_of
 
@@ -48,20 +48,6 @@ def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[Ca
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
     pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
     return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
-
-
-def next_family(briefing: Briefing) -> Family:
-    """The family to turn to: the first in the order that the present streak of failures has not tried.
-
-    Where it has tried all, the one after the latest.
-    """
-    streak = briefing.round - briefing.failures_in_a_row
-    failed = [b for b in briefing.branches if b.intervention and b.round >= streak]
-    tried = [family_of(b.intervention.factor) for b in failed if b.intervention]
-    if not tried:
-        return FAMILIES[0]
-    fresh = [x for x in FAMILIES if x not in tried]
-    return fresh[0] if fresh else FAMILIES[(FAMILIES.index(tried[-1]) + 1) % len(FAMILIES)]
 
 
 def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:

@@ -56,7 +56,7 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
             shift, sd, why = _measured(s, before, old, new)
         if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
             shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
-        move = Move(name, (), why, subtracts=name == "remove_reward")
+        move = Move(name, (), why)
         yield CandidateMove(move, Variant(value, detail), factor, child, bottleneck, shift, sd, 1.0)
 
 

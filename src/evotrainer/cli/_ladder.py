@@ -43,12 +43,12 @@ def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
 
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
-    if len(path) > 2:
+    if several := len(path) > 2:
         print(f"  the way from {path[0]}, one measured step at a time")
     wrong: list[str] = []
     for parent, name in pairwise(path):
         b, own = state.branches[name], facts.of(name)
-        if len(path) > 2:
+        if several:
             shown = own.text("effect") or own.text("measured") or "not measured"
             print(f"    {parent} -> {name}  {own.text('changes')}: {shown.partition(';')[0]} ({own.text('status')})")
         if name != branch and b.verdict:  # what the branch itself rests on is computed again by its caller

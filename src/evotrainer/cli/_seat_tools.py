@@ -92,9 +92,6 @@ class SeatTools:
     def factor(self, name: str = "") -> str:
         """A factor's value, legal values, what was trained of it and what it costs; without `name` all factors with
         their values."""
-        from evotrainer.factors import row_of
-        from evotrainer.records.recipe_parts import fields_of
-
         asked = self._asked()
         offers = asked.factors
         if not name:
@@ -103,11 +100,6 @@ class SeatTools:
             raise AgentError(f"no factor {name!r}; there are: {', '.join(offers)}")
         o = offers[name]
         cost = f"; a training takes {asked.training_cpu_s:g} CPU-s"
-        cost += (
-            ", in proportion to it at most"
-            if any(r.costs for f in (name, *fields_of(name)) if (r := row_of(f)))
-            else ", much the same with other values"
-        )
         return _cut(f"{name} is {json.dumps(o.now)}; legal: {o.legal}; trained besides: {json.dumps(o.tried)}{cost}")
 
     def candidates(self, factor: str = "") -> str:

@@ -268,7 +268,6 @@ ROWS = (
                 "constant_lr",
                 lambda s: schedules(s, "constant"),
                 "the last steps are wasted at a vanishing rate",
-                subtracts=True,
             ),
         ),
         embedded=True,
@@ -362,7 +361,6 @@ ROWS = (
                 "the score may still be rising at the last step",
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried({"max_steps": lambda r: r.steps * r.updates_per_step}, "times updates_per_step"),
         verl=Carried(
@@ -384,7 +382,6 @@ ROWS = (
         ),
         off="one pass stays on the samples' own policy",
         off_mends="off_policy_drift; echo_trap",
-        costs=True,
         embedded=True,
         trl=Carried({"num_iterations": "updates_per_step"}, "passes over each step's rollouts"),
         verl=Carried({f"{ACTOR}.ppo_epochs": "updates_per_step"}),

@@ -238,7 +238,6 @@ ROWS = (
                 "; dead_groups echo_trap",
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried(
             {"per_device_train_batch_size": None, "gradient_accumulation_steps": None},
@@ -269,7 +268,6 @@ ROWS = (
         ),
         off="steps of imitation are steps without exploration",
         off_mends="; exploration_collapse",
-        costs=True,
         embedded=True,
         trl=refused("TRL's trainer has no supervised parts", "leave them out", lambda r: bool(r.phases)),
         verl=refused("verl trains by one loss all along", "set it to none", lambda r: bool(r.phases)),
@@ -345,7 +343,6 @@ ROWS = (
         moves=(Move("go_on_as_long", goes_on_as_long, "the champion was still learning at its last step"),),
         off="what came before may hold the policy to its ways",
         off_mends="; exploration_collapse",
-        costs=True,
         embedded=True,
         trl=Carried(
             note="the earlier recipe is trained first, and its policy loaded; refused with adapters (lora)",

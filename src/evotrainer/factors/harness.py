@@ -51,7 +51,6 @@ ROWS = (
                 "truncation",
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried(
             # TRL's limit is of the whole completion, tool answers included; ours is per turn
@@ -80,10 +79,8 @@ ROWS = (
                 lambda s: [Variant(s.recipe.max_turns - 2, "-2")] if s.recipe.max_turns > 4 else [],
                 "fewer turns leave no room for repetition",
                 "echo_trap",
-                subtracts=True,
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried(
             {"max_tool_calling_iterations": lambda r: r.max_turns - 1},

@@ -153,7 +153,6 @@ ROWS = (
             ),
         ),
         off="the extra sampling costs compute that more steps would use better",
-        costs=True,
         embedded=True,
         trl="further sampling rounds",
         verl=Carried(
@@ -274,10 +273,8 @@ ROWS = (
                 "smaller_groups",
                 lambda s: [Variant(s.recipe.group_size // 2, "half")] if s.recipe.group_size >= 8 else [],
                 "fewer attempts per task cost less, and a group that is mixed anyway loses little",
-                subtracts=True,
             ),
         ),
-        costs=True,
         embedded=True,
         trl=Carried({"num_generations": "group_size"}, "rollouts per prompt"),
         verl=Carried({f"{ROLLOUT}.n": "group_size"}),

@@ -14,8 +14,7 @@ from evotrainer.records.recipe_parts import COMPOSITES
 
 Family = Literal["reward", "signal", "data", "algorithm", "harness"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm", "harness")
-"""Parts of a recipe, in the order in which escalation changes from one to the next. harness: what the policy acts in,
-not what reads it."""
+"""Parts of a recipe. harness: what the policy acts in, not what reads it."""
 Direction = Literal["up", "down"]
 Test = Callable[[Recipe], bool]
 
@@ -146,8 +145,6 @@ class Move:
     """Goes on from `because`."""
     mends: str = ""
     """Symptoms; behind a semicolon those that it may mend in part only."""
-    subtracts: bool = False
-    """It removes something instead of adding it."""
 
     def fits(self) -> dict[str, bool]:
         """Symptom -> is it answered fully?"""
@@ -189,8 +186,6 @@ class Factor:
     replay: Literal["", "advantages"] = ""
     """advantages: those of stored rollouts can be computed anew under another value (`algorithm/`), which gives a
     forecast. Other replays register with `harness.whatif.replay.replays`; without either it acts through training."""
-    costs: bool = False
-    """Does the compute of a training grow with it?"""
     embedded: bool = False
     """Does the embedded trainer carry it out?"""
     trl: Carried | str | None = None
@@ -208,7 +203,7 @@ class Factor:
         if not self.off:
             return self.moves
         back = lambda s: () if self.idle(s.recipe) or not self.off_when(s.recipe) else (Variant(self.default),)  # noqa: E731
-        return (*self.moves, Move(f"{self.name}_off", back, self.off, self.off_mends, subtracts=True))
+        return (*self.moves, Move(f"{self.name}_off", back, self.off, self.off_mends))
 
     @property
     def default(self) -> Any:

@@ -6,23 +6,8 @@ from evotrainer.records.findings import HealthReport
 
 SEVERITY = {"warn": 0.5, "critical": 0.9}
 """Weight of a finding that the diagnosis did not rank; `info` is no symptom."""
-ALIASES = {
-    "proxy_divergence": "proxy_gap",
-    "proxy": "proxy_gap",
-    "test_special_casing": "special_casing",
-    "hard_coding": "special_casing",
-    "git_leak": "answer_leak",
-    "leak": "answer_leak",
-    "tampering": "test_tampering",
-    "tamper": "test_tampering",
-    "bypass": "grader_bypass",
-    "entropy_collapse": "exploration_collapse",
-    "repetition": "echo_trap",
-    "offpolicy_drift": "off_policy_drift",
-    "low_signal": "dead_groups",
-    "low_spread": "dead_groups",
-}
-"""Other names for the bottlenecks of harness/bottlenecks.py."""
+ALIASES = {"entropy_collapse": "exploration_collapse", "low_spread": "dead_groups"}
+"""Bottlenecks that are answered as another one is."""
 
 
 def canonical(name: str) -> str:

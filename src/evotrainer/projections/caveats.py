@@ -13,6 +13,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evotrainer.projections.base_policy import DEAD
 from evotrainer.projections.branches import BASE, START, Branch
 from evotrainer.projections.facts import Fact, with_answers
 from evotrainer.projections.predictions import subject_branch
@@ -108,6 +109,7 @@ def _about(
         "other": NAMES[other],
         "greedy": _both_scores(cert, row, other),
         "audit": _audit(run, row.branch),
+        "still": _why_still(b),
         "longer": round(b.recipe.steps * fact.numbers.get("ratio", 1.0)),
         "wanted": _defaults_for(fact.text),
     }
@@ -139,6 +141,18 @@ def _other_pay(run: RunOpened, b: Branch) -> str:
         return ""
     offers = sorted(outcome & payable) or sorted(set(run.environment.get("components") or ()) - outcome - paid)
     return f", or pay {' or '.join(offers)} instead of {', '.join(sorted(paid))}" if offers else ""
+
+
+def _why_still(b: Branch) -> str:
+    """Why trainings left the weights as they were, and what to do."""
+    rows = [row for t in b.finished for row in t.curve]
+    dead = [row["frac_reward_zero_std"] for row in rows if "frac_reward_zero_std" in row]
+    earned = [row["reward"] for row in rows if "reward" in row]
+    if not dead or sum(dead) / len(dead) < DEAD:
+        return f"recipe.steps={b.recipe.steps} at recipe.lr={b.recipe.lr:g} moves nothing: raise them"
+    if earned and not any(earned):
+        return "no attempt earned any reward: reward something that some attempts do, or start from a stronger base"
+    return "all attempts at a task earned the same, so there was no gradient: pay something that tells them apart"
 
 
 def _where_it_fell(events: Sequence[Event], b: Branch) -> str:

@@ -76,8 +76,7 @@ KINDS: Mapping[str, FactKind] = {
     "invalid": FactKind("INVALID"),
     "grading": FactKind("grading"),
     # the certificate of a branch
-    "learnt_nothing": _caveat("critical", "{branch} is the base policy: raise recipe.lr (now {lr:g}) or recipe.steps "
-        "(now {steps}); `evotrainer health {run} {branch}` shows how many groups had a gradient", new_run=True),
+    "learnt_nothing": _caveat("critical", "{branch} learnt nothing: {still}", new_run=True),
     "worse_than_base": _caveat("critical", "keep the base policy; train with a lower recipe.lr (now {lr:g}) or fewer "
         "recipe.steps (now {steps}){pay}; {fell}", new_run=True),
     "worse_than_start": _caveat("critical", "use the starting recipe (`evotrainer export {run} my-model --branch "
@@ -118,6 +117,7 @@ KINDS: Mapping[str, FactKind] = {
     # the run
     "result": FactKind("result"),
     "comparison": FactKind("comparison"),
+    "diagnosis": FactKind("diagnosis"),
     "noise": FactKind(RUN_FLOOR),
     "tasks": FactKind("tasks"),
 }  # fmt: skip

@@ -53,15 +53,6 @@ def read_rollouts(events: Iterable[Event]) -> list[ReadRollout]:
     return list(out.values())
 
 
-def confirmed_hacks(events: Iterable[Event]) -> dict[str, list[ReadRollout]]:
-    """Kind of hack -> the rollouts of confirmed readings that show it, each with its quote."""
-    out: dict[str, list[ReadRollout]] = {}
-    for r in read_rollouts(events):
-        if r.confirmed:
-            out.setdefault(r.verdict.kind, []).append(r)
-    return out
-
-
 @dataclass(frozen=True)
 class ReaderSpend:
     """What a reader cost: totals over the answers of a run."""

@@ -3,6 +3,7 @@ comparisons of its certificate, its noise floor, what its tasks may be used for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.projections.branch_facts import branch_facts
@@ -11,10 +12,11 @@ from evotrainer.projections.caveats import caveats
 from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.state import RunState
 from evotrainer.projections.task_sets import told as tasks_told
-from evotrainer.projections.text import percent, point_range, points
+from evotrainer.projections.text import one_line, percent, point_range, points
+from evotrainer.projections.words import kind
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.events import Certified, CertRow, NoiseMeasured
+from evotrainer.records.events import Certified, CertRow, Diagnosed, NoiseMeasured
 from evotrainer.records.text import counted
 
 NAMES = {"champion": "the champion", "start": "the starting recipe", BASE: "the base policy"}
@@ -33,6 +35,9 @@ def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:
     yield Fact(kind="result", text=_result(state))
     if state.certified:
         yield from _comparisons(state.certified)
+    for e in events:
+        if isinstance(e.body, Diagnosed) and e.id == keys.diagnosed(e.body.round) and e.body.health.bottlenecks:
+            yield Fact(kind="diagnosis", text=_diagnosis(e.body))
     yield Fact(kind="noise", text=_noise(events, state))
     if text := tasks_told(state.opened):
         yield Fact(kind="tasks", text=text)
@@ -136,6 +141,14 @@ def _reading(c: Mapping[str, float], than: str) -> str:
 def _same(a: Mapping[str, float], b: Mapping[str, float] | None) -> bool:
     """Are both the same difference with the same interval?"""
     return b is not None and all(a.get(k) == b.get(k) for k in ("mean", "low", "high"))
+
+
+def _diagnosis(d: Diagnosed) -> str:
+    """What a round's reading of its champion ranks first, and what its detectors say of it."""
+    worst = d.health.bottlenecks[0]
+    claims = [f.claim for f in d.health.findings if f.detector in worst.findings and not f.missing][:2]
+    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
+    return f"the diagnosis of round {d.round} ranks the {kind(worst.name)} first: {one_line(said, 300).rstrip('.')}"
 
 
 # -- how sure ----------------------------------------------------------------------------------------------------------

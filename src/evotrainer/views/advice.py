@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from evotrainer.projections.base_policy import DEAD, too_weak
+from evotrainer.projections.base_policy import too_weak
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.environment_files import way_on
 from evotrainer.projections.text import duration, number, of_run, one_line, percent, point_range, points
@@ -83,33 +83,6 @@ def unfinished(view: RunView) -> str:
     if stopped(view):
         return way_on("{run}", any(t.finished and t.finished.steps and t.status == "complete" for t in view.trials))
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
-
-
-def nothing_was_learnt(view: RunView) -> str:
-    """Weights equal to the base policy's, or no gradient at any step: and why."""
-    b, base = _judged(view), view.branches.get(BASE)
-    done = [t.finished for t in b.trials if t.finished and t.finished.steps] if b else []
-    before = next((t.finished.policy_sha256 for t in base.trials if t.finished), "") if base else ""
-    if not b or not b.recipe or not done:
-        return ""
-    rows = [row for t in done for row in t.curve]
-    norms = [row["grad_norm"] for row in rows if "grad_norm" in row]
-    same = bool(before) and all(t.policy_sha256 == before for t in done)
-    if not same and not (norms and not any(norms)):
-        return ""
-    what = "its weights are those of the base policy" if same else "the gradient was 0 at every step"
-    dead = [row["frac_reward_zero_std"] for row in rows if "frac_reward_zero_std" in row]
-    earned = [row["reward"] for row in rows if "reward" in row]
-    if dead and sum(dead) / len(dead) >= DEAD:
-        if earned and not any(earned):
-            why = "no attempt earned any reward: reward something that some attempts do, or start from a stronger base"
-        else:
-            why = (
-                "all attempts at a task earned the same, so there was no gradient: pay something that tells them apart"
-            )
-    else:
-        why = f"recipe.steps={b.recipe.steps} at recipe.lr={b.recipe.lr:g} moves nothing: raise them"
-    return f"{b.name} learnt nothing ({what}): {why}"
 
 
 def nothing_was_ever_correct(view: RunView) -> str:
@@ -247,16 +220,12 @@ def nothing_was_proposed(view: RunView) -> str:
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
-    n = max(view.rounds, default=0)
-    read = view.rounds[n].diagnosed if n else None
-    top = read.health.bottlenecks[0] if read and read.health.bottlenecks else None
-    what = f"the diagnosis names {top.name.replace('_', ' ')} first (`evotrainer health {{run}}`)" if top else ""
-    return f"no change that was tried is better; {what + '; ' if what else ''}{{more}}, with other changes"
+    named = [f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.some("diagnosis")[-1:]]
+    return f"no change that was tried is better; {''.join(named)}{{more}}, with other changes"
 
 
 Rule = Callable[[RunView], str]
 WHY: tuple[tuple[Rule, bool], ...] = (
-    (nothing_was_learnt, True),
     (nothing_was_ever_correct, True),
     (the_base_solves_too_little, True),
     (the_base_solves_nearly_all, True),
@@ -278,7 +247,7 @@ def _line(view: RunView) -> str:
     won, fact = promoted(view), next(iter(view.caveats.get(view.champion, ())), None)
     answer = _with_alpha(view, fact.remedy, fact.new_run) if fact else ""
     if fact and fact.severity == "critical":
-        return (fact.kind == "learnt_nothing" and _first(view, WHY[:1])) or answer
+        return answer
     why, rest = _first(view, WHY), use(view) if won else _first(view, NO_CHAMPION)
     if fact is None:
         return why or rest

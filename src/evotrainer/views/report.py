@@ -20,10 +20,9 @@ from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, trials
 from evotrainer.views.advice import advice
-from evotrainer.views.deciding import deciding
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import RunView
-from evotrainer.views.report_data import page_data
+from evotrainer.views.report_data import deciding, page_data
 from evotrainer.views.story import story, why_of
 
 if TYPE_CHECKING:

@@ -84,6 +84,7 @@ def _standing(view: RunView) -> Iterator[tuple[str, str]]:
     yield from role_lines(view.memory.trials)
     if view.coevolution.versions:
         yield "harness", view.coevolution.line()
+    yield from ((f.label, f.text) for f in view.facts.some("diagnosis")[-1:])
 
 
 def _measured(view: RunView) -> Iterator[tuple[str, str]]:

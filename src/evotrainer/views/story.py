@@ -3,12 +3,9 @@ is built from the record; what the record does not hold is left out."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
-from evotrainer.projections import words
 from evotrainer.projections.text import change, one_line, percent, points
 from evotrainer.records import written
 from evotrainer.records.interventions import Intervention
@@ -44,6 +41,11 @@ def story(view: RunView) -> list[StoryRow]:
     return [p for p in parts if p.lines or p.more]
 
 
+def sentence(text: str) -> str:
+    """A fact as a sentence of its own."""
+    return f"{text[:1].upper()}{text[1:].rstrip('.')}."
+
+
 # -- what was wrong ----------------------------------------------------------------------------------------------------
 
 
@@ -61,23 +63,9 @@ def _wrong(view: RunView) -> Iterator[str]:
                 f"search tasks earn that, but only {percent(true)} earn {told(view, meant)}, which is what counts: a "
                 f"gap of {points(got - true, sign=False)} points."
             )
-    if text := _diagnosis(view):
-        yield text
+    yield from (sentence(f.text) for f in view.facts.some("diagnosis")[:1])
     if start.invalid:
         yield f"The starting recipe {start.name} is invalid: {start.invalid}."
-
-
-def _diagnosis(view: RunView) -> str:
-    """What the first diagnosis of the starting recipe named first."""
-    first = next((r.diagnosed for r in view.rounds.values() if r.diagnosed), None)
-    if first is None or not first.health.bottlenecks:
-        return ""
-    worst = first.health.bottlenecks[0]
-    claims = [f.claim for f in first.health.findings if f.detector in worst.findings and not f.missing][:2]
-    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
-    offered = (view.opened.environment if view.opened else {}).get("components") or ()
-    marked = re.sub(r"\b\w+\b", lambda m: f"`{m[0]}`" if m[0] in offered else m[0], one_line(said, 300).rstrip("."))
-    return f"The diagnosis ranks the {words.kind(worst.name)} first: {marked}."
 
 
 def told(view: RunView, component: str) -> str:
@@ -99,35 +87,15 @@ def _changed(view: RunView) -> Iterator[str]:
     for b in taken:
         e = b.effect
         gain = f" {e.points} on the gate split." if e and len(taken) > 1 else ""
-        yield f"{b.name}: {plain(b, view)}.{gain}"
+        why = f", because {one_line(why_of(b.intervention), 200)}".rstrip(".") if b.intervention else ""
+        yield f"{b.name}: `{b.facts.text('changes')}`{why}.{gain}"
     if not taken and any(b.intervention for b in view.branches.values()):
         yield "Nothing: no change was promoted." if view.closed else "Nothing so far: no change is promoted yet."
-
-
-def plain(b: BranchView, view: RunView) -> str:
-    """A branch's change in words; of changed rewards what they measure, of other factors why."""
-    i = b.intervention
-    if i is None:
-        return b.facts.text("changes")
-    if i.factor == "rewards" and isinstance(i.old, Mapping) and isinstance(i.new, Mapping):
-        return _rewards(view, i.old, i.new).rstrip(".")
-    return f"`{change(i.factor, i.old, i.new)}`, because {one_line(why_of(i), 200)}".rstrip(".")
 
 
 def why_of(i: Intervention) -> str:
     """The reason that a hypothesis gives; what it changes and predicts stands beside it."""
     return i.hypothesis.partition(", because ")[2] or i.hypothesis
-
-
-def _rewards(view: RunView, old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    before, now = ({k: w for k, w in x.items() if w} for x in (old, new))
-    kept = [k for k in now if k in before]
-    also = "also " if kept else ""
-    said = [f"it {also}pays {told(view, k)}, with weight {w:g}" for k, w in now.items() if k not in before]
-    said += [f"it no longer pays {told(view, k)}" for k in before if k not in now]
-    return "; ".join(
-        [*said, *(f"`{k}` weighs {now[k]:g} instead of {before[k]:g}" for k in kept if now[k] != before[k])]
-    )
 
 
 # -- what stays in doubt, what was not taken, what it cost ------------------------------------------------------------
@@ -140,7 +108,7 @@ def doubts(view: RunView) -> Iterator[str]:
         yield "Nothing is certified: every score is from tasks that were used to choose."
     elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
-    yield from (f"{f.text[:1].upper()}{f.text[1:]}." for f in (*own.caveats, *own.some("reader", "audit")))
+    yield from (sentence(f.text) for f in (*own.caveats, *own.some("reader", "audit")))
     # what is paid and wrong stays a doubt beside a gain that its change explains
     champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
