@@ -21,7 +21,7 @@ ALLOWED = {
     # the arithmetic of a step, which trainers, replays, verify and the verl plug-ins share
     "algorithm": "records",
     # the table of factors: what is known of each field of a recipe
-    "factors": "records algorithm",
+    "factors": "errors records algorithm",
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
@@ -132,13 +132,13 @@ ALLOWED = {
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
-    "rules": "records projections config judge harness harness.columns harness.evolving harness.nominations",
+    "rules": "records factors projections config judge harness harness.columns harness.evolving harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
     "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
     "executors.written rules",
-    "verify": "errors records algorithm sandbox config judge projections skills envs envs.base harness harness.columns "
-    "harness.evolving harness.whatif rules",
+    "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
+    "harness.columns harness.evolving harness.whatif rules",
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
@@ -156,8 +156,8 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records sandbox config judge projections harness harness.columns harness.detectors "
-    "harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
+    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
+    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
     "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
     "executors.spec "
     "executors.surface run api",

@@ -10,8 +10,8 @@ import pytest
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
-from evotrainer.config.preflight import check_recipe
 from evotrainer.envs import open_environment
+from evotrainer.factors.change_rules import check_names
 from evotrainer.factors.lint import lint
 from evotrainer.harness import Harness
 from evotrainer.harness.bottlenecks import KINDS
@@ -39,7 +39,7 @@ def test_it_runs_as_shipped(path: Path) -> None:
     assert resolve_base(task.policy.base) is not None
     env = open_environment(task.environment)
     try:
-        check_recipe(task.recipe, env.name, env.components, env.knobs)
+        check_names(task.recipe, env.name, env.components, env.knobs)
     finally:
         env.close()
     assert f"evotrainer run {path.relative_to(ROOT)}" in path.read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_the_seeded_failure_says_that_it_is_seeded() -> None:
     task = load_task(path)
     env = open_environment(task.environment)
     try:
-        check_recipe(task.recipe, env.name, env.components, env.knobs)
+        check_names(task.recipe, env.name, env.components, env.knobs)
         shown = [program for _, program in env.demonstrations(400, task.policy.warm_start.seed)]
         open_ones = {c.name for c in env.capabilities if task.recipe.knobs.get(c.knob) == c.open}
     finally:

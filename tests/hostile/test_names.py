@@ -17,10 +17,10 @@ from evotrainer.cli.harness import harness
 from evotrainer.cli.show import show as show_command
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
-from evotrainer.config.preflight import check_recipe
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.factors.change_rules import check_names
 from evotrainer.harness.columns.features import FeatureView, components_of
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import joined, read_label, slug
@@ -204,4 +204,4 @@ def test_components_may_hold_the_sign_that_parts_them() -> None:
 def test_a_knob_whose_values_cannot_be_listed_is_refused_at_the_start() -> None:
     knobs: Mapping[str, Any] = {"k": ("no, never", "yes")}
     with pytest.raises(ConfigError, match="knob k of env has a value with a comma and a blank"):
-        check_recipe(Recipe(), "env", {"reward": "", **dict.fromkeys(Recipe().rewards, "")}, knobs)
+        check_names(Recipe(), "env", {"reward": "", **dict.fromkeys(Recipe().rewards, "")}, knobs)

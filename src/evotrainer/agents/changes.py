@@ -6,22 +6,15 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.factors.lint import lint
+from evotrainer.factors.change_rules import ProposedChange, why_not
 from evotrainer.records.briefing import Briefing
-from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Recipe, fields_of
 
 
 def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
     """The recipe with the factor set; None where that is no valid, lint-clean change of exactly this factor."""
-    try:
-        child = recipe.with_factor(factor, new)
-        if single_factor(recipe, child) != factor:
-            return None
-    except (ConfigError, SingleFactorError):
-        return None
-    return None if any(i.level == "error" for i in lint(child)) else child
+    change = ProposedChange(recipe, {factor: new})
+    return None if why_not(change) else change.recipe
 
 
 def tried(briefing: Briefing) -> set[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from pydantic import Field
@@ -10,13 +11,12 @@ from evotrainer.agents.base import Tools
 from evotrainer.agents.changes import changed, same, tried
 from evotrainer.agents.moves import in_words
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.factors.lint import lint
+from evotrainer.factors.change_rules import ProposedChange, why_not
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.detectors import HarnessEdit
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.interventions import Intervention, Prediction
-from evotrainer.records.one_factor import single_factor
-from evotrainer.records.recipe import Recipe, diff, format_diff
+from evotrainer.records.recipe import Recipe
 
 
 class FixedChange(Frozen):
@@ -55,16 +55,13 @@ class FixedAgent:
         out = []
         for i, c in enumerate(self.options.interventions):
             where = f"run.agent_options.interventions[{i}]"
-            try:
-                child = start.with_factor(c.factor, c.new)
-                if child == start:
+            change = ProposedChange(start, {c.factor: c.new})
+            with contextlib.suppress(ConfigError):  # the rules say why
+                if change.recipe == start:
                     continue  # takes an earlier entry back, should that have been promoted
-                single_factor(start, child)
-            except ConfigError as e:
-                raise ConfigError(f"{where}, {c.factor}: {e}") from None
-            if errors := [f"{x.factor}: {x.message}" for x in lint(child) if x.level == "error"]:
-                raise ConfigError(f"{where}: {format_diff(diff(start, child))}: {'; '.join(errors)}")
-            out.append(child)
+            if why := why_not(change):
+                raise ConfigError(f"{where}, {c.factor}: {why}")
+            out.append(change.recipe)
         return out
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:

@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from evotrainer.config.overrides import Overrides, as_texts
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.factors.lint import lint
+from evotrainer.factors.change_rules import lint_errors
 from evotrainer.records.frozen import explain
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted, quoted
@@ -173,9 +173,8 @@ def resolve(values: Mapping[str, Any], source: str = "task") -> TaskFile:
         task = TaskFile.model_validate(dict(values))
     except ValidationError as e:
         raise ConfigError(f"{source}: {explain(e, TaskFile)}") from None
-    errors = [i for i in lint(task.recipe) if i.level == "error"]
-    if errors and not task.run.evaluate_only:
-        raise ConfigError(f"{source}: recipe " + "; ".join(f"{i.factor}: {i.message}" for i in errors))
+    if (errors := lint_errors(task.recipe)) and not task.run.evaluate_only:
+        raise ConfigError(f"{source}: recipe {errors}")
     judged = not task.run.evaluate_only and not task.run.search_only
     if len(task.run.seeds) < task.judge.min_seeds and judged and task.run.rounds:
         raise ConfigError(

@@ -1,57 +1,19 @@
-"""What a run is checked against when it opens and when it is taken up again: recipe, files, base policy, machine."""
+"""What a run is checked against when it opens and when it is taken up again: files, base policy, machine."""
 
 from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.recipe import Recipe
 
 DATA = re.compile(r"\.(?:jsonl|json|csv)(?:\.gz)?$|\.parquet$")
 """Names of data files in a folder."""
-
-
-def check_recipe(
-    recipe: Recipe, name: str, components: Mapping[str, str], knobs: Mapping[str, Sequence[Any] | str]
-) -> None:
-    """Reward components, knobs and their values must exist in the environment, of the recipes that it goes on from,
-    too; ConfigError lists what there is."""
-    if recipe.start is not None:
-        check_recipe(recipe.start, name, components, knobs)
-    unknown = sorted(recipe.rewards.keys() - components.keys() - recipe.written.keys())
-    if unknown:
-        raise ConfigError(
-            f"unknown reward component {', '.join(unknown)}{_hint(unknown[0], components)}; "
-            f"{name} offers: {', '.join(sorted(components))}"
-        )
-    unknown = sorted(recipe.knobs.keys() - knobs.keys())
-    if unknown:
-        raise ConfigError(
-            f"unknown environment knob {', '.join(unknown)}{_hint(unknown[0], knobs)}; "
-            f"{name} has: {', '.join(sorted(knobs)) or 'none'}"
-        )
-    for knob, values in knobs.items():
-        if not isinstance(values, str) and any(", " in str(v) for v in values):
-            raise ConfigError(
-                f"environment knob {knob} of {name} has a value with a comma and a blank; give it another name"
-            )
-    for knob, value in recipe.knobs.items():
-        allowed = knobs[knob]
-        values = allowed.split(", ") if isinstance(allowed, str) else [str(v) for v in allowed]
-        if str(value) not in values:
-            raise ConfigError(f"knobs.{knob} = {value!r} is not allowed by {name}; one of: {', '.join(values)}")
-
-
-def _hint(word: str, known: Iterable[str]) -> str:
-    near = get_close_matches(word, list(known), 1)
-    return f", did you mean {near[0]}?" if near else ""
 
 
 def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.config.payable import unpayable
 from evotrainer.config.task import TaskFile
+from evotrainer.factors.payable import unpayable
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.projections.means import greedy_per_task, mean_curve, mean_per_task
 from evotrainer.projections.state import RunState

@@ -11,9 +11,9 @@ from typing import Any
 
 from evotrainer import __version__
 from evotrainer.config.bases import resolve_base
-from evotrainer.config.payable import check_paid
-from evotrainer.config.preflight import base_identity, check_recipe, fingerprints, machine, weights_sha256
+from evotrainer.config.preflight import base_identity, fingerprints, machine, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
+from evotrainer.factors.change_rules import refuse_start
 from evotrainer.projections.base_policy import too_weak
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.environment_files import files_of
@@ -152,8 +152,7 @@ def describe(ctx: RunContext) -> RunOpened:
         env["proxy"] = list(environment.proxy) if environment.proxy else None
         env |= pay_terms(environment, task.environment)
         env["capabilities"] = [c.model_dump(mode="json") for c in environment.capabilities]
-        check_recipe(task.recipe, environment.name, environment.components, environment.knobs)
-        check_paid(task.recipe, env)
+        refuse_start(task.recipe, env)
         drawn = task_sets.draw(ctx, environment)
     finally:
         environment.close()

@@ -18,17 +18,6 @@ if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
     from evotrainer.executors import Executor, MakeExecutor
     from evotrainer.records.ledger import Ledger
-    from evotrainer.records.recipe import Recipe
-
-
-def check_train_tag(task: TaskFile, recipe: Recipe) -> None:
-    """ConfigError where a curriculum goes by a tag that does not tell the training tasks apart, though search tasks it
-    may."""
-    from evotrainer.envs import open_environment
-    from evotrainer.trainers.curriculum import check_tag
-
-    with contextlib.closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as opened:
-        check_tag(opened.tasks("train"), recipe.curriculum)
 
 
 def with_absolute_base(task: TaskFile) -> TaskFile:

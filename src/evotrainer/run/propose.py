@@ -7,40 +7,31 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from evotrainer.config.payable import check_paid, unpayable, usable
-from evotrainer.config.preflight import check_recipe
 from evotrainer.config.task import default_workers
-from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.executors import preflight_executor
-from evotrainer.factors.lint import lint
-from evotrainer.projections.history import Now, cases, changed_since, repetition
+from evotrainer.factors.payable import unpayable, usable
+from evotrainer.projections.history import cases, changed_since
 from evotrainer.projections.labels import label_of_refusal
 from evotrainer.records import keys
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.one_factor import check_start, single_factor
-from evotrainer.records.recipe import Recipe, short
+from evotrainer.records.recipe import short
 from evotrainer.records.scaffold import slots_of
 from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
-from evotrainer.run import agent_edits, readings, scaffolds, skills, writing
+from evotrainer.run import agent_edits, readings, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
+from evotrainer.run.change_rules import Asked, change_of, opened_now, why_not
 from evotrainer.run.context import RunContext
-from evotrainer.run.opening import check_train_tag
 from evotrainer.run.reserves import (
-    certification_trials,
-    over_budget,
     planned,
     provable,
 )
-from evotrainer.trainers import check_recipes
 
 if TYPE_CHECKING:
     from evotrainer.records.rollout import Rollout
-    from evotrainer.records.verdicts import Capability
 
 MAX_REVISIONS = 3
 """How often a human may send one step back."""
@@ -135,16 +126,6 @@ def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
     from evotrainer.agents.briefing import render
 
     return render(briefing(ctx, n, health))
-
-
-def opened_now(ctx: RunContext) -> Now:
-    """What a branch opened now would rest on."""
-    return Now(
-        recipe=ctx.branches[ctx.incumbent].recipe,
-        closed=dict(ctx.state.closed),
-        harness=ctx.harness.version,
-        seeds=len(ctx.task.run.seeds),
-    )
 
 
 class AgentTools:
@@ -251,46 +232,6 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
     return ctx.record(keys.planned(n), Planned, planned)
 
 
-def refusal(ctx: RunContext, iv: Intervention, chosen: int) -> str:
+def refusal(ctx: RunContext, iv: Intervention, chosen: int, seat: bool = False) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
-    parent = ctx.branches[ctx.incumbent].recipe
-    if chosen >= ctx.task.run.branches:
-        return f"not among the first {ctx.task.run.branches} of this round"
-    env = ctx.state.environment
-    try:
-        recipe = parent.with_factor(iv.factor, iv.new)
-        check_recipe(recipe, env["name"], env["components"], env["knobs"])
-        check_paid(recipe, env)
-        check_recipes(ctx.task.trainer.name, ctx.task.trainer.options, [recipe])
-        preflight_executor(ctx.task, [recipe])
-        factor = single_factor(parent, recipe)
-        check_start(parent, recipe)
-        if recipe.curriculum.tag and recipe.curriculum != parent.curriculum:
-            check_train_tag(ctx.task, recipe)
-    except (ConfigError, SingleFactorError) as e:
-        return str(e)
-    if opened := opened_by(ctx, parent, recipe):
-        return f"opens {opened.name}, which honest training has no need of ({opened.about})"
-    if factor != iv.factor:
-        return f"declared factor {iv.factor}, but the recipes differ in {factor}"
-    if errors := [x for x in lint(recipe) if x.level == "error"]:
-        return "; ".join(f"{x.factor}: {x.message}" for x in errors)
-    if unfit := scaffolds.why_not(ctx, recipe):
-        return unfit
-    for b in ctx.branches.values():
-        if b.recipe.hash == recipe.hash:
-            return f"this recipe was trained already as {b.branch}"
-    return repetition(ctx.ledger.events(), iv, opened_now(ctx)) or too_dear(ctx, chosen)
-
-
-def opened_by(ctx: RunContext, parent: Recipe, recipe: Recipe) -> Capability | None:
-    """A shortcut that a recipe opens and its parent does not, also where it is in what the recipe goes on from."""
-    known = {r.hash for r in parent.chain}
-    new = [r for r in recipe.chain if r.hash not in known]
-    return next((c for r in new if (c := ctx.state.shortcuts.opened_by(parent.knobs, r.knobs))), None)
-
-
-def too_dear(ctx: RunContext, chosen: int) -> str:
-    """Why the budget does not pay for one more branch and certification; empty where it does."""
-    own, fresh = (chosen + 1) * len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
-    return over_budget(ctx, own + certification_trials(ctx), own + fresh)
+    return why_not(ctx, Asked(change_of(ctx, {iv.factor: iv.new}), "proposal", seat, iv, chosen))

@@ -10,18 +10,15 @@ from itertools import count
 from math import inf
 
 from evotrainer.agents.base import Searcher
-from evotrainer.config.payable import check_paid
-from evotrainer.config.preflight import check_recipe
-from evotrainer.errors import AgentError, ConfigError, SingleFactorError
-from evotrainer.factors.lint import lint
+from evotrainer.errors import AgentError
 from evotrainer.records import keys
 from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
-from evotrainer.records.one_factor import check_changes, check_start
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
 from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.run import propose, readings, scaffolds, trial_specs, writing
+from evotrainer.run import propose, readings, trial_specs
+from evotrainer.run.change_rules import Asked, change_of, why_not
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     certification_trials,
@@ -97,23 +94,10 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
 
 def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     """The champion's recipe with the changes; AgentError names what is wrong with them."""
-    parent, env = ctx.branches[ctx.incumbent].recipe, ctx.state.environment
-    try:
-        recipe = parent.with_changes(plan.changes)
-        if plan.changes:  # none: the champion's recipe once more, under another seed
-            check_changes(parent, recipe, plan.changes, ctx.task.run.changes)
-        check_start(parent, recipe)
-        check_recipe(recipe, env["name"], env["components"], env["knobs"])
-        check_paid(recipe, env)
-    except (ConfigError, SingleFactorError) as e:
-        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {e}") from None
-    wrong = [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]
-    if opened := propose.opened_by(ctx, parent, recipe):
-        wrong.append(f"it opens {opened.name}, which honest training has no need of ({opened.about})")
-    wrong += filter(None, (writing.fault(ctx, recipe), scaffolds.why_not(ctx, recipe)))
-    if wrong:
-        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is refused: {'; '.join(wrong)}")
-    return recipe
+    asked = Asked(change_of(ctx, plan.changes), "search")
+    if why := why_not(ctx, asked):
+        raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {why}")
+    return asked.change.recipe
 
 
 def known_seed(ctx: RunContext, recipe: Recipe, batch: Sequence[ProbeSpec]) -> int | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evotrainer.config.payable import on_offer
+from evotrainer.factors.payable import on_offer
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec

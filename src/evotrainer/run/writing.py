@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evotrainer.config.payable import on_offer, unpayable
+from evotrainer.factors.payable import on_offer, unpayable
 from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout

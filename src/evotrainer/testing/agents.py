@@ -10,15 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
 from evotrainer.agents.seat_trials import boolean, intervention, too_far
-from evotrainer.config.payable import check_paid
-from evotrainer.config.preflight import check_recipe
-from evotrainer.errors import ConfigError, SingleFactorError
-from evotrainer.factors.lint import lint
+from evotrainer.factors import change_rules
+from evotrainer.factors.change_rules import ProposedChange
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.one_factor import check_changes, check_start, single_factor
-from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 
@@ -123,53 +119,39 @@ def _check(agent: Agent, briefing: Briefing, tools: Any) -> None:
 
 def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
     """Why a run would make no branch of an intervention; empty: nothing is against it."""
-    champion = briefing.champion.recipe
-    try:
-        child = champion.with_factor(iv.factor, iv.new)
-        if (found := single_factor(champion, child)) != iv.factor:
-            return f"{iv.factor} is not the factor that differs, {found} is"
-        check_start(champion, child)
-    except (ConfigError, SingleFactorError) as e:
-        return str(e)
-    known = next((b.branch for b in briefing.branches if b.recipe.hash == child.hash), "")
-    return f"this recipe was trained already as {known}" if known else _unfit(briefing, child, {iv.factor: iv.new})
+    change = _change(briefing, {iv.factor: iv.new})
+    if why := change_rules.why_not(change):
+        return why
+    known = next((b.branch for b in briefing.branches if b.recipe.hash == change.recipe.hash), "")
+    return f"this recipe was trained already as {known}" if known else _meant(briefing, change)
 
 
 def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
     """The same of a search training."""
-    champion = briefing.champion
-    try:
-        child = champion.recipe.with_changes(plan.changes)
-        if plan.changes:  # none: the champion's recipe once more, under another seed
-            check_changes(champion.recipe, child, plan.changes, briefing.changes)
-        check_start(champion.recipe, child)
-    except (ConfigError, SingleFactorError) as e:
-        return str(e)
-    return _unfit(briefing, child, plan.changes)
+    change = _change(briefing, plan.changes)
+    return change_rules.why_not(change) or _meant(briefing, change)
 
 
-def _unfit(briefing: Briefing, recipe: Recipe, changes: Mapping[str, Any]) -> str:
+def _change(briefing: Briefing, changes: Mapping[str, Any]) -> ProposedChange:
+    """These changes of the champion, in the environment as far as a briefing describes it."""
     champion = briefing.champion.recipe
     # what the champion has of a knob, and the outcome, are not on offer and may stand in a recipe
     knobs: dict[str, tuple[Any, ...]] = {k: (v,) for k, v in champion.knobs.items()}
     knobs |= {k: (*v.split(", "), *knobs.get(k, ())) for k, v in briefing.knobs.items()}
-    components = briefing.components | dict.fromkeys(briefing.unpayable, "")
     environment = {
         "name": "the environment",
-        "components": components,
+        "components": briefing.components | dict.fromkeys(briefing.unpayable, ""),
+        "knobs": knobs,
         "outcome": briefing.unpayable,
         "payable": ("references",) if "references" in briefing.offers else (),  # they are offered where some is
         "offers": briefing.offers,
         "demonstrations": "demonstrations" in briefing.offers,
         "slots": [s.model_dump() for s in briefing.slots],
     }
-    try:
-        check_recipe(recipe, "the environment", components, knobs)
-        check_paid(recipe, environment)
-    except ConfigError as e:
-        return str(e)
-    if errors := [f"{x.factor}: {x.message}" for x in lint(recipe) if x.level == "error"]:
-        return "; ".join(errors)
+    return ProposedChange(champion, changes, briefing.changes, environment)
+
+
+def _meant(briefing: Briefing, change: ProposedChange) -> str:
     left = briefing.budget_left.get("cpu_s", math.inf)
-    far = too_far(recipe, champion, briefing.trial_cost, left)
-    return boolean(changes, recipe) or (f"{far}; {left:,.0f} are left of the budget" if far else "")
+    far = too_far(change.recipe, change.parent, briefing.trial_cost, left)
+    return boolean(change.changes, change.recipe) or (f"{far}; {left:,.0f} are left of the budget" if far else "")

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from evotrainer.config.payable import why_unpaid
-from evotrainer.errors import ConfigError, SingleFactorError, StoreError
+from evotrainer.errors import ConfigError, StoreError
+from evotrainer.factors.change_rules import ProposedChange, pays, start, why_not
 from evotrainer.projections.branches import BASE, check_factors
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -22,7 +22,6 @@ from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.one_factor import check_start
 from evotrainer.records.text import counted
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
@@ -157,7 +156,7 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("lineage", f"branch {b.branch}: recipe hash {b.recipe_hash} recorded, {b.recipe.hash} computed")
     if b.parent is not None and b.parent not in {e.body.branch for e in record.before(event, "branch")}:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
-    if why := why_unpaid(b.recipe, record.state.environment):
+    if why := why_not(ProposedChange(b.recipe, environment=record.state.environment), [pays]):
         yield Problem("lineage", f"branch {b.branch}: {why}")
     said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
@@ -306,8 +305,6 @@ def _not_one_factor(state: RunState) -> Iterator[str]:
     """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
     yield from check_factors(state.branches)
     for b in state.branches.values():
-        if b.intervention and (parent := state.branches.get(b.parent or "")):
-            try:
-                check_start(parent.recipe, b.recipe)
-            except SingleFactorError as e:
-                yield f"branch {b.branch}: {e}"
+        parent = state.branches.get(b.parent or "") if b.intervention else None
+        if parent and (why := why_not(ProposedChange(parent.recipe, made=b.recipe), [start])):
+            yield f"branch {b.branch}: {why}"

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
-from evotrainer.errors import ConfigError
+from evotrainer.factors.change_rules import ProposedChange, declared, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.chain import Event
-from evotrainer.records.one_factor import check_changes
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.verify.report import Problem, Record, named
 
@@ -37,11 +36,10 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("probes", f"{p.probe}: seed {p.seed} belongs to another training")
         known[p.probe] = p.seed, p.recipe
         parent = state.branches.get(body.incumbent)
-        try:
-            if parent and (p.changes or parent.recipe.hash != p.recipe.hash):
-                check_changes(parent.recipe, p.recipe, p.changes, run.changes)
-        except ConfigError as e:
-            yield Problem("probes", f"{p.probe}: {e}")
+        if parent:
+            change = ProposedChange(parent.recipe, p.changes, run.changes, made=p.recipe)
+            if why := why_not(change, [declared]):
+                yield Problem("probes", f"{p.probe}: {why}")
 
 
 def read_search_only(record: Record, event: Event) -> Iterator[Problem]:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.algorithm.advantages import advantages, flat, nested, weighed
-from evotrainer.config.payable import unpayable
 from evotrainer.errors import EvoTrainerError
+from evotrainer.factors.payable import unpayable
 from evotrainer.records.chain import Event
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.hooks import DETAIL, group_view, hook_of, rollout_views, wrong_advantages, wrong_weights

@@ -89,9 +89,8 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
 
 def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[str, Any]]:
     """(rows of each of SPLITS, the environment's description); ConfigError where verl could not train on them."""
-    from evotrainer.config.payable import check_paid
-    from evotrainer.config.preflight import check_recipe
     from evotrainer.envs import open_environment, pay_terms
+    from evotrainer.factors.change_rules import refuse_start
 
     recipe = task.recipe
     environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
@@ -101,9 +100,8 @@ def _prompts(task: TaskFile) -> tuple[dict[str, list[dict[str, Any]]], Mapping[s
                 f"environment {environment.name} is played by TRL's own loop, which verl does not have; "
                 'train it by `evotrainer run` with trainer.name = "trl"'
             )
-        check_recipe(recipe, environment.name, environment.components, environment.knobs)
-        terms = pay_terms(environment, task.environment)
-        check_paid(recipe, {"name": environment.name, "components": environment.components, **terms})
+        offers = {"name": environment.name, "components": environment.components, "knobs": environment.knobs}
+        refuse_start(recipe, {**offers, **pay_terms(environment, task.environment)})
         rows = {split: list(_rows(environment, task, split)) for split in SPLITS}
         described = environment.describe()
     finally:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from evotrainer.config.payable import check_paid
 from evotrainer.config.policy import WarmStart
-from evotrainer.config.preflight import check_recipe
 from evotrainer.envs.base import DRAWN, SPLITS, Environment, EnvironmentWithDraws, Task
 from evotrainer.envs.given import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
+from evotrainer.factors.change_rules import check_names, refuse_start
 from evotrainer.judge.alpha_spending import share
 from evotrainer.judge.planned_seeds import detectable
 from evotrainer.records.text import counted, quoted
@@ -48,7 +47,7 @@ def names(at: BeforeRun) -> Found:
     protocol = [evaluated(at.task)] if at.task.evaluation.protocol.knobs is not None else []
     offers = at.environment.name, at.environment.components, at.environment.knobs
     for recipe in (*at.recipes, *protocol):
-        yield from attempt(check_recipe, recipe, *offers)
+        yield from attempt(check_names, recipe, *offers)
     for tagged in (r for r in at.chain if r.curriculum.tag):
         yield from attempt(lambda r: check_tag(at.environment.tasks("train"), r.curriculum), tagged)
 
@@ -59,9 +58,9 @@ def pays(at: BeforeRun) -> None:
 
     env, config = at.environment, at.task.environment
     check_needed(env, config)
-    described = {"name": env.name, "components": env.components, **pay_terms(env, config)}
+    described = {"name": env.name, "components": env.components, "knobs": env.knobs, **pay_terms(env, config)}
     for recipe in at.recipes:
-        check_paid(recipe, described)
+        refuse_start(recipe, described)
 
 
 def splits(at: BeforeRun) -> None:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from evotrainer.config.payable import unpayable
 from evotrainer.errors import ConfigError, StoreError
+from evotrainer.factors.payable import unpayable
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.records.output import Progress
 from evotrainer.records.recipe import Recipe

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS
 from evotrainer.factors.data import OWN
 from evotrainer.records.hooks import hook_fault
@@ -82,9 +81,3 @@ def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:
             f'environment.payable = ["{some}"] where the outcome is what training may see'
         )
     return ""
-
-
-def check_paid(recipe: Recipe, environment: Mapping[str, Any]) -> None:
-    """ConfigError, with cause and remedy, where a recipe pays what may not be paid, or uses what it may not."""
-    if why := why_unpaid(recipe, environment) or why_unusable(recipe, environment):
-        raise ConfigError(why)

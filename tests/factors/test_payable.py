@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from evotrainer.config.payable import check_paid, on_offer, unpayable, usable, why_unpaid
 from evotrainer.errors import ConfigError
+from evotrainer.factors.change_rules import ProposedChange, pays, uses, why_not
+from evotrainer.factors.payable import on_offer, unpayable, usable, why_unpaid
 from evotrainer.records.recipe import Recipe
 
 COMPONENTS = {"visible": "shown tests", "robust": "no crash", "hidden": "sealed tests", "hidden_frac": "share of them"}
 TOLD = {"name": "code", "components": COMPONENTS, "outcome": ["hidden", "hidden_frac"]}
+
+
+def check_paid(recipe: Recipe, told: dict[str, Any]) -> None:
+    if why := why_not(ProposedChange(recipe, environment=told), [pays, uses]):
+        raise ConfigError(why)
 
 
 def test_the_outcome_is_not_on_offer_unless_the_task_file_says_so() -> None:
