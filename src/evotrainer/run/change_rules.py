@@ -146,7 +146,6 @@ class RunRule(NamedTuple):
 RULES = (
     RunRule(places, "proposal"),
     RunRule(of_all, "search proposal"),
-    RunRule("search"),
     RunRule(carried_out, "proposal"),
     RunRule(tag, "proposal seat"),
     RunRule(shortcuts, "search proposal"),
