@@ -46,8 +46,6 @@ def test_an_honest_forecaster_is_calibrated_and_a_sure_one_is_not() -> None:
     for level in ("0.5", "0.8", "0.95"):
         assert s.coverage[level] == pytest.approx(float(level), abs=0.06)
     assert s.skill is not None and s.skill > 0.2
-    assert sum(b.n for b in s.bins) == 400
-    assert all(abs((b.expected or 0) - (b.happened or 0)) < 0.15 for b in s.bins)
     sure = score_one("b", [r.model_copy(update={"sd": 0.001, "mean": 0.05, "promote": 1.0}) for r in honest])
     assert (sure.coverage["0.95"] or 0) < 0.5 and (sure.crps or 0) > (s.crps or 0)
     assert sure.skill is not None and sure.skill < 0 and sure.bias == pytest.approx(0.05 - float(np.mean(true + seen)))
@@ -57,7 +55,6 @@ def test_brier_and_climatology_are_those_worked_out_by_hand() -> None:
     s = score_one("a", [row(promote=0.8, kind="promote"), row(promote=0.4), row(promote=0.1), row(promote=0.1)])
     assert s.brier == pytest.approx((0.04 + 0.16 + 0.01 + 0.01) / 4)
     assert s.brier_climatology == pytest.approx(0.25 * 0.75)
-    assert [(b.low, b.n) for b in s.bins] == [(0.0, 0), (0.1, 2), (0.25, 1), (0.5, 0), (0.75, 1)]
 
 
 def test_nothing_measured_is_said_so() -> None:

@@ -52,7 +52,7 @@ def test_where_only_the_proxy_rose_the_audit_compares_the_proxy(
         scores = []
         for s in done.scores:
             rng = random.Random(f"{spec.trial} {s.split}")
-            p = share(spec.branch, spec.recipe.lr, done.world)
+            p = share(spec.branch, spec.recipe.lr, done.env_knobs)
             per = {t: sum(rng.random() < p for _ in range(4)) / 4 for t in s.per_task}
             scores.append(s.model_copy(update={"proxy_per_task": per}))
         return done.model_copy(update={"scores": tuple(scores)})

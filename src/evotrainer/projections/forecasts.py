@@ -1,4 +1,4 @@
-"""Were the agents' forecasts any good? Intervals, promotion chances and their calibration, from ledgers alone.
+"""Were the agents' forecasts any good? Intervals and promotion chances, from ledgers alone.
 
 Proper scores: CRPS of the gain (Gneiting and Raftery 2007) and the Brier score of the promotion chance, each beside
 climatology, the forecast that always says what happened on average.
@@ -7,7 +7,6 @@ climatology, the forecast that always says what happened on average.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from math import erf, exp, pi, sqrt
 from statistics import NormalDist
 
@@ -18,8 +17,6 @@ from evotrainer.records.frozen import Frozen
 
 LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals that are counted."""
-BINS = (0.0, 0.1, 0.25, 0.5, 0.75, 1.0)
-"""Edges of the promotion chances' bins; the last one is closed."""
 
 
 class Forecasted(Frozen):
@@ -49,18 +46,6 @@ class Forecasted(Frozen):
         return max(1e-9, sqrt(self.sd**2 + (self.se or 0.0) ** 2))
 
 
-class Bin(Frozen):
-    """Branches whose promotion chance lay in [low, high)."""
-
-    low: float
-    high: float
-    n: int
-    expected: float | None
-    """Mean of the chances."""
-    happened: float | None
-    """Share that was promoted."""
-
-
 class Scores(Frozen):
     """How one agent's forecasts did."""
 
@@ -80,7 +65,6 @@ class Scores(Frozen):
     brier_climatology: float | None
     skill: float | None
     """1 - Brier / climatology's: above 0 the chances say more than the average does."""
-    bins: tuple[Bin, ...]
 
 
 def forecasts(events: Sequence[Event], run: str = "") -> list[Forecasted]:
@@ -137,7 +121,6 @@ def score_one(agent: str, rows: Sequence[Forecasted]) -> Scores:
         brier=brier,
         brier_climatology=climate,
         skill=None if brier is None or not climate else 1 - brier / climate,
-        bins=_bins(chances),
     )
 
 
@@ -176,19 +159,3 @@ def _brier(chances: Sequence[tuple[float, bool]]) -> tuple[float | None, float |
         return None, None
     rate = sum(y for _, y in chances) / len(chances)
     return sum((p - y) ** 2 for p, y in chances) / len(chances), rate * (1 - rate)
-
-
-def _bins(chances: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
-    out = []
-    for low, high in pairwise(BINS):
-        inside = [(p, y) for p, y in chances if low <= p < high or (high == BINS[-1] and p == high)]
-        out.append(
-            Bin(
-                low=low,
-                high=high,
-                n=len(inside),
-                expected=_mean([p for p, _ in inside]),
-                happened=_mean([float(y) for _, y in inside]),
-            )
-        )
-    return tuple(out)

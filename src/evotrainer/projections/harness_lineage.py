@@ -9,7 +9,6 @@ from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
 from evotrainer.projections.caveats import gap_told
-from evotrainer.projections.predictions import subject_branch
 from evotrainer.projections.text import one_line
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -50,8 +49,6 @@ class HarnessVersionView:
     body: ev.HarnessEvolved
     gap: ev.GapSeen | None
     links: tuple[Link, ...] = ()
-    speaks: tuple[tuple[str, str], ...] = ()
-    """(branch, detector) of readings in which its new detectors have a finding."""
 
     @property
     def name(self) -> str:
@@ -99,7 +96,6 @@ class Coevolution:
                 e.body,
                 gaps.get(e.body.gap),
                 tuple(x for x in links if x.version == e.body.version),
-                tuple(_speaks(events, {s.name for s in e.body.added})),
             )
             for e in events
             if e.kind == "harness"
@@ -189,14 +185,3 @@ def _steered(b: ev.BranchOpened, d: ev.Diagnosed) -> Iterable[Link]:
         "steered",
         f"{h.harness} diagnosed {found.name} (severity {found.score:.2f}){who}; answered by {iv.factor}",
     )
-
-
-def _speaks(events: Sequence[Event], added: set[str]) -> Iterable[tuple[str, str]]:
-    seen: dict[tuple[str, str], None] = {}
-    for e in events:
-        if isinstance(e.body, ev.Diagnosed):
-            branch = subject_branch(e.body.health.subject)
-            for f in e.body.health.findings:
-                if f.detector in added and not f.missing:
-                    seen[branch, f.detector] = None
-    return seen

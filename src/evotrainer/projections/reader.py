@@ -101,10 +101,6 @@ class Readings:
         last = {b.branch: b for b in seen if isinstance(b, ReaderConcluded)}
         return cls(last, ReaderSpend.of(b for b in seen if isinstance(b, ReaderAnswered)))
 
-    def line(self, branch: str) -> str:
-        """What stands beside a branch's certificate."""
-        return told(self.last[branch]) if branch in self.last else UNREAD
-
 
 def told(c: ReaderConcluded) -> str:
     """One line about a reading."""

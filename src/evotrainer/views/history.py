@@ -79,10 +79,6 @@ def render_scores(s: Scores) -> Table:
     table.append(("bias, expected minus observed", _points(s.bias), "0.0 points"))
     table.append(("CRPS of the gain", _points(s.crps, sign=False), _points(s.crps_climatology, sign=False)))
     table.append(("Brier score of promotions", _number(s.brier), _number(s.brier_climatology)))
-    for b in s.bins:
-        if b.n:
-            name = f"chance {b.low:.0%} to {b.high:.0%}: {counted(b.n, 'branch')}"
-            table.append((name, f"{_share(b.expected)} expected", f"{_share(b.happened)} promoted"))
     return word_table((f"{s.agent}: {counted(s.branches, 'branch')}", "forecast", "asked for, or climatology"), table)
 
 
