@@ -141,7 +141,7 @@ def test_it_verifies_and_every_number_is_computed_again(task: Path, tmp_path: Pa
         (
             "r1/probes/0",
             lambda b: {"probes": (b.probes[0].model_copy(update={"changes": {"lr": 3e-5}}),)},
-            "do not make its recipe",
+            "does not make its recipe",
         ),
         ("r1/searched", lambda b: {"probes": ()}, "not those of the record"),
     ],
