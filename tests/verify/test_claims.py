@@ -19,6 +19,7 @@ from evotrainer.judge import judge
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
+from evotrainer.verify.effects import certified
 from evotrainer.verify.harness import admissions_again
 from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
 from tests import leaky_task
@@ -126,6 +127,17 @@ def test_a_seed_left_out_of_the_certificate_is_found(paper: api.Run) -> None:
     fewer = rows[1].model_copy(update={"seeds": rows[1].seeds[1:]})
     found = problems(forged(paper, "certified", rows=(rows[0], fewer, rows[2])), {"certified"})
     assert any(p.startswith("certified: start: seeds") for p in found), found
+
+
+def test_a_certificate_of_fewer_seeds_than_were_asked_for_is_found(
+    paper: api.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = Record(paper.folder, paper.events())
+    run = record.task.run
+    more = record.task.model_copy(update={"run": run.model_copy(update={"certify_seeds": (*run.certify_seeds, 99)})})
+    monkeypatch.setattr(Record, "task", property(lambda self: more))
+    found = [p.message for p in certified(record, record.of("certified")[-1])]
+    assert any(m.startswith("champion: cert was not read of all of its trainings") for m in found), found
 
 
 def test_a_verdict_on_a_branch_the_round_did_not_plan_has_no_look(paper: api.Run) -> None:
