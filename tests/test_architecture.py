@@ -169,7 +169,7 @@ ALLOWED = {
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
-    "sandbox rules run verify api studies.audit studies.backtest studies.calibration "
+    "sandbox run verify api studies.audit studies.backtest studies.calibration "
     "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",

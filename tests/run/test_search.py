@@ -187,7 +187,7 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
         ({"lr": 1e-5}, "changes no factor"),
         ({"rewards": {"nothing": 1.0}}, "nothing"),
         ({"lr": 2e-5, "group_size": 12}, "a search training changes 1 to 1 factors, this one 2"),
-        ({"resample": 1}, "refused: resample"),
+        ({"resample": 1}, "not valid: resample"),
     ],
 )
 def test_a_search_training_that_is_not_valid_is_refused_with_the_reason(

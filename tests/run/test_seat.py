@@ -121,7 +121,7 @@ def decided(run: api.Run) -> list[tuple[str, Any]]:
 def test_a_program_sits_is_measured_shown_replayed_and_verified(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", program(tmp_path, GOOD))
     assert [p.changes for b in bodies(run, "probes") for p in b.probes] == [
-        {"lr": 2e-5}, {"prompts_per_step": 20}, {"lr": 2e-5, "prompts_per_step": 20}, {"group_size": 12},
+        {"lr": 2e-5}, {"prompts_per_step": 20}, {"lr": 3e-5}, {"group_size": 12},
     ]  # fmt: skip
     spent = SeatSpend.of(bodies(run, "answered"))
     assert (spent.requests, spent.taken, spent.fallbacks) == (3, 3, 0) and not found(run)
