@@ -151,7 +151,7 @@ ALLOWED = {
     "api": "errors records config projections agents views executors executors.spec run verify extras.export "
     "extras.scaffold",
     "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
-    "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
+    "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
