@@ -329,7 +329,7 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
             {"lr": 2e-5, "clip": {"low": 0.1}, "group_size": 12, "kl_beta": 0.1},
             r"it changes 4 factors of b0 at once \(clip, group_size, kl_beta, lr\), run.changes=3",
         ),
-        ({"resample": 1}, "refused: resample"),
+        ({"resample": 1}, "not valid: resample"),
     ],
 )
 def test_a_search_training_that_is_not_valid_is_refused_with_the_reason(
