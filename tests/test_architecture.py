@@ -132,7 +132,8 @@ ALLOWED = {
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
-    "rules": "records factors projections config judge harness harness.columns harness.evolving harness.nominations",
+    "rules": "errors records factors projections config judge harness harness.columns harness.evolving "
+    "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
     "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
@@ -148,8 +149,7 @@ ALLOWED = {
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
-    "api": "errors records config projections agents views executors executors.spec run verify extras.export "
-    "extras.scaffold",
+    "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
     "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
     "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
     "studies": "",
@@ -162,7 +162,7 @@ ALLOWED = {
     "executors.spec "
     "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
-    "studies.estimate": "errors records config judge projections envs executors api",
+    "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs

@@ -43,7 +43,7 @@ FOREIGN = {
     *dir(builtins),
 }
 """Classes, functions and data sets of others: Python, pytest, TRL, transformers, a program that a policy writes."""
-QUOTING = ("docs/domains/", "docs/pathologies/", "docs/harness.md")
+QUOTING = ("docs/domains/", "docs/pathologies.md", "docs/harness.md")
 """Pages that name files of the repositories that a policy works in: a bare `name.py` may be one of those."""
 THEIRS = {"src/zoo/testing.py", "tests/test_core.py"}
 """The same in a folder that we have, too."""

@@ -17,7 +17,7 @@ from tests.import_graph import PLACE, SRC, closure, module_graph, modules, place
 # one worker reads the sources; names alone here, for every worker collects them
 pytestmark = pytest.mark.xdist_group("architecture")
 RUN, TASKS = "cli.run", SRC.parents[1] / "tasks"
-MOST = {"the core": 60_400, "the core and what tasks/code.toml names": 69_000}
+MOST = {"the core": 58_500, "the core and what tasks/code.toml names": 66_500}
 """Lines of source that `evotrainer run` may reach, deferred imports counted."""
 DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.trainer")
 """What tasks/code.toml names, where its defaults are not imported plainly."""
@@ -67,9 +67,9 @@ def test_every_place_of_a_registry_is_there_and_in_a_fenced_room() -> None:
 
 LEFT_OUT = ("envs/swe", "envs/maths", "envs/trl_env.py", "trainers/trl", "executors/ray", "executors/surface.py",
             "extras", "agents/seat", "agents/arms", "studies", "importers")  # fmt: skip
-SMALL = ("run.search_only=true", "run.probes=1", "run.rounds=1", "recipe.steps=2", "recipe.prompts_per_step=4",
+SMALL = ("run.search_only=true", "run.probes=1", "run.rounds=0", "recipe.steps=1", "recipe.prompts_per_step=4",
          "recipe.group_size=4", "evaluation.search_tasks=4", "evaluation.search_attempts=2", "run.cache=off",
-         "run.keys=off", "run.looks=off")  # fmt: skip
+         "run.keys=off", "run.looks=off", "run.seeds=[1,2]", "judge.min_seeds=2")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -86,28 +86,28 @@ def lean(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def evotrainer(lean: Path, *words: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "evotrainer", *words]
     env = {**os.environ, "PYTHONPATH": str(lean)}
-    return subprocess.run(command, env=env, cwd=lean, capture_output=True, text=True, timeout=280, check=False)
+    return subprocess.run(command, env=env, cwd=lean, capture_output=True, text=True, timeout=800, check=False)
 
 
+@pytest.mark.timeout(900)
 def test_a_run_goes_through_without_the_rooms_that_its_task_does_not_name(lean: Path) -> None:
     done = evotrainer(lean, "run", str(TASKS / "code.toml"), "--out", "run", "--plain", *SMALL)
     assert done.returncode == 0, done.stderr
-    assert (lean / "run" / "report.html").is_file() and "1 search trainings" in done.stdout
+    assert (lean / "run" / "report.html").is_file() and "b0-s2: complete" in done.stdout
 
 
 @pytest.mark.parametrize(
     ("words", "module"),
     [
         (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code, mbpp, "),
-        (("run", "code.toml", "--dry-run", "trainer.name=trl"), "evotrainer.trainers.trl.spec, .*: embedded"),
+        (("run", "code.toml", "--dry-run", "trainer.name=trl"), "evotrainer.trainers.trl"),
         (("run", "code.toml", "--dry-run", "executor.name=ray"), "evotrainer.executors.ray.spec, .*: local"),
-        (("run", "code.toml", "--dry-run", "run.agent=tpe"), "evotrainer.agents.arms.tpe, .*: statistical, one_factor"),
         (("run", "code.toml", "--dry-run", 'tracking.to=["wandb"]'), "evotrainer.extras.tracking, .*: none"),
-        (("audit", "code.toml"), "evotrainer.importers, which the command needs"),
+        (("audit", "code.toml"), "evotrainer.studies, which the command needs"),
     ],
 )
 def test_a_room_that_is_not_there_is_named_with_the_remedy(lean: Path, words: tuple[str, ...], module: str) -> None:
     done = evotrainer(lean, *(str(TASKS / w) if w.endswith(".toml") else w for w in words))
-    assert done.returncode == 6, (done.returncode, done.stdout, done.stderr)
-    (line,) = [n for n in done.stderr.splitlines() if "this installation" in n]
-    assert re.search(f"has no {module}", line) and "install EvoTrainer whole" in line
+    assert done.returncode in (2, 6), (done.returncode, done.stdout, done.stderr)
+    (line,) = [n for n in done.stderr.splitlines() if "install EvoTrainer whole" in n]
+    assert re.search(f"no {module}", line)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.test_architecture import modules, tree
 
-APPENDING = {"run.context", "records.ledger", "api"}
+APPENDING = {"run.context", "records.ledger", "run.starting"}
 FOLDING = {
     "projections.state",
     "run.context",

@@ -23,7 +23,7 @@ from evotrainer.judge.readings import greedy_of
 from evotrainer.judge.stats import effect, scores_of
 from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
-from evotrainer.rules.decoding import decoding
+from evotrainer.rules.certificate import decoding
 from evotrainer.studies.compare.proof import RunProver
 
 

@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.config.load import apply_overrides, as_path, load_run_task, load_task, no_run, resolve
-from evotrainer.config.overrides import Overrides, as_texts, check_resumable
+from evotrainer.config.overrides import Overrides
 from evotrainer.config.task import TaskFile
-from evotrainer.errors import ConfigError, StoreError
-from evotrainer.records import keys
+from evotrainer.errors import StoreError
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -207,24 +206,12 @@ def start(
     Raises ConfigError, BudgetError, SandboxError, StoreError or TrainerError with cause and remedy; what was recorded
     until then stays and `resume` goes on.
     """
-    from evotrainer.executors.spec import write_atomic
-    from evotrainer.run.context import can_ask
-    from evotrainer.run.observer import SilentObserver
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.starting import Caller, begin
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
     folder = as_path(out, "out") if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    resolved = with_pinned_data(resolved)
-    notes = preflight(resolved, new=True, folder=folder, human=can_ask(ask))
-    resolved = with_absolute_base(resolved)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / "task.toml", resolved.to_toml())
-    except OSError as e:
-        raise StoreError(f"cannot make run folder {folder}: {e.strerror}; choose another --out") from None
-    for note in notes:
-        (view or SilentObserver()).note(note)
-    return _go(folder, load_run_task(folder), (), agent, view, ask, executor)
+    begin(resolved, folder, Caller(view, ask, agent, executor))
+    return Run(folder)
 
 
 def resume(
@@ -239,35 +226,11 @@ def resume(
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
-    p = open_run(folder).folder
-    given = as_texts(overrides)
-    apply_overrides({}, given)
-    check_resumable(given)
-    from evotrainer.projections.state import RunState
-    from evotrainer.records.ledger import Ledger
-    from evotrainer.run.checks.settings import refuse_results
-    from evotrainer.run.context import can_ask
-    from evotrainer.run.corrections import refuse_changed
+    from evotrainer.run.starting import Caller, take_up_again
 
-    # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
-    looked = Ledger.look(p / "ledger.db")
-    with looked or contextlib.nullcontext():
-        events = looked.events() if looked else []
-    if not events:
-        refuse_results(p)
-    state, played = RunState.of(events), sum(e.kind == "round" for e in events)
-    if state.closed_by and not given:
-        return Run(p)
-    every = [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *given]
-    task = load_run_task(p)
-    changed = resolve(apply_overrides(task.model_dump(mode="json"), every)) if every else task
-    if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
-        raise ConfigError(f"{p} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 1}")
-    if state.closed_by and changed.run.rounds <= played:
-        return Run(p)
-    refuse_changed(p, changed, events)
-    preflight(changed, human=can_ask(ask))
-    return _go(p, changed, every, agent, view, ask, executor, task_hash=task.hash)
+    run = open_run(folder)
+    take_up_again(run.folder, overrides, Caller(view, ask, agent, executor))
+    return run
 
 
 def preflight(
@@ -306,45 +269,3 @@ def audit_branch(
 
     open_run(folder)
     return audit(Path(folder), branch, capabilities, view, executor)
-
-
-def _go(
-    folder: Path,
-    task: TaskFile,
-    overrides: Sequence[str],
-    agent: Agent | None,
-    view: Observer | None,
-    ask: Ask | None,
-    executor: MakeExecutor | None,
-    *,
-    task_hash: str | None = None,
-) -> Run:
-    from evotrainer.records.events import Resumed
-    from evotrainer.records.ledger import Ledger
-    from evotrainer.run.corrections import take_up
-    from evotrainer.run.loop import run
-    from evotrainer.run.observer import SilentObserver
-    from evotrainer.run.opening import open_context
-    from evotrainer.run.task_sets import hold_number, number_held
-    from evotrainer.run.tracking import following
-
-    with contextlib.ExitStack() as until_end:
-        ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))
-        # what is refused is refused before it is recorded, and takes no number
-        mended = take_up(folder, task, ledger)
-        until_end.enter_context(number_held(ledger, task))
-        if ledger.get("run") is not None:
-            hold_number(ledger, task, folder)
-            n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
-            if mended:
-                told = f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
-                (view or SilentObserver()).note(told)
-        with (
-            following(folder, task.tracking, view or SilentObserver()) as watched,
-            open_context(
-                folder, task, ledger, agent=agent, view=watched, ask=ask, executor=executor, task_hash=task_hash
-            ) as ctx,
-        ):
-            run(ctx)
-    return Run(folder)

@@ -1,4 +1,4 @@
-"""`rules.decoding`: how each policy decodes best is chosen on search, from readings that exist."""
+"""`rules.certificate`: how each policy decodes best is chosen on search, from readings that exist."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 from evotrainer import api
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import SplitScore
-from evotrainer.rules.decoding import decoding
+from evotrainer.rules.certificate import decoding
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
 from tests.leaky_task import finish as finish

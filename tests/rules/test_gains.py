@@ -1,4 +1,4 @@
-"""`rules.gains`: which rollouts a certified gain is compared on."""
+"""`rules.certificate`: which rollouts a certified gain is compared on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from evotrainer import api
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.records.store import load
-from evotrainer.rules.gains import Load, gain_of, with_gains
+from evotrainer.rules.certificate import Load, gain_of, with_gains
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper, bodies

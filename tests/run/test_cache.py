@@ -128,8 +128,10 @@ def test_both_verify(pair: tuple[api.Run, api.Run]) -> None:
 def test_the_budget_counts_what_was_spent_and_readers_see_both(pair: tuple[api.Run, api.Run]) -> None:
     first, second = pair
     spent = [Budget.from_events(r.events(), {}).spent for r in pair]
-    assert spent[1]["cpu_s"] < 0.1 * spent[0]["cpu_s"] and spent[1]["trials"] == spent[0]["trials"]
     cached = [e.body for e in second.events() if e.kind == "finished"]
+    # what taking them cost, not what computing them had: how little that is depends on what else the machine does
+    assert spent[1]["cpu_s"] == pytest.approx(sum(t.cpu_s for t in cached)) and all(t.cached for t in cached)
+    assert spent[1]["trials"] == spent[0]["trials"]
     computed = sum(e.body.computed_cpu_s for e in first.events() if e.kind == "finished")
     assert sum(t.cached.cpu_s for t in cached) == pytest.approx(computed, rel=0.05)
     rows = {name: amount for name, amount, _, _ in cost_lines(load_view(second.folder))}

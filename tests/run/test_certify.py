@@ -12,7 +12,7 @@ from evotrainer.errors import TrainerError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
-from evotrainer.rules.decoding import policies
+from evotrainer.rules.certificate import policies
 from evotrainer.views.fold import load_view
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK

@@ -205,7 +205,7 @@ def test_a_bundle_whose_changes_are_being_measured_is_called_so(task: Path, tmp_
     console.print(render_branch(run.folder, "b1k1"))
     told = out.getvalue()
     (part,) = (k for k in bodies(run, "knockout") if k.without == "b1k1")
-    assert told.count(part.loss) == 2 and part.loss.startswith("without lr: -"), "in cases and in show"
+    assert told.count(part.loss) >= 2 and part.loss.startswith("without lr: -"), "in cases and in show"
     assert "not measured" not in told and "prediction" not in told, "what it predicts is what the bundle does"
 
 
@@ -265,14 +265,14 @@ def test_it_verifies_and_every_number_is_computed_again(
     ("event", "change", "said"),
     [
         ("b1/knockout/lr", lambda k: {"effect": k.effect.model_copy(update={"mean": 0.2})}, "effect.mean"),
-        ("b1/knockout/lr", lambda k: {"control_trials": k.control_trials[:-1]}, "not those of the record"),
+        ("b1/knockout/lr", lambda k: {"control_trials": k.control_trials[:-1]}, "control_trials: "),
         ("b1/knockout/lr", lambda k: {"factor": "prompts_per_step"}, "measures b1 without prompts_per_step"),
         ("r1/probes/0", lambda b: {"incumbent": "b9"}, "the champion was b0"),
         ("r1/probes/0", lambda b: {"probes": (b.probes[0].model_copy(update={"seed": 1}),)}, "belongs to another"),
         (
             "r1/probes/0",
             lambda b: {"probes": (b.probes[0].model_copy(update={"changes": {"lr": 3e-5}}),)},
-            "do not make its recipe",
+            "does not make its recipe",
         ),
         ("r1/searched", lambda b: {"probes": ()}, "not those of the record"),
     ],
@@ -329,7 +329,7 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
             {"lr": 2e-5, "clip": {"low": 0.1}, "group_size": 12, "kl_beta": 0.1},
             r"it changes 4 factors of b0 at once \(clip, group_size, kl_beta, lr\), run.changes=3",
         ),
-        ({"resample": 1}, "refused: resample"),
+        ({"resample": 1}, "not valid: resample"),
     ],
 )
 def test_a_search_training_that_is_not_valid_is_refused_with_the_reason(

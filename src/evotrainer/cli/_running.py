@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from evotrainer.cli._common import console, open_page
 from evotrainer.errors import AbortedError, SeatEmptyError
 from evotrainer.records.output import print
-
-if TYPE_CHECKING:
-    from evotrainer.api import Run
 
 
 @contextmanager
@@ -70,19 +68,21 @@ def parse_answer(answer: str) -> tuple[str, str] | None:
     return None
 
 
-def finish(done: Run, open_report: bool) -> None:
+def finish(folder: Path, open_report: bool) -> None:
     """Print the report's path, the certification and the next commands; SeatEmptyError where a seat stayed empty."""
     from evotrainer.projections.seat import SeatSpend
+    from evotrainer.records.ledger import Ledger
+    from evotrainer.views.report import write_report
     from evotrainer.views.status import print_summary
 
-    path = done.report()
-    print_summary(done.folder, console())
+    path = write_report(folder)
+    print_summary(folder, console())
     print(f"report: {path}")
-    with done.ledger() as ledger:
+    with contextlib.closing(Ledger.open(folder / "ledger.db", readonly=True)) as ledger:
         events, digest = ledger.head
         spent = SeatSpend.of(e.body for e in ledger.events("answered"))
     print(f"head {events} {digest}")
-    print(f"  note it elsewhere; `evotrainer verify {done.folder} --head {digest[:16]}` proves this run later")
+    print(f"  note it elsewhere; `evotrainer verify {folder} --head {digest[:16]}` proves this run later")
     if open_report:
         open_page(path)
     if spent.empty:

@@ -17,5 +17,5 @@ def resume(
     from evotrainer import api
 
     with live_view(folder, plain) as view:
-        done = api.resume(folder, overrides or [], view=view, ask=ask(view))
-    finish(done, open_report)
+        api.resume(folder, overrides or [], view=view, ask=ask(view))
+    finish(folder, open_report)

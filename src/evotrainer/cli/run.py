@@ -57,8 +57,8 @@ def run(
 
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """
-    from evotrainer import api
     from evotrainer.config.load import load_task
+    from evotrainer.run.starting import Caller, begin
 
     asked = [f"run.skills={json.dumps(skills)}"] if skills else []
     asked += [f"run.harness={harness}"] if harness else []
@@ -75,8 +75,8 @@ def run(
         print("\n".join(estimate_lines(measured(resolved, step_s))))
         return
     with live_view(folder, plain) as view:
-        done = api.start(resolved, folder, view=view, ask=ask(view))
-    finish(done, open_report)
+        begin(resolved, folder, Caller(view, ask(view)))
+    finish(folder, open_report)
 
 
 def _say_checked(task: TaskFile, notes: list[str]) -> None:
@@ -89,10 +89,11 @@ def _say_checked(task: TaskFile, notes: list[str]) -> None:
 
 def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
     """Refuse what a run of the task, in the folder, would refuse before it trains; print and return its notes."""
-    from evotrainer import api
+    from evotrainer.run.checks import check_run
+    from evotrainer.run.checks.base import BeforeRun
     from evotrainer.run.context import can_ask
 
-    notes = api.preflight(task, new=True, folder=folder, human=can_ask(ask(None)), dry=True)
+    notes = check_run(BeforeRun(task, True, folder, can_ask(ask(None)), dry=True))
     for note in notes:
         print(f"evotrainer: note: {note}", file=sys.stderr)
     return notes

@@ -114,8 +114,7 @@ def _branch(record: Record, branch: str) -> Explained:
     from evotrainer.projections.run_facts import facts_of
     from evotrainer.projections.text import of_run
     from evotrainer.verify import checks, when_readable
-    from evotrainer.verify.effects import again as estimate
-    from evotrainer.verify.effects import audit_differences
+    from evotrainer.verify.effects import audit_differences, fresh_seeds
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     b, facts = record.state.branches[branch], facts_of(record.events, record.state)
@@ -128,7 +127,8 @@ def _branch(record: Record, branch: str) -> Explained:
         found = when_readable(record, event.id, lambda e=event: rejudge(record, e).differences)  # type: ignore[misc]
         wrong += [d if k == b.looks else f"analysis {k}: {d}" for d in found]
     if b.fresh:
-        wrong += when_readable(record, branch, lambda r=b.fresh: estimate(r, record.events))  # type: ignore[misc]
+        event = next(e for e in record.of("reestimated") if e.body == b.fresh)
+        wrong += when_readable(record, branch, lambda: [p.message for p in fresh_seeds(record, event)])
     own = [e for e in record.events if e.kind in ABOUT and _of(e) == branch]
     for e in own:
         if e.kind == "audited":

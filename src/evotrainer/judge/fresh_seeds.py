@@ -3,49 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from evotrainer.judge.audits import with_shortcut_closed
 from evotrainer.judge.stats import effect, scores_of
-from evotrainer.records.events import KnockedOut, Reestimated, TrialFinished
+from evotrainer.records.events import KnockedOut, NoiseMeasured, Reestimated, TrialFinished
 from evotrainer.records.verdicts import Effect, Estimate
 
-CONFIDENCE = 0.95
+Sides = Sequence[Sequence[TrialFinished]]
+
+
+def _scores(sides: Sides, evaluated: Sides) -> list[dict[int, dict[str, float]]]:
+    """Gate scores of each side's trials; those of its evaluations where it has any."""
+    return [scores_of(with_shortcut_closed(s, e) if e else s, "gate") for s, e in zip(sides, evaluated, strict=True)]
 
 
 def reestimated(
-    branch: str,
-    control: str,
-    start: str,
-    sides: Sequence[Sequence[TrialFinished]],
-    evaluated: Sequence[Sequence[TrialFinished]],
-    noises: Mapping[str, Any],
-    noise: str,
+    names: Sequence[str],
+    sides: Sides,
+    evaluated: Sides,
+    noises: Mapping[str, NoiseMeasured],
     *,
     selected: Effect | None,
     control_fresh: bool,
-    confidence: float = CONFIDENCE,
-    split: str = "gate",
 ) -> Reestimated:
-    """The effect from ledger bodies. `sides`: trials of branch, control, and of the starting recipe's branch `start`
-    where that is not the control; `evaluated`: evaluations whose scores replace theirs, per side, empty where none do.
+    """The effect from ledger bodies. `names`, `sides`: branch, control and, where that is not the control, the starting
+    recipe's branch, each with its trials; `evaluated`: evaluations whose scores replace theirs, per side, empty where
+    none do; `noises`: by the keys of their events, the last one counts.
     """
-    scores = [scores_of(with_shortcut_closed(s, e) if e else s, split) for s, e in zip(sides, evaluated, strict=True)]
-    # the noise as it was measured at that point of the ledger, by its key: today's would have seen later branches
-    pooled = noises.get(noise)
-    third = sides[2] if len(sides) > 2 else ()
+    scores, noise = _scores(sides, evaluated), list(noises)[-1]
+    found = [
+        effect(scores[0], x, noises[noise], names=(names[0], n)) for n, x in zip(names[1:], scores[1:], strict=True)
+    ]
     return Reestimated(
-        branch=branch,
-        control=control,
-        split=split,
-        effect=effect(scores[0], scores[1], pooled, confidence, names=(branch, control)),
+        branch=names[0],
+        control=names[1],
+        split="gate",
+        effect=found[0],
         selected=selected,
-        start=effect(scores[0], scores[2], pooled, confidence, names=(branch, start)) if third else None,
+        start=found[1] if len(found) > 1 else None,
         seeds=tuple(sorted(scores[0])),
         control_fresh=control_fresh,
         trials=tuple(t.trial for t in sides[0]),
         control_trials=tuple(t.trial for t in sides[1]),
-        start_trials=tuple(t.trial for t in third),
+        start_trials=tuple(t.trial for side in sides[2:] for t in side),
         evaluations=tuple(t.trial for e in evaluated for t in e),
         noise=noise,
     )
@@ -56,24 +56,21 @@ def knocked_out(
     branch: str,
     without: str,
     factor: str,
-    sides: Sequence[Sequence[TrialFinished]],
-    evaluated: Sequence[Sequence[TrialFinished]],
-    noises: Mapping[str, Any],
-    noise: str,
-    *,
+    sides: Sides,
+    evaluated: Sides,
+    noises: Mapping[str, NoiseMeasured],
     elsewhere: Estimate | None = None,
-    confidence: float = CONFIDENCE,
 ) -> KnockedOut:
     """What a bundle loses without one factor, from ledger bodies. `sides`: fresh trainings of the bundle, and of the
-    bundle without the factor; `evaluated`: see `reestimated`.
+    bundle without the factor; `evaluated`, `noises`: see `reestimated`.
 
     The factor is kept where the bundle is better with it on the mean, by anything: with the errors of a few seeds
     `judge.min_effect` took out every third factor that was worth 3 points. `elsewhere`: what the run's other trainings
     say of the same; the mean is then of both, each weighed by its precision. A factor without which every seed scores
     the same is taken out, whatever they say.
     """
-    scores = [scores_of(with_shortcut_closed(s, e) if e else s, "gate") for s, e in zip(sides, evaluated, strict=True)]
-    found = effect(scores[0], scores[1], noises.get(noise), confidence, names=(branch, without))
+    scores, noise = _scores(sides, evaluated), list(noises)[-1]
+    found = effect(scores[0], scores[1], noises[noise], names=(branch, without))
     together = both(found, elsewhere) if elsewhere else None
     mean = together.mean if together else found.mean
     shared = scores[0].keys() & scores[1].keys()

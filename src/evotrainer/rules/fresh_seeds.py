@@ -1,25 +1,17 @@
-"""A winner on fresh seeds: which trainings are compared with which."""
+"""Trainings on fresh seeds: what a winner, and each factor of a bundle, is worth by them. Run and `verify` ask here."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from evotrainer.config.task import TaskFile
+from evotrainer.judge import knocked_out, reestimated
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
-from evotrainer.records.events import TrialFinished
+from evotrainer.records.events import KnockedOut, Reestimated, TrialFinished
+from evotrainer.rules.bundles import said_elsewhere
 from evotrainer.rules.equal_compute import control_of
-
-
-@dataclass(frozen=True, slots=True)
-class FreshSides:
-    """Branch, control and, where that is not the control, the starting recipe, each with its trainings."""
-
-    branches: tuple[str, ...]
-    trials: tuple[list[TrialFinished], ...]
-    control_fresh: bool
-    """Was the control trained on fresh seeds, too?"""
+from evotrainer.rules.evaluations import stand_ins
+from evotrainer.rules.recipes import env_knobs
 
 
 def fresh_trainings(task: TaskFile, state: RunState, branch: str) -> list[TrialFinished]:
@@ -28,10 +20,33 @@ def fresh_trainings(task: TaskFile, state: RunState, branch: str) -> list[TrialF
     return [t.finished for t in known if t and t.finished and t.finished.status == "complete"]
 
 
-def fresh_sides(task: TaskFile, state: RunState, branch: str) -> FreshSides:
-    """Fresh trainings of each side; a control, or the starting recipe, that has none stands with its own."""
-    control = control_of(state, branch)
-    names = (branch, control) if control == START else (branch, control, START)
-    found = [fresh_trainings(task, state, x) for x in names]
-    trials = (found[0], *(t or state.branches[x].complete for x, t in zip(names[1:], found[1:], strict=True)))
-    return FreshSides(names, trials, bool(found[1]))
+def sides_of(task: TaskFile, state: RunState, name: str) -> dict[str, list[TrialFinished]]:
+    """The sides of a re-estimation with their trainings: the branch, its control and, where that is not the control,
+    the starting recipe. A control, or the starting recipe, that has no fresh trainings stands with its own."""
+    control = control_of(state, name)
+    fresh = {x: fresh_trainings(task, state, x) for x in dict.fromkeys((name, control, START))}
+    return {x: trials or ([] if x == name else state.branches[x].complete) for x, trials in fresh.items()}
+
+
+def reestimate(task: TaskFile, state: RunState, name: str) -> Reestimated:
+    """A promoted branch's effect on fresh seeds, all sides with scores under the run's present environment knobs."""
+    sides, verdict = sides_of(task, state, name), state.branches[name].verdict
+    control, knobs = control_of(state, name), env_knobs(task, state)
+    return reestimated(
+        list(sides),
+        list(sides.values()),
+        [stand_ins(state, trials, knobs) for trials in sides.values()],
+        state.noises,
+        selected=verdict.effect if verdict else None,
+        control_fresh=bool(fresh_trainings(task, state, control)),
+    )
+
+
+def knock_out(task: TaskFile, state: RunState, n: int, bundle: str, part: str, factor: str) -> KnockedOut:
+    """A bundle against the bundle without a factor, both with scores under the run's present environment knobs."""
+    b, knobs = state.branches[bundle], env_knobs(task, state)
+    sides = [fresh_trainings(task, state, x) for x in (bundle, part)]
+    parent = state.branches[b.parent or START].recipe
+    elsewhere = said_elsewhere(state, parent, b.recipe, state.branches[part].recipe)
+    evaluated = [stand_ins(state, trials, knobs) for trials in sides]
+    return knocked_out(n, bundle, part, factor, sides, evaluated, state.noises, elsewhere)

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from evotrainer.config.task import TaskFile
-from evotrainer.judge import JudgeConfig, JudgeInput, answers, with_shortcut_closed
+from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, answers, judge, with_shortcut_closed
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
-from evotrainer.records.events import TrialFinished
+from evotrainer.records.events import Judged, TrialFinished
+from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha, counted, share
+from evotrainer.rules.evaluations import stand_ins
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.rules.scaffolds import scaffold_control
 
@@ -46,6 +48,20 @@ def judge_input(
         proxy=state.proxy,
         scaffold=scaffold_control(task, state, b, c, evaluation_knobs(task, state, branch)),
         ahead=state.champion if state.champion and state.champion not in (control, b.parent) else "",
+    )
+
+
+def give_verdict(task: TaskFile, state: RunState, n: int, name: str, analysis: InterimAnalysis) -> Judged:
+    """The judge's answer on a branch in round `n`, both sides with gate scores under the same environment knobs: what
+    was audited is closed."""
+    control, knobs = control_of(state, name), evaluation_knobs(task, state, name)
+    sides = [state.branches[x] for x in (name, control)]
+    used = [] if knobs is None else [t for x in sides for t in stand_ins(state, x.complete, knobs)]
+    return Judged(
+        round=n,
+        verdict=judge(judge_input(task, state, name, control, used), analysis),
+        evaluations=tuple(t.trial for t in used),
+        trials=tuple(t.trial for x in sides for t in sorted(x.finished, key=lambda t: t.seed)),
     )
 
 

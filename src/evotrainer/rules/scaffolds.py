@@ -12,10 +12,10 @@ from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import SplitScore, TrialFinished
-from evotrainer.records.names import joined
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.scaffold import digest
 from evotrainer.records.split_scores import readable
+from evotrainer.rules.evaluations import name_under
 
 Numbers = dict[str, float]
 
@@ -32,11 +32,7 @@ def base_trial(task: TaskFile, state: RunState, scaffold: Mapping[str, str], kno
     if usual and base is not None and shortcuts.same(base.env_knobs, knobs):
         return keys.BASE_TRIAL
     name = keys.BASE_TRIAL if usual else keys.with_texts(keys.BASE_TRIAL, digest(scaffold))
-    closed = shortcuts.closed_names(knobs)
-    if usual or closed:
-        how = f"closed-{joined(closed, [c.name for c in shortcuts.capabilities])}" if closed else "open"
-        return keys.under(name, how)
-    return name
+    return name_under(shortcuts, name, knobs) if usual or shortcuts.closed_names(knobs) else name
 
 
 def cert_alone(champion: Branch | None, start: Recipe, base: SplitScore, trials: Sequence[TrialFinished]) -> Numbers:

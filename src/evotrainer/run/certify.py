@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 
-from evotrainer.errors import TrainerError
-from evotrainer.judge import CertEntry
-from evotrainer.judge import certify as certificate
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.caveats import caveats, told
 from evotrainer.records import keys
-from evotrainer.records.events import Certified, TrialFinished
-from evotrainer.rules.decoding import decoding, policies
-from evotrainer.rules.gains import with_gains
-from evotrainer.rules.scaffolds import cert_alone
+from evotrainer.records.events import Certified
+from evotrainer.rules.certificate import certificate
 from evotrainer.run import detector_outcomes, fresh_seeds, reader, scaffolds, shortcut_audits, task_sets, trial_specs
 from evotrainer.run.context import RunContext
 
@@ -59,23 +53,14 @@ def certify(ctx: RunContext) -> Certified:
         trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
     ]
     specs += scaffolds.cert_specs(ctx, champion, partial(again_if_closed, ctx, nth=nth))
-    done = {t.trial: t for t in ctx.run_trials(specs)}
+    ctx.run_trials(specs)
     if champion:
         fresh_seeds.reestimate(ctx, champion.branch)
 
     def certified() -> Certified:
-        entries = [
-            entry(ctx, done, "base", BASE, [specs[len(own)].trial]),
-            entry(ctx, done, "start", START, [trial for trial, _ in again]),
-        ]
-        if champion:
-            entries.append(entry(ctx, done, "champion", champion.branch, [s.trial for s in own]))
-        found = certificate(entries, ctx.champion, proxy=ctx.state.proxy, noise=ctx.state.noise)
         counts = {"of_set": looks.number, "by_runs": looks.runs} if looks else {}
-        finished = [e.body for e in ctx.ledger.events("finished")]
-        texts = cert_alone(champion, ctx.task.recipe, next(iter(entries[0].scores.values())), finished)
-        found = found.model_copy(update=counts | {"look": 1 + sum(1 for _ in ctx.ledger.events("certified"))})
-        return with_gains(found.model_copy(update={"scaffold": texts}), ctx.ledger.events(), ctx.rollouts.views)
+        found = certificate(ctx.task, ctx.state, ctx.ledger.events(), ctx.rollouts.views)
+        return found.model_copy(update=counts)
 
     body = ctx.record(key, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():
@@ -99,15 +84,3 @@ def audit_champion(ctx: RunContext) -> None:
         shortcut_audits.examine(ctx, b.round, b.branch)
         if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.branch, "certification")):
             return
-
-
-def entry(ctx: RunContext, done: dict[str, TrialFinished], name: str, branch: str, trials: Sequence[str]) -> CertEntry:
-    """One policy family's scores on cert, by seed; TrainerError where no trial has any."""
-    ok = [done[x] for x in trials if done[x].status == "complete"]
-    scores = {t.seed: s for t in ok for s in t.scores if s.split == "cert" and s.per_task}
-    if not scores:
-        why = done[trials[0]].error or "no attempt was graded"
-        raise TrainerError(f"certification of {name} failed: {why}; `evotrainer resume` tries again")
-    read = [t for t in ok if t.seed in scores]
-    how, weights = decoding(ctx.state, branch), policies(ctx.state, branch, read)
-    return CertEntry(name=name, branch=branch, scores=scores, decoding=how, policies=weights)

@@ -6,15 +6,13 @@ large on average. Fresh trainings of the same recipe know nothing of that.
 
 from __future__ import annotations
 
-from functools import partial
-
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.judge import reestimated
-from evotrainer.projections.branches import START, Branch
+from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
 from evotrainer.records.events import Reestimated
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.rules.fresh_seeds import fresh_sides
+from evotrainer.rules.fresh_seeds import reestimate as measure
+from evotrainer.rules.fresh_seeds import sides_of
 from evotrainer.run import shortcut_audits, skills, trial_specs
 from evotrainer.run.context import RunContext
 
@@ -50,28 +48,14 @@ def reestimate(ctx: RunContext, name: str) -> None:
     """The effect of a winner on fresh seeds, from trainings there are; nothing for a starting recipe."""
     if ctx.branches[name].parent is None:
         return
-    body = ctx.record(keys.reestimated(name), Reestimated, partial(measure, ctx, name))
+
+    def measured() -> Reestimated:
+        for x, trials in sides_of(ctx.task, ctx.state, name).items():
+            shortcut_audits.evaluations(ctx, x, trials, ctx.env_knobs)
+        return measure(ctx.task, ctx.state, name)
+
+    body = ctx.record(keys.reestimated(name), Reestimated, measured)
     said = body.effect.points
     was = f", {100 * body.selected.mean:+.1f} at selection" if body.selected else ""
     ctx.observer.note(f"{name} on fresh seeds: {said} on gate{was}")
     skills.follow(ctx)
-
-
-def measure(ctx: RunContext, name: str) -> Reestimated:
-    """Fresh branch against its control, both with scores under the current environment knobs."""
-    b, sides, noises = ctx.branches[name], fresh_sides(ctx.task, ctx.state, name), ctx.state.noises
-    evaluated = [
-        shortcut_audits.evaluations(ctx, x, trials, ctx.env_knobs)
-        for x, trials in zip(sides.branches, sides.trials, strict=True)
-    ]
-    return reestimated(
-        name,
-        sides.branches[1],
-        START,
-        sides.trials,
-        evaluated,
-        noises,
-        list(noises)[-1],
-        selected=b.verdict.effect if b.verdict else None,
-        control_fresh=sides.control_fresh,
-    )

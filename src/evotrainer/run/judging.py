@@ -6,17 +6,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
-from evotrainer.judge import InterimAnalysis, judge, next_looks
+from evotrainer.judge import InterimAnalysis, next_looks
 from evotrainer.projections.branch_facts import held_back
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
-from evotrainer.records.events import Judged, Promoted, TrialFinished
+from evotrainer.records.events import Judged, Promoted
 from evotrainer.records.verdicts import Verdict
 from evotrainer.rules.bundles import is_bundle, unmeasured
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
-from evotrainer.rules.judge_input import evaluation_knobs, judge_input
+from evotrainer.rules.judge_input import evaluation_knobs, give_verdict
 from evotrainer.run import (
     detector_outcomes,
     equal_compute,
@@ -109,32 +109,30 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
         task_sets.look(ctx, "gate", f"judged {key}")  # before the scores are compared
         audits = shortcut_audits.examine(ctx, n, name)
         equal_compute.train_control(ctx, n, name)  # what a kill left of it
-        said = give_verdict(ctx, n, name, analysis)
+        said = verdict_on(ctx, n, name, analysis)
         if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
-            said = give_verdict(ctx, n, name, analysis)
+            said = verdict_on(ctx, n, name, analysis)
         if equal_compute.asks(said.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
             equal_compute.train_control(ctx, n, name)
-            said = give_verdict(ctx, n, name, analysis)
+            said = verdict_on(ctx, n, name, analysis)
         if said.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
             shortcut_audits.examine(ctx, n, name)
-            said = give_verdict(ctx, n, name, analysis)
+            said = verdict_on(ctx, n, name, analysis)
         return said
 
     return ctx.record(key, Judged, judged).verdict
 
 
-def give_verdict(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Judged:
-    """The judge's answer, both sides with gate scores under the same environment knobs: what was audited is closed."""
+def verdict_on(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Judged:
+    """The judge's answer, once all evaluations are made that it rests on."""
     b = ctx.branches[name]
     control = ctx.branches[control_of(ctx.state, name)]  # the one factor's effect, even after another promotion
-    used: list[TrialFinished] = []
     knobs = evaluation_knobs(ctx.task, ctx.state, name)
     scaffolds.measure_alone(ctx, b, control, knobs)
     if knobs is not None:
-        used = [t for x in (b, control) for t in shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)]
-    verdict = judge(judge_input(ctx.task, ctx.state, name, control.branch, used), analysis)
-    seen = [t.trial for x in (b, control) for t in x.finished]
-    return Judged(round=n, verdict=verdict, evaluations=tuple(t.trial for t in used), trials=tuple(seen))
+        for x in (b, control):
+            shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)
+    return give_verdict(ctx.task, ctx.state, n, name, analysis)
 
 
 def may_stand(ctx: RunContext, name: str) -> bool:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
-from evotrainer.judge import knocked_out
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import KnockedOut
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.names import slug
-from evotrainer.rules.bundles import is_bundle, knockout_seeds, part_of, said_elsewhere, unmeasured, without
-from evotrainer.rules.fresh_seeds import fresh_trainings
+from evotrainer.rules.bundles import is_bundle, knockout_seeds, part_of, unmeasured, without
+from evotrainer.rules.fresh_seeds import fresh_trainings, knock_out
 from evotrainer.run import shortcut_audits, trial_specs
 from evotrainer.run.branches import open_branch
 from evotrainer.run.context import RunContext
@@ -58,20 +57,6 @@ def open_part(ctx: RunContext, n: int, b: Branch, iv: Intervention) -> Branch:
 
 def measure(ctx: RunContext, n: int, b: Branch, part: Branch, factor: str) -> KnockedOut:
     """The bundle against the bundle without the factor, both under the current environment knobs."""
-    sides = [fresh_trainings(ctx.task, ctx.state, x.branch) for x in (b, part)]
-    evaluated = [
-        shortcut_audits.evaluations(ctx, x.branch, trials, ctx.env_knobs)
-        for x, trials in zip((b, part), sides, strict=True)
-    ]
-    noises = ctx.state.noises
-    return knocked_out(
-        n,
-        b.branch,
-        part.branch,
-        factor,
-        sides,
-        evaluated,
-        noises,
-        list(noises)[-1],
-        elsewhere=said_elsewhere(ctx.state, ctx.branches[b.parent or START].recipe, b.recipe, part.recipe),
-    )
+    for x in (b, part):
+        shortcut_audits.evaluations(ctx, x.branch, fresh_trainings(ctx.task, ctx.state, x.branch), ctx.env_knobs)
+    return knock_out(ctx.task, ctx.state, n, b.branch, part.branch, factor)

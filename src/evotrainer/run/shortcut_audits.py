@@ -17,8 +17,9 @@ from evotrainer.projections.branches import BASE
 from evotrainer.projections.reader import READER
 from evotrainer.records import keys
 from evotrainer.records.events import Audited, Invalidated, TrialFinished
-from evotrainer.records.names import joined, slug
+from evotrainer.records.names import slug
 from evotrainer.records.verdicts import OWN_TRIGGERS, Capability, ShortcutAudit, occasion_of
+from evotrainer.rules.evaluations import name_under
 from evotrainer.run import skills, trial_specs
 from evotrainer.run.context import RunContext
 
@@ -153,12 +154,12 @@ def specs(ctx: RunContext, branch: str, trials: Sequence[TrialFinished], knobs: 
     shortcuts = ctx.state.shortcuts
     if all(shortcuts.same(t.env_knobs, knobs) for t in trials):
         return []
-    closed = shortcuts.closed_names(knobs)
-    how = f"closed-{joined(closed, [c.name for c in shortcuts.capabilities])}" if closed else "open"
     b = None if branch == BASE else ctx.branches[branch]
     plans = trial_specs.plans(ctx, *SPLITS)
     return [
-        trial_specs.evaluation(ctx, keys.under(t.trial, how), b, t.seed, t.policy_path, plans, "audit", knobs)
+        trial_specs.evaluation(
+            ctx, name_under(shortcuts, t.trial, knobs), b, t.seed, t.policy_path, plans, "audit", knobs
+        )
         for t in trials
     ]
 

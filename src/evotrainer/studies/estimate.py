@@ -6,6 +6,7 @@ evaluation of the starting recipe, trained in a folder that is removed again, or
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -194,7 +195,8 @@ def _given(task: TaskFile, step_s: float) -> StepCost:
 
 def _measured(task: TaskFile) -> StepCost:
     """From a short search-only run of the starting recipe."""
-    from evotrainer import api
+    from evotrainer.records.ledger import Ledger
+    from evotrainer.run.starting import Caller, begin
 
     plain = task.model_dump(mode="json")
     plain["recipe"] |= {"steps": min(STEPS, task.recipe.steps), "phases": []}
@@ -206,15 +208,17 @@ def _measured(task: TaskFile) -> StepCost:
     plain["tracking"] = {"to": []}
     short = resolve(plain)
     with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:
-        run = api.start(short, Path(folder) / "run")
-        done = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
+        run = Path(folder) / "run"
+        begin(short, run, Caller())
+        with contextlib.closing(Ledger.open(run / "ledger.db", readonly=True)) as ledger:
+            done = [e.body for e in ledger.events("finished") if e.body.steps]
         if not done:
             raise ConfigError("no step could be trained; `evotrainer run` says why, or give --step-s")
         t = done[0]
         attempts = sum(s.attempts * len(s.per_task) + len(s.greedy_per_task) for s in t.scores)
-        size = sum(f.stat().st_size for f in (run.folder / "rollouts" / t.trial).rglob("*") if f.is_file())
-        probes = spent_by(run.folder / PROBE_CPU)
-        policy = sum(f.stat().st_size for f in (run.folder / "trials" / t.trial / "policy").rglob("*") if f.is_file())
+        size = sum(f.stat().st_size for f in (run / "rollouts" / t.trial).rglob("*") if f.is_file())
+        probes = spent_by(run / PROBE_CPU)
+        policy = sum(f.stat().st_size for f in (run / "trials" / t.trial / "policy").rglob("*") if f.is_file())
     trained, only_search = t.training_s or t.cpu_s, _probes(short) == "sample"
     rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
     return StepCost(

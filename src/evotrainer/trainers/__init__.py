@@ -21,6 +21,10 @@ TRAINERS: Registry[TrainerSpec] = Registry(
     "trainer.name",
     {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted(p.parent.name for p in HERE.glob("*/spec.py"))},
     hints={
+        **{
+            n: f"this installation has no evotrainer.trainers.{n}; install EvoTrainer whole"
+            for n in ("embedded", "trl")
+        },
         "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
         **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
     },

@@ -3,24 +3,20 @@ the certificate."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 
-from evotrainer.judge import CertEntry, certify, reestimated, settle_audit
+from evotrainer.judge import settle_audit
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.shortcuts import Shortcuts
-from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import differences
-from evotrainer.records.events import Reestimated, SplitScore, TrialFinished
-from evotrainer.records.split_scores import readable
-from evotrainer.rules.decoding import decoding, policies
-from evotrainer.rules.fresh_seeds import fresh_sides
-from evotrainer.rules.gains import with_gains
+from evotrainer.records.events import TrialFinished
+from evotrainer.rules.certificate import certificate
+from evotrainer.rules.fresh_seeds import reestimate
 from evotrainer.rules.reading_context import harness_context, refused_code
-from evotrainer.rules.scaffolds import cert_alone
 from evotrainer.sandbox.reward_runner import RewardRunner
-from evotrainer.verify.report import Problem, Record, named, six_decimals
+from evotrainer.verify.report import Problem, Record, named, recomputed, six_decimals
 from evotrainer.verify.verdicts import complete, due
 
 
@@ -112,116 +108,14 @@ def audited(record: Record, event: Event) -> Iterator[Problem]:
 
 
 def fresh_seeds(record: Record, event: Event) -> Iterator[Problem]:
-    r = event.body
-    finished = {e.body.trial for e in record.before(event, "finished")}
-    if gone := sorted({*r.trials, *r.control_trials, *r.start_trials, *r.evaluations} - finished):
-        yield Problem("reestimated", f"{event.id}: it names {gone[0]}, which had not finished")
-        return
-    state = record.state_before(event)
-    if r.branch not in state.branches:
-        yield Problem("reestimated", f"{event.id}: {r.branch} was never opened")
-        return
-    there = fresh_sides(record.task, state, r.branch)
-    names = [[t.trial for t in side] for side in there.trials]
-    sides = {"trials": names[0], "control_trials": names[1], "start_trials": names[2] if len(names) > 2 else []}
-    for what, needed in sides.items():
-        yield from named("reestimated", event, what, getattr(r, what), needed)
-    verdicts = [e.body.verdict for e in record.before(event, "judged") if e.body.verdict.branch == r.branch]
-    noise = record.before(event, "noise")
-    expected = {
-        "control": there.branches[1],
-        "control_fresh": there.control_fresh,
-        "selected": verdicts[-1].effect if verdicts else None,
-        "noise": noise[-1].id if noise else "",
-        "seeds": tuple(sorted(t.seed for t in there.trials[0])),
-    }
-    for what, value in expected.items():
-        if getattr(r, what) != value:
-            yield Problem("reestimated", f"{event.id}: {what}: {getattr(r, what)} in the ledger, {value} recomputed")
-    yield from (Problem("reestimated", f"{event.id}: {d}") for d in again(r, record.before(event)))
-
-
-def again(recorded: Reestimated, events: Sequence[Event]) -> list[str]:
-    """Numbers of a recorded re-estimation that the ledger's own bodies do not give again; empty where it holds."""
-    finished = {e.body.trial: e.body for e in events if e.kind == "finished"}
-    names = [x for x in (recorded.trials, recorded.control_trials, recorded.start_trials) if x]
-    sides = [[finished[t] for t in x] for x in names]
-    stand_ins = [finished[t] for t in recorded.evaluations]
-    evaluated: list[list[TrialFinished]] = []
-    for side in sides:
-        trained = {(t.branch, t.seed) for t in side}
-        evaluated.append([e for e in stand_ins if (e.branch, e.seed) in trained])
-    fresh = reestimated(
-        recorded.branch,
-        recorded.control,
-        START,
-        sides,
-        evaluated,
-        {e.id: e.body for e in events if e.kind == "noise"},
-        recorded.noise,
-        selected=recorded.selected,
-        control_fresh=recorded.control_fresh,
-        confidence=recorded.effect.confidence,
-        split=recorded.split,
-    )
-    wrong = []
-    for name in ("effect", "start"):
-        old, new = getattr(recorded, name), getattr(fresh, name)
-        if old and new:
-            wrong += differences(old.model_dump(), new.model_dump(), name)
-    return wrong
-
-
-def read_cert(trials: Sequence[TrialFinished], name: str) -> bool:
-    """Did a trial read cert, or not finish complete?"""
-    own = [t for t in trials if t.trial == name]
-    return any(t.status != "complete" or any(s.split == "cert" for s in t.scores) for t in own)
+    """A winner's effect, from the fresh trainings of the sides that there were."""
+    yield from recomputed(event, reestimate(record.task, record.state_before(event), event.body.branch))
 
 
 def certified(record: Record, event: Event) -> Iterator[Problem]:
-    body = event.body
-    champion = record.state_before(event).champion or BASE
-    if body.champion != champion:
-        yield Problem("certified", f"{body.champion} is certified as champion; it was {champion}")
-    needed = [("base", BASE), ("start", START)] + ([("champion", champion)] if champion not in (BASE, START) else [])
-    yield from named("certified", event, "rows", [(row.name, row.branch) for row in body.rows], needed)
-    entries = []
-    for row in body.rows:
-        done = [e.body for e in record.before(event, "finished") if e.body.branch == row.branch]
-        done = [t for t in done if not keys.has_own_texts(t.trial)]
-        read: dict[int, SplitScore] = {}
-        of: dict[int, TrialFinished] = {}
-        for t in done:
-            of_cert = [s for s in t.scores if s.split == "cert" and readable(s, t.trial).per_task]
-            if t.status == "complete" and of_cert:
-                read[t.seed], of[t.seed] = of_cert[-1], t
-        scores = {seed: read[seed] for seed in row.seeds if seed in read}
-        seeds = record.task.run.certify_seeds if row.name == "champion" else ()
-        names = due(record, START, event) if row.name == "start" else [keys.training(row.branch, s) for s in seeds]
-        asked = {t.seed for t in complete(record, names, event)}
-        finished = {t.trial for t in done}
-        gone = [n for n in names if n in finished and keys.certification(n) not in finished and not read_cert(done, n)]
-        if gone or (row.name == "champion" and asked != set(seeds)):
-            yield Problem(
-                "certified", f"{row.name}: cert was not read of all of its trainings: {gone or sorted(asked)}"
-            )
-        if set(scores) != set(read) or set(scores) != set(row.seeds):
-            yield Problem(
-                "certified", f"{row.name}: seeds {row.seeds} were certified, cert was read of {sorted(scores)}"
-            )
-            return
-        how = decoding(record.state_before(event), row.branch)
-        weights = policies(record.state_before(event), row.branch, [of[s] for s in sorted(scores)])
-        entries.append(CertEntry(name=row.name, branch=row.branch, scores=scores, decoding=how, policies=weights))
-    noise = record.before(event, "noise")
-    fresh = certify(
-        entries, body.champion, proxy=record.state_before(event).proxy, noise=noise[-1].body if noise else None
-    )
-    fresh = with_gains(fresh, record.before(event), record.rollouts.views)
-    counts = {"of_set": body.of_set, "by_runs": body.by_runs}  # `verify.task_sets` looks into the register
-    every = [e.body for e in record.before(event, "finished")]
-    tried = record.state_before(event).branches.get(champion) if champion != START else None
-    own = cert_alone(tried, record.task.recipe, next(iter(entries[0].scores.values())), every)
-    fresh = fresh.model_copy(update=counts | {"scaffold": own, "look": 1 + len(record.before(event, "certified"))})
-    for d in differences(body.model_dump(mode="json"), fresh.model_dump(mode="json")):
-        yield Problem("certified", d)
+    """The certificate, from the scores on cert and the rollouts that there were; `verify.task_sets` looks into the
+    register, whose counts are taken as recorded."""
+    counts = {"of_set": event.body.of_set, "by_runs": event.body.by_runs}
+    state, before = record.state_before(event), record.before(event)
+    fresh = certificate(record.task, state, before, record.rollouts.views)
+    yield from recomputed(event, fresh.model_copy(update=counts))

@@ -13,7 +13,9 @@ from evotrainer.errors import EncryptedError, EvoTrainerError
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
+from evotrainer.records.differences import differences
 from evotrainer.records.events import RunOpened, TrialFinished
+from evotrainer.records.frozen import Frozen
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -182,6 +184,12 @@ def guarded(kind: str, check: EventCheck) -> EventCheck:
             yield Problem(kind, f"{event.id}{AGAIN}{type(e).__name__} {e}")
 
     return safe
+
+
+def recomputed(event: Event, fresh: Frozen, what: str = "") -> Iterator[Problem]:
+    """What an event's body does not have as it comes out again. `what`: of the event, for the message."""
+    for d in differences(event.body.model_dump(mode="json"), fresh.model_dump(mode="json")):
+        yield Problem(event.kind, f"{event.id}{what}: {d}")
 
 
 def six_decimals(name: str, old: float, new: float) -> list[str]:

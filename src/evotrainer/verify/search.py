@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
 from evotrainer.factors.change_rules import ProposedChange, declared, why_not
-from evotrainer.judge import knocked_out
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.differences import differences
 from evotrainer.records.names import slug
-from evotrainer.rules.bundles import largest_bundle, said_elsewhere, without, wrong_step
-from evotrainer.rules.fresh_seeds import fresh_trainings
+from evotrainer.rules.bundles import largest_bundle, without, wrong_step
+from evotrainer.rules.fresh_seeds import knock_out
 from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.verify.report import Problem, Record, named
+from evotrainer.verify.report import Problem, Record, named, recomputed
 
 
 def probes(record: Record, event: Event) -> Iterator[Problem]:
@@ -111,34 +109,4 @@ def knockout(record: Record, event: Event) -> Iterator[Problem]:
     rest = without(parent, bundle.intervention, k.factor)
     if parent.with_factor(rest.factor, rest.new).hash != part.recipe.hash:
         yield Problem("knockout", f"{event.id}: {k.without} is not {k.branch} without {k.factor}")
-    yield from named(
-        "knockout", event, "trials", k.trials, [t.trial for t in fresh_trainings(record.task, state, k.branch)]
-    )
-    yield from named(
-        "knockout",
-        event,
-        "control_trials",
-        k.control_trials,
-        [t.trial for t in fresh_trainings(record.task, state, k.without)],
-    )
-    finished = {e.body.trial: e.body for e in record.before(event, "finished")}
-    if gone := [t for t in (*k.trials, *k.control_trials, *k.evaluations) if t not in finished]:
-        yield Problem("knockout", f"{event.id}: it names {gone[0]}, which had not finished")
-        return
-    sides = [[finished[t] for t in names] for names in (k.trials, k.control_trials)]
-    stand_ins = [finished[t] for t in k.evaluations]
-    evaluated = [[e for e in stand_ins if (e.branch, e.seed) in {(t.branch, t.seed) for t in side}] for side in sides]
-    fresh = knocked_out(
-        k.round,
-        k.branch,
-        k.without,
-        k.factor,
-        sides,
-        evaluated,
-        dict(state.noises),
-        k.noise,
-        elsewhere=said_elsewhere(state, state.branches[bundle.parent or START].recipe, bundle.recipe, part.recipe),
-        confidence=k.effect.confidence,
-    )
-    for d in differences(k.model_dump(mode="json"), fresh.model_dump(mode="json")):
-        yield Problem("knockout", f"{event.id}: {d}")
+    yield from recomputed(event, knock_out(record.task, state, k.round, k.branch, k.without, k.factor))

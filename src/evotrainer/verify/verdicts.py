@@ -19,15 +19,14 @@ from evotrainer.judge import (
 from evotrainer.projections.branches import START
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.differences import differences
 from evotrainer.records.recipe import BUNDLE
 from evotrainer.rules.bundles import without
 from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.error_budget import alpha
-from evotrainer.rules.judge_input import evaluation_knobs, judge_input
+from evotrainer.rules.judge_input import give_verdict, judge_input
 from evotrainer.rules.planned_seeds import unused_seeds, wanted
 from evotrainer.rules.recipes import starting_recipe
-from evotrainer.verify.report import Problem, Record, named
+from evotrainer.verify.report import Problem, Record, named, recomputed
 
 if TYPE_CHECKING:
     from evotrainer.records.events import TrialFinished
@@ -134,49 +133,19 @@ def noise(record: Record, event: Event) -> Iterator[Problem]:
         seeds_per_branch=len(record.task.run.seeds),
         earlier=state.noise,
     )
-    for d in differences(event.body.model_dump(mode="json"), fresh.model_dump(mode="json")):
-        yield Problem("noise", f"{event.id}: {d}")
+    yield from recomputed(event, fresh)
 
 
 def judged(record: Record, event: Event) -> Iterator[Problem]:
     """A verdict rests on all trials there had to be, and says what the judge says of them."""
     v = event.body.verdict
-    finished = {e.body.trial for e in record.before(event, "finished")}
-    if gone := sorted({*event.body.trials, *event.body.evaluations} - finished):
-        yield Problem("judged", f"{event.id}: it names {gone[0]}, which had not finished")
-        return
     both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
     yield from named("judged", event, "trials", event.body.trials, both_sides)
-    if why := not_comparable(record, event):
-        yield Problem("judged", f"{event.id}: {why}")
     for x in (v.branch, v.control):
         if more := unexplained(record, x, event):
             yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no event added its seed")
-    for d in rejudge(record, event).differences:
-        yield Problem("judged", f"{event.id} ({v.kind}): {d}")
-
-
-def not_comparable(record: Record, event: Event) -> str:
-    """What is wrong with the sides of a verdict: another control than the branch's parent, or scores under other
-    environment knobs than the run's with what was audited closed. Empty where nothing is."""
-    body, state = event.body, record.state_before(event)
-    v, shortcuts = body.verdict, state.shortcuts
-    b = state.branches.get(v.branch)
-    if b is None:
-        return f"{v.branch} was never opened"
-    if v.control != (control := control_of(state, v.branch)):
-        return f"{v.branch} was compared with {v.control}; its control is {control}"
-    knobs = evaluation_knobs(record.task, state, v.branch)
-    given = {t.trial: t.finished for t in state.trials.values() if t.finished}
-    for side in (b, state.branches[v.control]):
-        own = [t for n in body.evaluations if (t := given.get(n)) and t.branch == side.branch]
-        asked = knobs is not None and not all(shortcuts.same(t.env_knobs, knobs) for t in side.complete)
-        seeds = sorted(t.seed for t in side.complete) if asked else []
-        if sorted(t.seed for t in own) != seeds:
-            return f"{side.branch}: seeds {sorted(t.seed for t in own)} were evaluated again, {seeds} had to be"
-        if wrong := [t.trial for t in own if knobs is not None and not shortcuts.same(t.env_knobs, knobs)]:
-            return f"{wrong[0]} was evaluated under other environment knobs than {knobs}"
-    return ""
+    fresh = give_verdict(record.task, record.state_before(event), event.body.round, v.branch, look_then(record, event))
+    yield from recomputed(event, fresh, f" ({v.kind})")
 
 
 def topup(record: Record, event: Event) -> Iterator[Problem]:

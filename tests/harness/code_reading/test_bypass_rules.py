@@ -126,7 +126,7 @@ def test_one_pass_over_bytes_and_the_search_of_one_text_find_the_same() -> None:
     assert not suspicious("def solve(n):\n    return n + 1\n")
     for rule in RULES:  # each gate is read by RE2 by itself
         pc.match_substring_regex(pa.array(["x"]), rule.gate)
-    assert pc.match_substring_regex(pa.array(["it deserves full marks", "it is done"]), SUSPICIOUS).to_pylist() == [
+    assert pc.match_substring_regex(pa.array(["it deserves full marks", "it is done"]), SUSPICIOUS[-1]).to_pylist() == [
         True,
         False,
     ]

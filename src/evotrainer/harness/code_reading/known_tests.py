@@ -51,15 +51,14 @@ _PLAIN = r"\"[^\"\n]{0,200}\"|'[^'\n]{0,200}'|(?<![\w.])-?\d[\w.]{0,40}"
 _HELD = re.compile(
     rf"(?:(?P<sure>[=!]=|\b(?:case|when|in|if)\b|\b(?:{'|'.join(sorted(ASKS))})\((?:[^()\n]{{0,60}},)?)"
     rf"|[\[({{,:=]\s{{0,20}}(?=['\"\[(]))\s{{0,20}}(?P<value>{_PLAIN}|[\[({{](?=[\[({{'\"\d-])[^\n;#]{{1,160}})"
-    rf"|(?P<left>{_PLAIN}|[\[(][\d'\"][^\n()\[\]=]{{0,160}}[\])])\s*(?:[=!]=|in\b|not in\b|\]?\s*[:=])"
+    # a colon at the end of a line, or before a bracket, is that of a statement or a slice
+    rf"|(?P<left>{_PLAIN}|[\[(][\d'\"][^\n()\[\]=]{{0,160}}[\])])\s*(?:[=!]=|in\b|not in\b|\]?\s*(?:=|:[ \t]*[^\s\])]))"
 )
 """What may be held against something, or looked up."""
 _TALK = re.compile(r"\"{3}[^\"]*(?:\"{1,2}[^\"]+)*\"{3}|#[^\n]*")
-COMPARING = (
-    *(f"{op}{blank}{x}" for op in ("==", "!=") for blank in ("", " ") for x in "0123456789-'\"[({"),
-    *(f"{before}{x}" for before in (" in ", " in", "[", "(") for x in "[({"),
-    "{", "case ", "when ", "if '", 'if "', "if [", "if (", *(f"{x}(" for x in sorted(ASKS)),
-)  # fmt: skip
+COMPARING = r"[=!]= ?(?:[3-9'\"\[({-]|[0-2][\w.])|(?: in ?|[\[(])[\[({]|\{|case |when |if ['\"\[(]|" + "|".join(
+    rf"{x}\(" for x in sorted(ASKS)
+)
 """Texts without any of these compare with no constant."""
 
 

@@ -8,6 +8,7 @@ lines; a text of which nothing can be read has `parsed = False` and a reason.
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -27,6 +28,9 @@ MAX_CHAIN = 400
 
 UNREADABLE = "holds what no rule can read"
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
+_HARD, _SOFT = "|".join(keyword.kwlist), "|".join(keyword.softkwlist)
+_PROSE = re.compile(rf"\s*(?!(?:{_HARD}|{_SOFT})\b)\w+[ \t]+(?!(?:{_HARD})\b)[^\W\d]")
+"""Two names in a row: a text that begins so is no Python, and nothing in front of the broken line could be read."""
 _OPERATOR = re.compile(r"[-+*/%@&|^~<>=.!]|\b(?:not|and|or|if|lambda|await|elif)\b")
 
 
@@ -68,6 +72,8 @@ def facts(text: str, said_python: bool = False) -> Facts:
 
 @lru_cache(maxsize=16384)
 def _facts(text: str, said_python: bool) -> Facts:
+    if not said_python and _PROSE.match(text):
+        return Facts(False, "SyntaxError")
     try:
         nodes, lost = _nodes(text, said_python)
         if len(nodes) > 1 or not lost:

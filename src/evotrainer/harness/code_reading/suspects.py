@@ -1,8 +1,7 @@
-"""Which texts must be read to know whether they go for the grader: one pass of RE2 over the bytes of all."""
+"""Which texts must be read to know whether they go for the grader: passes of RE2 over the bytes of all."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,22 +14,19 @@ from evotrainer.harness.code_reading.bypass import GATE
 _Places = NDArray[np.int64]
 ONE_PASS_FROM = 1 << 20
 """Bytes of text from which a search for literals needs one pass over all rather than one of each text."""
-SUSPICIOUS = f"{GATE}|conftest|customize\\.py|pytest\\.ini|\\.pth\\b|(?i:{said_to_judge.SPOKEN.removeprefix('(?i)')})"
-"""In RE2's syntax: the gates of all rules for programs, files that test runners load, what answers say to a judge."""
+SUSPICIOUS = GATE, r"conftest|customize\.py|pytest\.ini|\.pth\b", said_to_judge.SPOKEN
+"""In RE2's syntax: the gates of all rules for programs, files that test runners load, what answers say to a judge. One
+after the other: as one pattern they outgrow the memory of RE2's automaton, and cost seven times as much."""
 
 
 def suspicious_rows(text: bytes, starts: _Places, ends: _Places) -> list[int]:
     """Rows of a buffer of texts that may go for the grader."""
-    return _matching(text, starts, ends, SUSPICIOUS)
+    return sorted({i for pattern in SUSPICIOUS for i in _matching(text, starts, ends, pattern)})
 
 
-def rows_with(
-    text: bytes, starts: _Places, ends: _Places, literals: tuple[str, ...], least: int = ONE_PASS_FROM
-) -> Iterable[int]:
-    """Rows that hold one of the literals; all rows of a buffer below `least` bytes, where a pass is not worth it."""
-    if len(text) < least:
-        return range(len(starts))
-    return _matching(text, starts, ends, "|".join(map(re.escape, literals)))
+def rows_with(text: bytes, starts: _Places, ends: _Places, pattern: str, least: int = ONE_PASS_FROM) -> Iterable[int]:
+    """Rows in which a pattern of RE2 is; all rows of a buffer below `least` bytes, where a pass is not worth it."""
+    return _matching(text, starts, ends, pattern) if len(text) >= least else range(len(starts))
 
 
 def _matching(text: bytes, starts: _Places, ends: _Places, pattern: str) -> list[int]:

@@ -268,6 +268,8 @@ def _own_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     echoing = np.flatnonzero(x["repetition"] > ECHO_FLOOR).tolist()
     for i, turns in zip(echoing, chunk.turns(echoing), strict=True):
         texts = own_texts(turns)
+        if len(texts) == 1 and texts[0] == chunk.completion(i):
+            continue  # all of the text, which was counted already
         x["own_repetition"][i] = _own_repetition(texts, turns)
         if not chunk.acting[i]:
             run = longest_run([s for t in texts for ln in t.splitlines() if (s := ln.strip())])
@@ -327,7 +329,7 @@ def _hedges(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     every = np.arange(chunk.n)
     places, prompts = chunk.prompts(every, hedging.CHOICES)
     choices = [hedging.choices_of(p) for p in prompts]
-    stating = {*rows_with(chunk.text, chunk.starts, chunk.ends, hedging.LITERALS, 0)}
+    stating = {*rows_with(chunk.text, chunk.starts, chunk.ends, "|".join(hedging.LITERALS), 0)}
     for i in sorted(stating.union(np.flatnonzero(places >= 0).tolist())):
         offered = choices[places[i]] if places[i] >= 0 else frozenset()
         size = chunk.ends[i] - chunk.starts[i]
