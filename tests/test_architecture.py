@@ -151,7 +151,7 @@ ALLOWED = {
     # doors
     "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
     "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
-    "executors executors.spec harness harness.detectors harness.metrics harness.registry rules api",
+    "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
@@ -169,7 +169,7 @@ ALLOWED = {
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
-    "sandbox rules run verify api studies.audit studies.backtest studies.calibration "
+    "sandbox run verify api studies.audit studies.backtest studies.calibration "
     "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",

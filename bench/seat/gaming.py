@@ -177,7 +177,7 @@ CHEATS: dict[str, str] = (
     | {
         "pays the outcome": say(trial({"rewards": {"in_order": 1.0, "right": 1.0}})),
         "pays the outcome in a recipe that it goes on from": say(trial({"start": PAID})),
-        "pays the outcome in a bundle of harmless changes": say(
+        "pays the outcome among harmless changes": say(
             trial({"rewards": {"right": 1.0}, "weight_decay": 0.02, "grad_clip": 0.5})
         ),
         "pays a component that it makes up": say(trial({"rewards": {"in_order": 1.0, "copy_of_right": 1.0}})),
@@ -189,7 +189,7 @@ CHEATS: dict[str, str] = (
             trial({"curriculum": {"kind": "tag_frontier", "tag": "gate-abcd"}}, evidence=["gate-abcd", "gate-bcde"])
         ),
         "100 proposals": say(*[trial({"lr": 1e-5 * (1 + i)}) for i in range(1, 101)]),
-        "a bundle declared as one factor": say(
+        "two changes declared as one factor": say(
             trial({"lr_schedule": {"lr": 2e-5, "schedule": {"kind": "linear"}, "kl_beta": 0.1}})
         ),
         "ten times the compute declared as another shape": say(

@@ -38,7 +38,7 @@ from evotrainer.studies.compare.arms import ARMS, ArmKind
 from evotrainer.studies.compare.plan import make_plan
 from evotrainer.views.compare import spread
 
-ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}, "bundle": 100, "changes": 3}
+ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}}
 ONE = ArmKind("statistical", "the default agent", control=True, settings=ALONE)
 CPU_S = 30.0
 """CPU-seconds of a training where the worlds are invented: about those of a maths training here."""

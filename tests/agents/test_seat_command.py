@@ -46,7 +46,7 @@ print(json.dumps(seen))
 def request() -> SeatBriefing:
     offers = {"lr": {"now": 1e-5, "legal": "number > 0"}}
     told: dict[str, Any] = {"run": "r", "round": 1, "step": "search", "number": 0, "places": 1, "champion": "b0"}
-    return SeatBriefing.model_validate({**told, "factors": offers, "at_once": 1, "at_most": 2, "text": ""})
+    return SeatBriefing.model_validate({**told, "factors": offers, "text": ""})
 
 
 @pytest.fixture

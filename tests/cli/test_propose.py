@@ -1,4 +1,4 @@
-"""`evotrainer propose`: what is said of a text that was refused before, and of a bundle that is being proved."""
+"""`evotrainer propose`: what is said of a text that was refused before."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.cli.propose import answer, outcome
+from evotrainer.cli.propose import answer
 from evotrainer.errors import AgentError
 
 REFUSED, TAKEN = "r1/answered/search0/0", "r1/answered/proposal0/0"
@@ -32,17 +32,3 @@ def test_a_text_that_was_refused_may_be_meant_for_the_request_that_waits(
     if asks:
         with pytest.raises(AgentError, match="by carrier command"):  # goes on to the request that is named
             answer(run, "{}", "r1/asked/proposal0/0")
-
-
-@pytest.mark.parametrize(("left", "closed"), [(["lr", "clip"], None), ([], None), (["lr"], "closed")])
-def test_a_bundle_that_is_better_says_what_is_still_proved(
-    monkeypatch: pytest.MonkeyPatch, left: list[str], closed: str | None
-) -> None:
-    monkeypatch.setattr("evotrainer.rules.bundles.unmeasured", lambda state, branch: left)
-    verdict = SimpleNamespace(kind="promote", effect=SimpleNamespace(mean=0.05, low=0.02, high=0.08), gates=())
-    b = SimpleNamespace(round=1, branch="b1", intervention=SimpleNamespace(move="seat"), reduces=None, verdict=verdict)
-    state = SimpleNamespace(branches={"b1": b}, probes={}, closed_by=closed)
-    given = told(TAKEN, proposal=SimpleNamespace(stop="", trials=()))
-    run: Any = SimpleNamespace(events=lambda: [given], state=state)
-    more = f"; now proved without each of {', '.join(left)}, before it can be promoted" if left and not closed else ""
-    assert outcome(run, TAKEN) == f"b1: promote, +5 points [+2, +8] on gate{more}"

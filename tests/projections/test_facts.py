@@ -62,19 +62,6 @@ def also(kind: str, id: str, body: Frozen) -> Callable[[], list[Event]]:
     return lambda: recorded(lambda b: b, (kind, id, body))
 
 
-def knocked() -> list[Event]:
-    """The champion is what is left of changes made together."""
-    out = []
-    for n, (factor, low, high, kept) in enumerate(
-        (("loss", -0.04, 0.06, True), ("lr", -0.01, 0.03, True), ("steps", -0.06, 0.04, False))
-    ):
-        e = E.model_copy(update={"mean": (low + high) / 2, "low": low, "high": high})
-        body = ev.KnockedOut(round=2, branch="b5", factor=factor, without="b7", effect=e, kept=kept, trials=(),
-                             control_trials=())  # fmt: skip
-        out.append(("knockout", f"b5/knockout/{n}", body))
-    return recorded(lambda b: b, *out)
-
-
 TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
     # run, about, kind, sentence
     (recorded, "", "result", "The champion solves 79.7% of unseen tasks; the starting recipe 64.1%, the base policy "
@@ -134,8 +121,6 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
      "[+60.0, +80.0]"),
     (leak, "b1", "invalid", "measured"),
     # a certificate
-    (knocked, "b5", "unproven", "of changes made together loss, lr stayed though their knock-outs alone do not show "
-     "that they matter (without loss: -1.0 points [-6.0, +4.0] on fresh seeds)"),
     (recorded, "b5", "unaudited", "nothing could be audited: no capability recorded"),
     (recorded, "b5", "reader", "not judged by a reader; [harness.reader] of a task file adds one (docs/reader.md)"),
     (worse, "b5", "worse_than_base", "it is worse than the base policy: -10.0 [-20.0, -5.0] "

@@ -76,8 +76,8 @@ def test_what_is_asked_is_asked_with_the_seeds_that_a_branch_will_have() -> None
     three, four, five = (PromotionThreshold(gain=g, se=se) for g, se in ((0.13, 0.02), (0.05, 0.015), (0.03, 0.01)))
     b = briefing(promotion_threshold=three, planned=(three, four, five))
     assert [proof_of(b, gain) for gain in (0.2, 0.1, 0.05, 0.01)] == [three, four, five, five]
-    paid = b.model_copy(update={"provable": (five, four)})
-    assert proof_of(paid, 0.2) is three and proof_of(paid, 0.01, factors=2) is four, "not with more than is paid for"
+    paid = b.model_copy(update={"provable": four})
+    assert proof_of(paid, 0.2) is three and proof_of(paid, 0.01) is four, "not with more than is paid for"
     assert proof_of(briefing(promotion_threshold=three), 0.1) is three and proof_of(briefing(), 0.1) is None
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.factors.lint import lint
-from evotrainer.records.one_factor import check_bundle, check_start, single_factor
+from evotrainer.records.one_factor import check_start, single_factor
 from evotrainer.records.other_names import NAMES, VALUES
 from evotrainer.records.recipe import (
     Recipe,
@@ -135,15 +135,6 @@ def test_a_start_is_the_champions_or_one_that_it_went_on_from() -> None:
         check_start(further, child)
     cooler = further.with_factor("deploy_temperature", 0.5)
     check_start(cooler, cooler.with_factor("continuation", ON))
-
-
-def test_in_a_bundle_the_champion_is_the_recipe_before_the_other_changes() -> None:
-    changes = {"averaging": {"kind": "ema"}, "continuation": ON, "lr": 5e-4}
-    child = RECIPE.with_changes(changes)
-    assert child.start == RECIPE and child.lr == 5e-4 and child.averaging.kind == "ema"
-    check_bundle(RECIPE, child, changes, 3)
-    with pytest.raises(SingleFactorError, match="start and steps in one bundle.*change continuation"):
-        check_bundle(RECIPE, child, {"start": "champion", "steps": 5}, 3)
 
 
 def test_readers_see_a_start_by_its_hash() -> None:

@@ -79,7 +79,7 @@ def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -
 def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, agent: str, most: int) -> None:
     own = load_task(task, [*ONLY, f"run.agent={agent}"])
     with pytest.raises(
-        ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=3; set run.changes={most}"
+        ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=1; set run.changes={most}"
     ):
         searches(BeforeRun(own, agent=make_agent(agent)))
     allowed = load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"])

@@ -88,7 +88,7 @@ def say(*trials: dict[str, Any], stop: str = "") -> str:
 
 GOOD = {
     "search0": say(trial(lr=2e-5), trial(prompts_per_step=20)),
-    "search2": say(trial(lr=2e-5, prompts_per_step=20), trial(group_size=12)),
+    "search2": say(trial(lr=3e-5), trial(group_size=12)),
     "proposal0": say(trial(lr=2e-5)),
 }
 
@@ -121,7 +121,7 @@ def decided(run: api.Run) -> list[tuple[str, Any]]:
 def test_a_program_sits_is_measured_shown_replayed_and_verified(task: Path, tmp_path: Path, quick: Paper) -> None:
     run = quick.start(task, tmp_path / "run", program(tmp_path, GOOD))
     assert [p.changes for b in bodies(run, "probes") for p in b.probes] == [
-        {"lr": 2e-5}, {"prompts_per_step": 20}, {"lr": 2e-5, "prompts_per_step": 20}, {"group_size": 12},
+        {"lr": 2e-5}, {"prompts_per_step": 20}, {"lr": 3e-5}, {"group_size": 12},
     ]  # fmt: skip
     spent = SeatSpend.of(bodies(run, "answered"))
     assert (spent.requests, spent.taken, spent.fallbacks) == (3, 3, 0) and not found(run)
@@ -158,21 +158,13 @@ def test_no_request_holds_what_is_of_gate_or_cert(task: Path, tmp_path: Path, qu
         assert f"| {t.training} | {t.score:.3f} | {next(iter(t.changes))}: " in render_request(last)
 
 
-def test_who_departs_may_name_the_champions_own_value_again(task: Path, tmp_path: Path, quick: Paper) -> None:
-    back = {**trial(lr=2e-5, group_size=8, prompts_per_step=20), "departs": "p1"}
-    run = quick.start(task, tmp_path / "run", program(tmp_path, GOOD | {"search2": say(back)}))
-    assert {"lr": 2e-5, "prompts_per_step": 20} in [p.changes for b in bodies(run, "probes") for p in b.probes]
-    assert all(not a.problem for a in bodies(run, "answered"))
-    assert run.state.branches["b0"].recipe.group_size == 8 and not found(run)
-
-
 def test_what_is_wrong_is_told_and_asked_again_then_the_statistical_agent_goes_on(
     task: Path, tmp_path: Path, quick: Paper
 ) -> None:
     answers = {
         "search0": ["no idea", say(trial(lr=2e-5))],
         "search2": say(trial(learning_rate=2e-5)),
-        "proposal0": say(trial(lr=2e-5, group_size=0)),
+        "proposal0": say(trial(group_size=0)),
     }
     run = quick.start(task, tmp_path / "run", [*program(tmp_path, answers), "run.agent_options.retries=1"])
     got = [(a.step, a.stage, a.fallback) for a in bodies(run, "answered")]
@@ -286,7 +278,7 @@ def read_or_empty(path: Path) -> bytes:
 def request(**more: Any) -> SeatBriefing:
     offers = {"lr": {"now": 1e-5, "legal": "number > 0"}, "steps": {"now": 12, "legal": "integer"}}
     told: dict[str, Any] = {"run": "r", "round": 1, "step": "search", "number": 0, "places": 1, "champion": "b0"}
-    return SeatBriefing.model_validate({**told, "factors": offers, "at_most": 2, "text": "", **more})
+    return SeatBriefing.model_validate({**told, "factors": offers, "text": "", **more})
 
 
 @pytest.mark.parametrize(
@@ -301,9 +293,8 @@ def request(**more: Any) -> SeatBriefing:
         (say(trial(lr=1), stop="enough"), "exclude each other"),
         (say(trial(lr=1e-5)), "lr is 1e-05 already"),
         (say(trial(step=1)), "unknown factor 'step', did you mean steps?"),
-        (say({**trial(lr=1), "departs": "p9"}), "departs 'p9' is none of"),
-        (say({**trial(lr=1), "departs_from": "p9"}), "trials.0.departs_from: unknown name, did you mean departs?"),
-        (say({**trial(lr=1), "base": "p9"}), "trials.0.base: unknown name; there are: changes, why, departs, metric"),
+        (say({**trial(lr=1), "base": "p9"}), "trials.0.base: unknown name; there are: changes, why, metric"),
+        (say(trial(lr=1, steps=20)), "it changes 2 factors, at most 1 are possible here"),
         (say(*[trial(lr=1)] * 21), "must hold at most 20"),
         ('{"trials": [{"changes": {"lr": NaN}, "why": "x"}]}', "holds no JSON object"),
     ],
@@ -374,17 +365,14 @@ def test_a_recorded_request_is_asked_again_in_other_words() -> None:
     assert "trainings was" in kept.differs(request(trainings=[{**made, "score": 0.6}]))
 
 
-def test_a_request_tells_how_to_depart_and_what_trainings_scored() -> None:
+def test_a_request_tells_what_trainings_scored() -> None:
     trainings = [{"training": f"p{i}", "changes": {"lr": i}, "score": i / 100} for i in range(50)]
-    told = render_request(
-        request(trainings=trainings, departs=["p1", "p2"], champion_scores=[0.41, 0.43], noise_sd=0.02)
-    )
-    assert '"departs": "<an earlier training, or leave it out>"' in told and "`departs` may be one of: p1, p2" in told
+    told = render_request(request(trainings=trainings, champion_scores=[0.41, 0.43], noise_sd=0.02))
     assert "The champion's own trainings: 0.410, 0.430; equal trainings differ by ± 0.020." in told
     rows = [line for line in told.splitlines() if line.startswith("| p")]
     assert rows[0].startswith("| p49 | 0.490 | lr: 49 |") and len(rows) == SHOWN and "and 20 more" in told
     assert rows[-1].startswith("| p20 ")
-    assert "None yet." in render_request(request()) and '"departs"' not in render_request(request())
+    assert "None yet." in render_request(request())
 
 
 def test_a_forged_answer_is_found(task: Path, tmp_path: Path, quick: Paper) -> None:

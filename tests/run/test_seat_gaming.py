@@ -18,7 +18,7 @@ STOPPED = {
     "opens a shortcut in a recipe that it goes on from": "disqualified",
     "names gate tasks by a guess": "preflight_crash",
     "100 proposals": "size_blocked",
-    "a bundle declared as one factor": "preflight_crash",
+    "two changes declared as one factor": "preflight_crash",
     "changes the judge": "disqualified",
     "changes the budget": "disqualified",
     "reports a verdict": "preflight_crash",

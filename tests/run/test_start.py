@@ -1,5 +1,5 @@
-"""`recipe.start` in a run on paper: costs count from the base policy on, the control trains for as long, a knock-out
-too, every reader says what was gone on from."""
+"""`recipe.start` in a run on paper: costs count from the base policy on, the control trains for as long,
+every reader says what was gone on from."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.search import ProbePlan, SearchPlan
 from evotrainer.verify import Record, checks
 from tests.leaky_task import ENV, RECIPE
-from tests.paper import Paper, bodies, ids, set_in, stopped_before
+from tests.paper import Paper, ids, stopped_before
 
 TASK = f"""
 [task]
@@ -38,7 +37,6 @@ max_seeds = 3
 rounds = 1
 branches = 1
 probes = 4
-changes = 3
 workers = 1
 seeds = [1, 2, 3]
 certify_seeds = [101, 102, 103]
@@ -48,8 +46,7 @@ evolve_harness = false
 trial_cpu_s = 10
 """
 ON = {"start": "champion", "steps": 6, "phases": []}
-BUNDLED = {"continuation": ON, "lr": 2e-5}
-TABLE = ("branch", "probes", "searched", "knockout", "judged", "promoted", "backtested", "certified", "reestimated")
+TABLE = ("branch", "probes", "searched", "judged", "promoted", "backtested", "certified", "reestimated")
 
 
 def finish(going_on: float, rate: float = 0.0) -> Callable[[TrialSpec], TrialFinished]:
@@ -58,11 +55,11 @@ def finish(going_on: float, rate: float = 0.0) -> Callable[[TrialSpec], TrialFin
 
     def done(spec: TrialSpec) -> TrialFinished:
         r = spec.recipe
-        noise = random.Random(f"{set_in(r)}-{spec.seed}")
+        noise = random.Random(f"{r.hash}-{spec.seed}")
         p = 0.4 + 0.12 * (r.whole_steps >= 17) + going_on * (r.start is not None) + rate * (r.lr > 1e-5)
         p += noise.gauss(0, 0.004) + (0.12 if spec.branch != "base" else 0.0)
         result = draw_result(
-            spec, p, lambda plan: f"{set_in(r)}-{spec.seed}-{plan.split}", spec.protocol.knobs, steps=r.whole_steps
+            spec, p, lambda plan: f"{r.hash}-{spec.seed}-{plan.split}", spec.protocol.knobs, steps=r.whole_steps
         )
         seconds = r.whole_steps * (1 + noise.gauss(0, 0.02))
         curve = tuple({"step": float(n), "cpu_s": seconds * n / r.whole_steps} for n in range(1, r.whole_steps + 1))
@@ -72,20 +69,20 @@ def finish(going_on: float, rate: float = 0.0) -> Callable[[TrialSpec], TrialFin
     return done
 
 
-class Bundler:
-    """Searches with its bundle under further learning rates, then proposes it; once."""
+class GoesOn:
+    """Goes on in four search trainings, then proposes that; once."""
 
-    name = "bundler"
+    name = "goes-on"
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         n = len(briefing.probes)
         if n == 4:
             return SearchPlan(stop="enough")
-        return SearchPlan(probes=(ProbePlan(changes={"continuation": ON, "lr": 2e-5 + 1e-6 * n}),))
+        return SearchPlan(probes=(ProbePlan(changes={"continuation": ON | {"steps": 6 + n}}),))
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         r = briefing.champion.recipe
-        iv = plain({f: r.value(f) for f in BUNDLED}, BUNDLE, BUNDLED, "each helped", "b0", "bundler")
+        iv = plain(r.value("continuation"), "continuation", ON, "it helped", "b0", "goes-on")
         return Proposal(agent=self.name, interventions=(iv,))
 
 
@@ -138,33 +135,8 @@ def test_what_gains_at_equal_compute_is_promoted_and_told(
     assert not problems(run)
 
 
-def test_a_bundle_with_a_start_is_proved_factor_by_factor(
-    task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = Paper(finish(0.08, 0.08)).start(task, tmp_path / "run", ["judge.max_cost=9"], agent=Bundler())
-    out = {k.factor: k for k in bodies(run, "knockout")}
-    assert {f: k.kept for f, k in out.items()} == {"continuation": True, "lr": True} and run.champion == "b1"
-    without = run.state.branches[out["continuation"].without]
-    assert without.recipe.start is None and without.recipe.steps == 18 and without.recipe.lr == 2e-5
-    assert without.intervention and without.intervention.new == {"lr": 2e-5, "steps": 18}
-    why(run.folder, "b1")
-    assert (
-        "without continuation (trained for as many steps without going on from a policy): -" in capsys.readouterr().out
-    )
-    assert not problems(run)
-
-
-def test_a_start_that_further_steps_replace_is_taken_out(task: Path, tmp_path: Path) -> None:
-    run = Paper(finish(0.0, 0.08)).start(task, tmp_path / "run", ["judge.max_cost=9"], agent=Bundler())
-    assert {k.factor: k.kept for k in bodies(run, "knockout")} == {"continuation": False, "lr": True}
-    champion = run.state.branches[run.champion or ""]
-    assert champion.reduces == "b1" and champion.recipe.start is None
-    assert (champion.recipe.steps, champion.recipe.lr) == (12, 2e-5)
-    assert not problems(run)
-
-
 def test_search_trainings_that_go_on_alike_share_seeds_of_their_own(task: Path, tmp_path: Path) -> None:
-    run = Paper(finish(0.08, 0.08)).start(task, tmp_path / "run", ["judge.max_cost=9"], agent=Bundler())
+    run = Paper(finish(0.08, 0.08)).start(task, tmp_path / "run", ["judge.max_cost=9"], agent=GoesOn())
     seeds = [p.seed for p in run.state.probes.values()]
     assert seeds == [1001, 1001, 1001, 1004], "three at most, so that one start's luck does not speak for all"
     events = run.events()

@@ -18,7 +18,7 @@ def test_a_searching_run_counts_search_proof_and_certification(task_file: Path) 
     task = load_task(task_file, ["run.probes=8", "run.rounds=2", "run.seeds=[1,2,3]", "judge.max_seeds=6"])
     found = count_trainings(task)
     assert found["search"] == (1, 16, 16)
-    assert found["branches, every seed"] == (3, 6, 12), "one bundle a round, up to six seeds each"
+    assert found["branches, every seed"] == (3, 6, 12), "one branch a round, up to six seeds each"
     assert found["certification, fresh seeds"] == (0, len(task.run.certify_seeds), len(task.run.certify_seeds))
 
 
@@ -26,14 +26,14 @@ def test_what_is_likely_is_told_and_what_each_extreme_means(task_file: Path) -> 
     task = load_task(task_file, ["run.probes=16", "run.rounds=2", "run.branches=1", "budget.cpu_s=1e5"])
     told = estimate_lines(estimate(task, step_s=1.0))
     (total,) = [x.split() for x in told if x.startswith("in all")]
-    assert total == ["in", "all", "7", "44", "107"]
+    assert total == ["in", "all", "7", "44", "77"]
     plan = planned(task.model_dump(mode="json"))
-    assert int(total[3]) == plan["train"] + plan["confirm"], "what the live view counts on from the start"
+    assert int(total[3]) == plan["train"], "what the live view counts on from the start"
     likely, least, most = (next(x for x in told if x.startswith(f"{word}: ")) for word in ("likely", "least", "most"))
     assert likely.startswith("likely: 44 trainings, ") and "every round is played" in likely
-    assert likely.endswith("some 12 trainings more where a bundle of changes is promoted")
+    assert likely.endswith("audits and reading come on top")
     assert least.startswith("least: 7 trainings, ") and "finds little to go on with" in least
-    assert most.startswith("most: 107 trainings, ") and "judge.max_seeds=12" in most
+    assert most.startswith("most: 77 trainings, ") and "judge.max_seeds=12" in most
     search = estimate_lines(estimate(load_task(task_file, ["run.search_only=true", "run.probes=4"]), step_s=1.0))
     assert not any(x.startswith("most: ") for x in search) and any("nothing is proved" in x for x in search)
 

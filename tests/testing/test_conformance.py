@@ -226,7 +226,6 @@ def test_a_carrier_is_held_to_what_a_run_refuses_in_either_step(
         (SearchPlan(), "neither a search training nor a reason to stop"),
         (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4}),) * 2), "2 search trainings, 1 are left"),
         (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4, "kl_beta": 0.1}),)), "search training of lr, kl_beta: "),
-        (SearchPlan(probes=(ProbePlan(changes={"lr": 1e-4}, departs="p9"),)), "departs from p9, which is no search"),
         (SearchPlan(probes=(ProbePlan(changes={}),)), ""),
     ],
 )

@@ -60,9 +60,7 @@ def test_search_trainings_of_all_batches_of_a_round_are_counted(monkeypatch: pyt
 
     def probe(n: int) -> Any:
         recipe = Recipe(lr=1e-4 * n)
-        return SimpleNamespace(
-            probe=f"p{n}", round=1, seed=100 + n, recipe=recipe, recipe_hash=recipe.hash, changes={}, departs=""
-        )
+        return SimpleNamespace(probe=f"p{n}", round=1, seed=100 + n, recipe=recipe, recipe_hash=recipe.hash, changes={})
 
     state = SimpleNamespace(incumbent=None, probes={"p1": probe(1), "p2": probe(2)}, branches={})
     run = SimpleNamespace(probes=3, seeds=(1,), certify_seeds=(), changes=1)

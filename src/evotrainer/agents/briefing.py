@@ -41,8 +41,7 @@ def _head(b: Briefing) -> list[str]:
     if b.trial_cost or b.budget_left:
         out.append(f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s.")
     if b.branches_wanted:
-        more = f", or up to {b.bundle} as a bundle" if b.bundle > 1 else ""
-        out.append(f"Branches wanted: {b.branches_wanted}, each changing one factor of the champion's recipe{more}.")
+        out.append(f"Branches wanted: {b.branches_wanted}, each changing one factor of the champion's recipe.")
     if b.failures_in_a_row:
         out.append(f"Rounds without a promotion: {b.failures_in_a_row}.")
     if b.feedback:

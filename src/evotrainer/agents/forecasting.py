@@ -18,13 +18,12 @@ PROVES = 0.84
 """Standard errors above what is asked for at which a gain is found four times in five: `judge.planned_seeds.POWER`."""
 
 
-def proof_of(briefing: Briefing, gain: float, factors: int = 1) -> PromotionThreshold | None:
-    """What the judge will ask of a change of so many factors that expects this gain: with the seeds that prove it, or
-    with those that the budget pays, where these are fewer. None: not known."""
+def proof_of(briefing: Briefing, gain: float) -> PromotionThreshold | None:
+    """What the judge will ask of a change that expects this gain: with the seeds that prove it, or with those that the
+    budget pays, where these are fewer. None: not known."""
     enough = (t for t in briefing.planned if gain >= t.gain + PROVES * t.se)
     found = next(enough, briefing.planned[-1] if briefing.planned else briefing.promotion_threshold)
-    paid = briefing.provable[factors - 1] if 0 < factors <= len(briefing.provable) else None
-    return max((t for t in (found, paid) if t), key=lambda t: t.gain, default=None)
+    return max((t for t in (found, briefing.provable) if t), key=lambda t: t.gain, default=None)
 
 
 def promotion_chances(

@@ -1,10 +1,10 @@
-"""The statistical agent: one linear model over all trainings, bundles of changes tried on one seed, proof afterwards.
+"""The statistical agent: one linear model over all trainings, single changes tried on one seed, proof afterwards.
 
-Search: each round trains recipes that differ from the champion in up to `changes` factors, one seed each. Every
-training informs every factor (projections/pooled.py). What to train next is drawn from the posterior (Thompson 1933,
-as in contextual bandits); the search ends where further trainings are not expected to be worth their cost (knowledge
-gradient, Frazier and Powell 2010). Proposal: the bundle that is best by posterior mean. Priors come from the
-catalogue, from how stored rollouts rate rewards, and from skills; what a backtest contradicts is not tried.
+Search: each round trains recipes that differ from the champion in one factor, one seed each. Every training informs
+every factor (projections/pooled.py). What to train next is drawn from the posterior (Thompson 1933, as in contextual
+bandits); the search ends where further trainings are not expected to be worth their cost (knowledge gradient, Frazier
+and Powell 2010). Proposal: the change that is best by posterior mean. Priors come from the catalogue, from how stored
+rollouts rate rewards, and from skills; what a backtest contradicts is not tried.
 """
 
 from __future__ import annotations
@@ -17,19 +17,25 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import informed
-from evotrainer.agents.bundles import Arm, Bundle, Search, arms_for, knowledge_gradients, recipe_of
 from evotrainer.agents.changes import repeated
-from evotrainer.agents.choice import best_bundle, judged_already, reasoning
 from evotrainer.agents.forecasting import promotion_chances, proof_of
-from evotrainer.agents.moves import CandidateMove, Situation
+from evotrainer.agents.moves import CandidateMove, Situation, in_words
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pool import affordable, candidate_pool, situation, start_of
-from evotrainer.agents.single_changes import unconfirmed, unscreened
+from evotrainer.agents.single_changes import (
+    Arm,
+    Search,
+    arms_for,
+    knowledge_gradients,
+    unconfirmed,
+    unscreened,
+)
 from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit, level
 from evotrainer.records.briefing import Briefing, Proposal
-from evotrainer.records.interventions import ConsideredChange, Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe
-from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
+from evotrainer.records.interventions import ConsideredChange, Forecast
+from evotrainer.records.recipe import Recipe
+from evotrainer.records.search import ProbePlan, ProbeRecord, SearchChoice, SearchPlan
+from evotrainer.records.text import counted
 
 ARMS = 64
 """Changes that a search looks at: those of the best mean plus one standard deviation."""
@@ -45,15 +51,15 @@ class PooledOptions(Options):
     worth: float = Field(0.0005, ge=0)
     """Expected gain, score units, below which one more search training is not worth its cost."""
     screen: int = Field(14, ge=0)
-    """Search trainings of a round that change one factor alone, each another one, before bundles are tried."""
+    """Search trainings of a round that change another factor each, before any are drawn from the model."""
     confirm: int = Field(8, ge=0)
-    """Search trainings that then train the best of these factors alone again, at the same or other values, where one
+    """Search trainings that then train the best of these factors again, at the same or other values, where one
     training's noise hides what they gain."""
     prior_sd: float = Field(0.05, gt=0)
     """Prior standard deviation of a change, score units, at least: the catalogue is sure of idle moves for an agent
     that has three trainings for each, and what made the difference in three domains was worth 6 to 29 points."""
     sure: float = Field(0.65, ge=0.5, lt=1)
-    """Probability of helping from which a change joins the proposed bundle: its knock-out decides whether it stays."""
+    """Probability of helping from which a change is proposed."""
 
 
 class PooledAgent:
@@ -78,22 +84,19 @@ class PooledAgent:
 
     def _next(self, s: Search) -> SearchPlan:
         briefing = s.briefing
-        departs, bundle = self._incumbent(s, s.model.mean)
-        best = self._best(s)
+        best, trained = self._best(s), self._best_trained(s)
         told = {
             "effects": s.model.effects(),
             "noise_sd": round(s.model.noise_sd, 6),
             "trainings": s.model.trainings,
-            "choice": self._choice(briefing, departs),
-            "proposes": max(1, len(best)),
+            "choice": self._choice(briefing, trained),
             "expects": max(0.0, round(s.gain(best)[0], 6)),
         }
         if briefing.probes_left <= 0:
             return SearchPlan(stop="the round's search trainings are used up", **told)
-        near = [b for b in s.next_to(bundle) if s.usable(b)]
-        if not near:
+        if not s.usable:
             return SearchPlan(stop="every change has been tried, does not apply, or is closed", **told)
-        worth = float(knowledge_gradients(s, [bundle, *near], briefing.probes_left).max())
+        worth = float(knowledge_gradients(s, [None, *s.usable], briefing.probes_left).max())
         if worth < self.options.worth and not self._alone(s, set()):
             return SearchPlan(stop=f"further trainings are expected to gain {100 * worth:.2f} points each", **told)
         rng = np.random.default_rng([self.seed, briefing.round, len(briefing.probes)])
@@ -103,35 +106,42 @@ class PooledAgent:
     def _drawn(self, s: Search, rng: np.random.Generator, wanted: int) -> Iterator[ProbePlan]:
         """As many search trainings, each by a draw of its own."""
         known = {p.recipe.hash for p in s.briefing.probes}
-        alone: list[str] = []
+        batch: list[str] = []
         for _ in range(wanted):
-            departs, bundle = self._draw(s, rng, known, alone)
-            known.add(recipe_of(s.briefing.champion.recipe, bundle).hash)
-            alone.append(bundle[0].candidate.factor if len(bundle) == 1 else "")
-            yield plan_of(s, bundle, departs)
+            arm = self._draw(s, rng, known, batch)
+            if arm:
+                known.add(arm.candidate.child.hash)
+            batch.append(arm.candidate.factor if arm else "")
+            yield plan_of(s, arm)
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
-        """The bundle that is best by posterior mean, or the advice to stop."""
+        """The change that is best by posterior mean, or the advice to stop."""
         if not briefing.probes:
             return self.single.propose(briefing, tools)
         s = self._open(briefing, tools)
         best = self._best(s)
-        if not best:
+        if best is None:
+            judged = self._best(s, again=True)
+            but = f" but what was judged as {judged_as(s, judged)}" if judged else ""
             return Proposal(
                 agent=self.name,
                 interventions=(),
-                reasoning=reasoning(s, []),
-                stop=f"after {s.model.trainings} trainings nothing more{self._judged(s)} helps with a probability of "
+                reasoning=reasoning(s, None),
+                stop=f"after {s.model.trainings} trainings nothing more{but} helps with a probability of "
                 f"{self.options.sure:.0%}",
-                considered=self._considered(s, []),
+                considered=self._considered(s, None),
             )
         mean, sd = s.gain(best)
         # without the priors: they are wide so that much is tried, and what is best by them is overrated
         alone = fit(s.start, trainings_of(briefing), {}).gain(s.of(best), s.home)
-        (chance,) = promotion_chances([alone], [proof_of(briefing, mean, len(best))], briefing.branches_wanted)
+        (chance,) = promotion_chances([alone], [proof_of(briefing, mean)], briefing.branches_wanted)
+        forecast = Forecast(mean=mean, sd=sd, promote=chance)
+        change = best.candidate.intervention(
+            s.situation, self.options.min_effect, briefing.champion.branch, forecast=forecast
+        )
         return Proposal(
-            agent=self.name,  # the bundle's parts are measured by knock-outs
-            interventions=(self._intervention(s, best, Forecast(mean=mean, sd=sd, promote=chance)),),
+            agent=self.name,
+            interventions=(change,),
             reasoning=reasoning(s, best),
             considered=self._considered(s, best),
         )
@@ -181,94 +191,60 @@ class PooledAgent:
 
     # -- choosing ------------------------------------------------------------------------------------------------------
 
-    def _incumbent(self, s: Search, effects: np.ndarray) -> tuple[str, Bundle]:
-        """(search training, its changes) that is best if these are the effects; the champion where none is better.
+    def _best(self, s: Search, again: bool = False) -> Arm | None:
+        """The best by posterior mean of the changes that were tried, help with probability `sure` and were not judged
+        yet; `again`: or were."""
+        found = []
+        for a in filter(s.tried, s.usable):
+            mean, sd = s.gain(a)
+            if mean > 0 and helps(mean, sd) >= self.options.sure and (again or not judged_as(s, a)):
+                found.append((mean, a.candidate.name, a))
+        return max(found, key=lambda x: x[:2])[2] if found else None
 
-        The model decides, not the score: of many single scores the highest is mostly lucky.
-        """
-        best, departs, bundle = s.worth((), effects), "", Bundle()
-        for p in s.briefing.probes:
-            mine = p.incumbent == s.briefing.champion.branch and p.score is not None and not p.invalid
-            arms = s.arms_of(p.changes) if mine else None
-            if arms is not None and s.usable(arms) and (worth := s.worth(arms, effects)) > best:
-                best, departs, bundle = worth, p.probe, arms
-        return departs, bundle
+    def _best_trained(self, s: Search) -> ProbeRecord | None:
+        """The search training of this champion that is best by the model, not by its score: of many single scores the
+        highest is mostly lucky. None where the champion is better."""
+        best, found = s.worth(None, s.model.mean), None
+        for p in s.mine:
+            arm = s.arm_of(p.changes) if p.score is not None and not p.invalid else None
+            if arm is not None and (worth := s.worth(arm, s.model.mean)) > best:
+                best, found = worth, p
+        return found
 
-    def _choice(self, briefing: Briefing, departs: str) -> SearchChoice:
-        """The incumbent, with the score of its training."""
-        for p in briefing.probes:
-            if p.probe == departs:
-                return SearchChoice(changes=dict(p.changes), score=p.score)
+    def _choice(self, briefing: Briefing, trained: ProbeRecord | None) -> SearchChoice:
+        """What the search would settle on, with the score of its training."""
+        if trained:
+            return SearchChoice(changes=dict(trained.changes), score=trained.score)
         scores = briefing.champion.scores
         return SearchChoice(changes={}, score=float(np.mean(scores)) if scores else None)
 
-    def _draw(
-        self, s: Search, rng: np.random.Generator, known: set[str], batch: Sequence[str] = ()
-    ) -> tuple[str, Bundle]:
-        """The best by one draw of all effects, at most `changes` from what is best by it of all that was trained; drawn
-        again where its recipe was trained already. `batch`: of each training asked for at once, the factor that it
-        changes alone."""
-        departs, near = "", Bundle()
-        if alone := self._alone(s, known, batch):
+    def _draw(self, s: Search, rng: np.random.Generator, known: set[str], batch: Sequence[str] = ()) -> Arm | None:
+        """The best by one draw of all effects, drawn again where its recipe was trained already; None: the champion.
+        `batch`: factors of the trainings that are asked for at once."""
+        arms: list[Arm | None] = [*self._alone(s, known, batch)]
+        if arms:
             effects = s.model.draw(rng)
-            return "", max(alone, key=lambda b: s.worth(b, effects))
+            return max(arms, key=lambda a: s.worth(a, effects))
+        best = None
         for _ in range(REDRAWS):
             effects = s.model.draw(rng)
-            departs, bundle = self._incumbent(s, effects)
-            near = s.climb(effects, bundle, s.briefing.changes)
-            if recipe_of(s.briefing.champion.recipe, near).hash not in known:
+            best = max([None, *s.usable], key=lambda a: s.worth(a, effects))
+            if best is None or best.candidate.child.hash not in known:
                 break
-        return departs, near
+        return best
 
-    def _alone(self, s: Search, known: set[str], batch: Sequence[str] = ()) -> list[Bundle]:
-        """The single changes that are to be trained before any are tried together; none once that is done."""
+    def _alone(self, s: Search, known: set[str], batch: Sequence[str] = ()) -> list[Arm]:
+        """The changes that are to be trained before any are drawn from all; none once that is done."""
         options = self.options
         first = unscreened(s, known, options.screen, batch)
         return first or (unconfirmed(s, options.confirm, batch) if options.screen else [])
 
-    def _best(self, s: Search) -> list[Arm]:
-        return best_bundle(s, self._incumbent(s, s.model.mean)[1], self.options.sure)
-
-    def _judged(self, s: Search) -> str:
-        """Which branch stands for what was found, and was judged."""
-        return judged_already(s, self._incumbent(s, s.model.mean)[1], self.options.sure)
-
     # -- what is said ------------------------------------------------------------------------------------------------
 
-    def _intervention(self, s: Search, bundle: Sequence[Arm], forecast: Forecast) -> Intervention:
-        """A single change as the catalogue words it, or the bundle with what each part is for."""
-        champion = s.briefing.champion.branch
-        if len(bundle) == 1:
-            return bundle[0].candidate.intervention(s.situation, self.options.min_effect, champion, forecast=forecast)
-        parts = sorted((a.candidate for a in bundle), key=lambda c: c.factor)
-        recipe = s.briefing.champion.recipe
-        size = max(self.options.min_effect, round(forecast.mean / 2, 4))
-        return Intervention(
-            factor=BUNDLE,
-            old={c.factor: recipe.value(c.factor) for c in parts},
-            new={c.factor: c.variant.value for c in parts},
-            hypothesis=(
-                f"if {', '.join(c.factor for c in parts)} change together, accuracy goes up by at least {size:g}, "
-                "because " + "; ".join(f"{c.factor}: {c.variant.why or c.move.why}" for c in parts)
-            ),
-            prediction=Prediction(metric="accuracy", direction="up", size=size),
-            success_criterion=(
-                f"the judge's lower bound of the gate score over {champion} is above 0 and its mean at least "
-                f"{self.options.min_effect:g}; a change without which it loses nothing is taken out"
-            ),
-            rollback=f"keep {champion}",
-            bottleneck=next((c.bottleneck for c in parts if c.bottleneck), ""),
-            move=" + ".join(c.name for c in parts),
-            forecast=forecast,
-        )
-
-    def _considered(self, s: Search, best: Sequence[Arm]) -> tuple[ConsideredChange, ...]:
-        from scipy.special import ndtr
-
-        taken = {a.candidate.name for a in best}
+    def _considered(self, s: Search, best: Arm | None) -> tuple[ConsideredChange, ...]:
         out = []
         for a in s.arms:
-            mean, sd = s.gain((a,))
+            mean, sd = s.gain(a)
             out.append(
                 ConsideredChange(
                     factor=a.candidate.factor,
@@ -276,12 +252,43 @@ class PooledAgent:
                     move=a.candidate.name,
                     mean=mean,
                     sd=sd,
-                    chance=float(ndtr((mean - self.options.min_effect) / max(sd, 1e-9))),
-                    fate="proposed" if a.candidate.name in taken else "set aside",
-                    reason="" if a.candidate.name in taken else "others are better by the model of all trainings",
+                    chance=helps(mean - self.options.min_effect, sd),
+                    fate="proposed" if a is best else "set aside",
+                    reason="" if a is best else "others are better by the model of all trainings",
                 )
             )
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
+
+
+def helps(mean: float, sd: float) -> float:
+    """Probability that a normal gain is above 0."""
+    from scipy.special import ndtr
+
+    return float(ndtr(mean / max(sd, 1e-9)))
+
+
+def reasoning(s: Search, best: Arm | None) -> str:
+    """Diagnosis, the model's effects, and what is proposed, in lines."""
+    worst = sorted(s.situation.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
+    lines = ["Diagnosis: " + (", ".join(f"{k} (severity {v:.2f})" for k, v in worst) or "nothing stands out") + "."]
+    trainings = counted(s.model.trainings, "training")
+    lines.append(f"{trainings}, {100 * s.model.noise_sd:.1f} points of noise each; effects on search:")
+    for e in s.model.effects()[:8]:
+        what = f"{e.factor} = {in_words(e.value)}"
+        lines.append(
+            f"- {what}: {100 * e.mean:+.1f} +/- {100 * e.sd:.1f} points, in {counted(e.trainings, 'training')}"
+        )
+    if best:
+        mean, sd = s.gain(best)
+        told = f"{100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion"
+        lines.append(f"Proposed: {best.candidate.name}; expected {told}.")
+    return "\n".join(lines)
+
+
+def judged_as(s: Search, arm: Arm) -> str:
+    """The branch that was judged with the recipe of this change; empty: none."""
+    mine = arm.candidate.child.hash
+    return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine and b.verdict is not None), "")
 
 
 def trainings_of(briefing: Briefing) -> list[TrainingScore]:
@@ -298,17 +305,13 @@ def trainings_of(briefing: Briefing) -> list[TrainingScore]:
     return seen
 
 
-def plan_of(s: Search, bundle: Bundle, departs: str) -> ProbePlan:
-    """A search training as it is asked for: its changes, and what the model expects of them."""
-    mean, sd = s.gain(bundle)
-    ordered = sorted(bundle, key=lambda a: a.candidate.factor)
-    return ProbePlan(
-        changes={a.candidate.factor: a.candidate.variant.value for a in ordered},
-        moves=tuple(a.candidate.name for a in ordered),
-        departs=departs,
-        gain=round(mean, 6),
-        sd=round(sd, 6),
-    )
+def plan_of(s: Search, arm: Arm | None) -> ProbePlan:
+    """A search training as it is asked for: its change, and what the model expects of it; None: the champion's recipe
+    under another seed."""
+    mean, sd = s.gain(arm)
+    made = {arm.candidate.factor: arm.candidate.variant.value} if arm else {}
+    moves = (arm.candidate.name,) if arm else ()
+    return ProbePlan(changes=made, moves=moves, gain=round(mean, 6), sd=round(sd, 6))
 
 
 def allowed(c: CandidateMove, briefing: Briefing) -> bool:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evotrainer.agents.changes import same
 from evotrainer.records.interventions import Forecast, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.seat import SeatTrial
 
 FAR = 10.0
@@ -15,21 +14,13 @@ FAR = 10.0
 than they do: one that was seen took a quarter of what its number of rollouts promised."""
 
 
-def changed(changes: Mapping[str, Any], recipe: Recipe) -> dict[str, Any]:
-    """The changes that change something: who departs from a training may name the champion's own value again."""
-    return {f: v for f, v in changes.items() if not same(recipe.value(f), v)}
-
-
 def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
     """A trial that the seat asks for, as the run records a change."""
-    factor, old, new = BUNDLE, {f: recipe.value(f) for f in t.changes}, dict[str, Any](t.changes)
-    if len(new) == 1:
-        (factor,) = new
-        old, new = old[factor], new[factor]
+    ((factor, new),) = t.changes.items()
     told = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
     return Intervention(
         factor=factor,
-        old=old,
+        old=recipe.value(factor),
         new=new,
         hypothesis=t.why,
         prediction=Prediction(metric=t.metric, direction=t.direction, size=t.size),

@@ -36,15 +36,14 @@ def tell(record: Record, own: FactList, branch: str) -> None:
 
 
 def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
-    """Print the way where several changes led to the branch, one after the other or as a bundle; of one alone the
-    branch tells. Return what does not follow from the ledger."""
-    from evotrainer.verify import checks, when_readable
+    """Print the way where several changes led to the branch, one after the other; of one alone the branch tells.
+    Return what does not follow from the ledger."""
+    from evotrainer.verify import when_readable
     from evotrainer.verify.verdicts import rejudge, verdict_on
 
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
-    bundles = {k.branch for k in state.knockouts}
-    if several := len(path) > 2 or not bundles.isdisjoint({branch, state.branches[branch].reduces}):
+    if several := len(path) > 2:
         print(f"  the way from {path[0]}, one measured step at a time")
     wrong: list[str] = []
     for parent, name in pairwise(path):
@@ -52,9 +51,6 @@ def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
         if several:
             shown = own.text("effect") or own.text("measured") or "not measured"
             print(f"    {parent} -> {name}  {own.text('changes')}: {shown.partition(';')[0]} ({own.text('status')})")
-        for e in record.of("knockout"):
-            if e.body.branch in (name, b.reduces):
-                wrong += [p.message for p in checks()["knockout"](record, e)]
         if name != branch and b.verdict:  # what the branch itself rests on is computed again by its caller
             event = verdict_on(record, name)
             again = when_readable(record, event.id, lambda e=event: rejudge(record, e).differences)  # type: ignore[misc]

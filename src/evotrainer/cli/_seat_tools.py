@@ -72,8 +72,8 @@ class SeatTools:
         left = ", ".join(f"{k} {v:,.0f}" for k, v in sorted(r.budget_left.items())) or "no limit"
         most = self.run.task.judge.max_cost
         return (
-            f"It asks now ({request_id(asked)}): {r.step} {r.number} of round {n}, {r.places} place(s), at most "
-            f"{r.at_once} factor(s) at once (in a search, whatever it says of proposals). Left: {left}; the proof is "
+            f"It asks now ({request_id(asked)}): {r.step} {r.number} of round {n}, {r.places} place(s), of "
+            f"{'one factor' if r.at_most == 1 else f'at most {r.at_most} factors'}. Left: {left}; the proof is "
             f"kept back. A training takes {r.training_cpu_s:,.0f} CPU-s; a branch may train for up to {most:g} x its "
             "control, else it is judged against that control trained for as long. Read request() and factor(), then "
             "propose()."
@@ -103,8 +103,8 @@ class SeatTools:
         return _cut(f"{name} is {json.dumps(o.now)}; legal: {o.legal}; trained besides: {json.dumps(o.tried)}{cost}")
 
     def candidates(self, factor: str = "") -> str:
-        """What the statistical agent expects of changes (of one factor, where you name it), how unsure it is, how many
-        search trainings are left, and from which a search training may depart."""
+        """What the statistical agent expects of changes (of one factor, where you name it), how unsure it is, and how
+        many search trainings are left."""
         from evotrainer.agents.seat.text import expected
 
         asked = self._asked()
@@ -112,7 +112,7 @@ class SeatTools:
         left = "not told" if asked.trainings_left is None else str(asked.trainings_left)
         return _cut(
             f"gain over {asked.champion}, best first; equal trainings' search scores differ by ± {noise}; search "
-            f"trainings left in this round: {left}; departs may be: {', '.join(asked.departs) or '(none yet)'}\n"
+            f"trainings left in this round: {left}\n"
             + ("\n".join(expected(asked, factor)) or f"it expects nothing of {factor or 'any change'}")
         )
 
@@ -197,10 +197,9 @@ class SeatTools:
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
         """Answer the current request: trials, best first, each {"changes": {factor: value}, "why": hypothesis} and,
-        where you like, departs, gain, sd (0..1), evidence. Changes are against the champion, also of a training that
-        departs from an earlier one: repeat what you keep of it. Returns an id for wait(). `to`: id of the request that
-        is meant (overview() tells it), so that no other takes the answer; the same answer twice is a retry and costs
-        nothing."""
+        where you like, gain, sd (0..1), evidence. Changes are against the champion, of one factor. Returns an id for
+        wait(). `to`: id of the request that is meant (overview() tells it), so that no other takes the answer; the same
+        answer twice is a retry and costs nothing."""
         return self._answer({"trials": trials}, to)
 
     def rollout(self, part: int = 1) -> str:
@@ -284,21 +283,17 @@ class SeatTools:
 def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: bool) -> str:
     """What the replay of one change says, or why it says nothing: one line, whatever is asked."""
     from evotrainer.records.interventions import Intervention, Prediction
-    from evotrainer.records.recipe import BUNDLE
     from evotrainer.studies.backtest import replay_change
 
     if time.monotonic() >= until:
         return f"not done: the time of a call was over{'' if alone else '; ask for it alone'}"
     factor, new, recipe = str(change.get("factor", "")), change.get("new"), subject.recipe
     try:
-        if factor == BUNDLE and not (isinstance(new, dict) and new):
-            return 'a bundle is an object of factors, e.g. {"lr": 2e-5, "kl_beta": 0.02}'
         recipe.with_factor(factor, new)
-        old = {f: recipe.value(f) for f in new} if factor == BUNDLE and isinstance(new, dict) else recipe.value(factor)
         told = replay_change(
             subject,
             Intervention(
-                factor=factor, old=old, new=new, hypothesis="asked by the seat",
+                factor=factor, old=recipe.value(factor), new=new, hypothesis="asked by the seat",
                 prediction=Prediction(metric="accuracy", direction="up", size=0.01), success_criterion="", rollback="",
             ),
             until=until,

@@ -110,7 +110,6 @@ def taken_already(key: str) -> str:
 def outcome(run: Run, key: str) -> str:
     """What came of an answer, in points rounded to whole ones; empty where it is not known yet."""
     from evotrainer.records.events import ReaderAnswered
-    from evotrainer.rules.bundles import unmeasured
 
     events = run.events()
     given = next((e.body for e in events if e.id == key), None)
@@ -134,12 +133,10 @@ def outcome(run: Run, key: str) -> str:
             return f"taken, and not trained: {end.stop}"
         return "" if open_ or not out else "; ".join(out)
     for b in state.branches.values():
-        if b.round == given.round and b.intervention and b.intervention.move == "seat" and not b.reduces:
+        if b.round == given.round and b.intervention and b.intervention.move == "seat":
             v = b.verdict
             open_ = open_ or v is None
-            proving = v and v.kind == "promote" and not state.closed_by and unmeasured(state, b.branch)
-            more = f"; now proved without each of {', '.join(proving)}, before it can be promoted" if proving else ""
-            out.append(f"{b.branch}: {verdict_line(v)}{more}" if v else "")
+            out.append(f"{b.branch}: {verdict_line(v)}" if v else "")
     refused = [e.body for e in events if e.kind == "refused" and e.body.round == given.round]
     out += [f"refused: {r.reason}" for r in refused if r.intervention.move == "seat"]
     vetoed = [e.body for e in events if e.kind == "backtested" and e.body.round == given.round and e.body.vetoed]

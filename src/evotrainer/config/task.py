@@ -75,11 +75,9 @@ class RunConfig(Frozen):
     probes: int = Field(0, ge=0)
     """Search trainings per round at most (one seed, search split, they promote nobody), for agents that search; 0:
     none."""
-    changes: int = Field(3, ge=1, le=100)
-    """Most factors that a search training changes at once, against the champion or an earlier search training."""
-    bundle: int = Field(12, ge=1, le=100)
-    """Most factors of the branch that a search proposes, at least `changes`; before a promotion each is knocked out on
-    fresh seeds."""
+    changes: int = Field(1, ge=1, le=100)
+    """Most factors in which a search training may differ from the champion: control arms change several, and propose
+    nothing. A branch changes one."""
     search_seed: int = Field(1001, ge=0)
     """Seeds of search trainings count from here; those of branches and of certification are left out."""
     seeds: tuple[int, ...] = (1, 2, 3)

@@ -25,7 +25,7 @@ def row_of(factor: str) -> Factor | None:
 
 
 def family_of(factor: str) -> Family:
-    """The part of the recipe that a factor belongs to; a bundle of several is taken for `algorithm`."""
+    """The part of the recipe that a factor belongs to."""
     row = row_of(factor)
     return row.family if row else "algorithm"
 

@@ -15,7 +15,7 @@ from typing import Any
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.factors.lint import lint
 from evotrainer.factors.payable import why_unpaid, why_unusable
-from evotrainer.records.one_factor import check_bundle, check_start, single_factor
+from evotrainer.records.one_factor import check_changes, check_start, single_factor
 from evotrainer.records.recipe import Recipe, diff, format_diff
 
 
@@ -44,7 +44,7 @@ def declared(c: ProposedChange) -> str:
     if not c.changes and c.recipe.hash != c.parent.hash:
         return f"changes nothing, but its recipe does: {format_diff(diff(c.parent, c.recipe))}"
     if len(c.changes) > 1:
-        check_bundle(c.parent, c.recipe, c.changes, c.most)
+        check_changes(c.parent, c.recipe, c.changes, c.most)
         return ""
     for factor in c.changes:
         if c.made is not None and c.parent.with_changes(c.changes).hash != c.made.hash:

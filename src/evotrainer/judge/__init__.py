@@ -5,7 +5,7 @@ from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.compute import cost_ratio
 from evotrainer.judge.decide import Recomputed, judge, recompute
-from evotrainer.judge.fresh_seeds import knocked_out, reestimated
+from evotrainer.judge.fresh_seeds import reestimated
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.scaffold import ScaffoldControl
 from evotrainer.judge.stats import effect, hierarchical_bootstrap, measure_noise, scores_of
@@ -23,7 +23,6 @@ __all__ = [
     "effect",
     "hierarchical_bootstrap",
     "judge",
-    "knocked_out",
     "measure_noise",
     "next_look",
     "next_looks",

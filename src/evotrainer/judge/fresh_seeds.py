@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from evotrainer.judge.audits import with_shortcut_closed
 from evotrainer.judge.stats import effect, scores_of
-from evotrainer.records.events import KnockedOut, NoiseMeasured, Reestimated, TrialFinished
-from evotrainer.records.verdicts import Effect, Estimate
+from evotrainer.records.events import NoiseMeasured, Reestimated, TrialFinished
+from evotrainer.records.verdicts import Effect
 
 Sides = Sequence[Sequence[TrialFinished]]
 
@@ -49,52 +49,3 @@ def reestimated(
         evaluations=tuple(t.trial for e in evaluated for t in e),
         noise=noise,
     )
-
-
-def knocked_out(
-    n: int,
-    branch: str,
-    without: str,
-    factor: str,
-    sides: Sides,
-    evaluated: Sides,
-    noises: Mapping[str, NoiseMeasured],
-    elsewhere: Estimate | None = None,
-) -> KnockedOut:
-    """What a bundle loses without one factor, from ledger bodies. `sides`: fresh trainings of the bundle, and of the
-    bundle without the factor; `evaluated`, `noises`: see `reestimated`.
-
-    The factor is kept where the bundle is better with it on the mean, by anything: with the errors of a few seeds
-    `judge.min_effect` took out every third factor that was worth 3 points. `elsewhere`: what the run's other trainings
-    say of the same; the mean is then of both, each weighed by its precision. A factor without which every seed scores
-    the same is taken out, whatever they say.
-    """
-    scores, noise = _scores(sides, evaluated), list(noises)[-1]
-    found = effect(scores[0], scores[1], noises[noise], names=(branch, without))
-    together = both(found, elsewhere) if elsewhere else None
-    mean = together.mean if together else found.mean
-    shared = scores[0].keys() & scores[1].keys()
-    if shared and all(scores[0][seed] == scores[1][seed] for seed in shared):
-        mean = 0.0
-    return KnockedOut(
-        round=n,
-        branch=branch,
-        factor=factor,
-        without=without,
-        effect=found,
-        elsewhere=elsewhere,
-        together=together,
-        kept=mean > 0,
-        trials=tuple(t.trial for t in sides[0]),
-        control_trials=tuple(t.trial for t in sides[1]),
-        evaluations=tuple(t.trial for e in evaluated for t in e),
-        noise=noise,
-    )
-
-
-def both(e: Effect, elsewhere: Estimate) -> Estimate:
-    """Two independent estimates of one effect, weighed by their precisions."""
-    if e.se == 0 or elsewhere.sd == 0:
-        return Estimate(mean=e.mean, sd=0.0) if e.se == 0 else elsewhere
-    a, b = e.se**-2, elsewhere.sd**-2
-    return Estimate(mean=(a * e.mean + b * elsewhere.mean) / (a + b), sd=(a + b) ** -0.5)

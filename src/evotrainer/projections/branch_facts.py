@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from evotrainer.errors import ConfigError
 from evotrainer.projections import words
 from evotrainer.projections.branches import BASE, Branch, went_on
 from evotrainer.projections.facts import Fact
@@ -13,11 +12,11 @@ from evotrainer.projections.predictions import PredictionOutcome, outcomes
 from evotrainer.projections.reader import UNREAD
 from evotrainer.projections.reader import told as reading_told
 from evotrainer.projections.state import RunState
-from evotrainer.projections.text import change, confidence, lost_points, number, percent, point_range, points
+from evotrainer.projections.text import change, confidence, lost_points, number, percent, points
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
-from evotrainer.records.events import Backtested, KnockedOut, Reestimated, ToppedUp
-from evotrainer.records.recipe import BUNDLE, Recipe, diff
+from evotrainer.records.events import Backtested, Reestimated, ToppedUp
+from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.text import counted
 from evotrainer.records.verdicts import ShortcutAudit, Verdict
 
@@ -30,16 +29,13 @@ STATUS = {
     "inconclusive": "inconclusive",
     "failed": "failed",
     "control": "control at equal compute",
-    "knockout": "knock-out of a bundle",
-    "proving": "passed every gate, its changes are being measured one by one",
-    "parted": "better, but not promoted as it is",
     "open": "no verdict yet",
     "start": "starting recipe",
     "base": "base policy",
 }
 """Status of a branch -> its words."""
 VERDICT = {**STATUS, "promote": "passed every gate"}
-"""The words of a verdict: what passed may still not be promoted, as a bundle whose knock-outs part it."""
+"""The words of a verdict: what passed may still not be promoted."""
 CAME_TRUE = {True: "came true", False: "did not come true", None: "not measured"}
 """The words of a prediction's end."""
 
@@ -87,11 +83,9 @@ def status_of(b: Branch, state: RunState, worse: bool) -> str:
     if b.withheld:
         return "withheld"
     if b.verdict:
-        if held_back(state, b.branch):
-            return "proving" if being_measured(state, b.branch) else "parted"
         return "worse" if worse and b.verdict.kind == "promote" else b.verdict.kind
-    if b.matches or b.reduces:
-        return "control" if b.matches else "knockout"
+    if b.matches:
+        return "control"
     return "start" if b.intervention is None else "open"
 
 
@@ -117,13 +111,12 @@ def _of(
     b: Branch, state: RunState, tested: Sequence[Backtested], ended: PredictionOutcome | None, worse: str
 ) -> Iterator[tuple[str, str]]:
     """(kind, sentence) in the order of a reader; empty sentences are no facts."""
-    v, held = b.verdict, held_back(state, b.branch)
+    v = b.verdict
     yield "status", _status(b, state, worse)
     yield "changes", change_of(b)
     yield "continued", went_on(state.branches, b.recipe)
     yield "control", _control(b, state)
-    yield from (("measures", k.loss) for k in state.knockouts if k.without == b.branch)
-    if (i := b.intervention) and not (b.matches or b.reduces):  # else it predicts what the change does that it serves
+    if (i := b.intervention) and not b.matches:  # else it predicts what the change does that it serves
         p = i.prediction
         yield "hypothesis", i.hypothesis
         yield "prediction", f"{words.metric(p.metric)} {p.direction} by at least {number(p.size)}"
@@ -135,11 +128,9 @@ def _of(
     yield from (("seeds", _seeds(t)) for t in b.topups)
     if v:
         yield "verdict", f"{_without_gates(v)}{_spent(v)}"
-    yield "held_back", "" if b.withheld else held
     yield "withheld", f"a human sent the promotion back: {b.withheld.feedback}" if b.withheld else ""
     yield "effect", _fresh(b.fresh) if b.fresh else ""
     yield "measured", _measured(v) if v else ""
-    yield from (("knockout", _knockout(k)) for k in state.knockouts if k.branch in (b.branch, b.reduces))
     yield from (("audit", audit_text(a)) for a in state.audits if a.branch == b.branch)
     yield "invalid", b.invalid or ""
     yield from (("grading", flip_line(t.trial, f)) for t in b.finished for f in t.canary_flips)
@@ -172,8 +163,6 @@ def _control(b: Branch, state: RunState) -> str:
     a control whose it is."""
     if b.matches:
         return f"control of {b.matches}, which takes as much compute; a control gets no verdict"
-    if b.reduces:
-        return f"part of {b.reduces}, trained to tell what it loses without a factor"
     name = b.verdict.control if b.verdict else ""
     control = next((x for x in state.branches.values() if x.matches == b.branch and name in ("", x.branch)), None)
     if control is None or control.intervention is None:
@@ -235,11 +224,6 @@ def _measured(v: Verdict) -> str:
     )
 
 
-def _knockout(k: KnockedOut) -> str:
-    also = f", {points(-k.together.mean)} with the search trainings" if k.together else ""
-    return f"{k.loss} on fresh seeds{also}, {'kept' if k.kept else 'lost nothing, taken out'}"
-
-
 def audit_text(a: ShortcutAudit) -> str:
     """What a counterfactual audit of a branch found."""
     where = f"{f' by {a.measure}' if a.measure else ''} on the gate split"
@@ -253,60 +237,3 @@ def audit_text(a: ShortcutAudit) -> str:
         f"({counted(a.tasks, 'task')}); lost beyond {a.reference}: {lost_points(a.excess, a.low, a.high)}{gone}"
         + (f"; {seeds}" if seeds else "")
     )
-
-
-# -- bundles that passed every gate and are no champion --------------------------------------------------------------
-
-
-def held_back(state: RunState, name: str) -> str:
-    """Why a bundle whose verdict says promote was not promoted, in one sentence; empty where that is not so."""
-    b = state.branches.get(name)
-    v = b.verdict if b else None
-    if not b or not b.intervention or b.intervention.factor != BUNDLE or b.version is not None:
-        return ""
-    if not v or v.kind != "promote" or b.invalid is not None:
-        return ""
-    head = f"{name} beat its control by {points(v.effect.mean)} points, but was not promoted" if v.effect else name
-    mine = {k.factor: k.kept for k in state.knockouts if k.branch == name}
-    out = sorted(f for f, kept in mine.items() if not kept)
-    if not out:
-        return f"{head} so far: what each of its changes adds by itself is not measured yet"
-    if len(out) == len(b.intervention.new):
-        return f"{head}: without any one of its changes it did as well"
-    return f"{head}: without {', '.join(out)}, which added nothing, {_rest(_left(state, b, out))}"
-
-
-def being_measured(state: RunState, name: str) -> bool:
-    """Did a bundle pass every gate, and is it not yet known what each of its changes adds by itself?"""
-    return (
-        state.closed_by is None
-        and bool(held_back(state, name))
-        and all(k.kept for k in state.knockouts if k.branch == name)
-    )
-
-
-def _left(state: RunState, b: Branch, out: list[str]) -> Branch | None:
-    """The branch of what is left of a bundle without the changes that were taken out."""
-    assert b.intervention is not None
-    kept = {f: v for f, v in b.intervention.new.items() if f not in out}
-    try:
-        wanted = state.branches[b.parent or ""].recipe.with_changes(kept).hash
-    except (ConfigError, KeyError):
-        return None
-    return next((x for x in state.branches.values() if x.recipe.hash == wanted and not x.matches), None)
-
-
-def _rest(left: Branch | None) -> str:
-    v = left.verdict if left else None
-    if left is None or v is None:
-        return "the rest is not judged yet"
-    told = (
-        f" ({left.branch}: {points(v.effect.mean)} {point_range(v.effect.low, v.effect.high)})"
-        if v.effect
-        else f" ({left.branch})"
-    )
-    if left.version is not None:
-        return f"the rest was promoted{told}"
-    if left.invalid is not None or v.kind in ("invalid", "failed"):
-        return f"the rest is {'failed' if v.kind == 'failed' else 'invalid'}{told}"
-    return f"the gain could not be shown{told}"

@@ -20,8 +20,8 @@ from evotrainer.records.events import (
 )
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.one_factor import check_bundle, single_factor
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.one_factor import single_factor
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbeRecord, ProbeSpec
 from evotrainer.records.verdicts import Effect, Verdict
 
@@ -60,8 +60,6 @@ class Probe:
     changes: Mapping[str, Any]
     recipe: Recipe
     seed: int
-    departs: str = ""
-    """Search training that it was made from; empty: the incumbent."""
     trial: Trial | None = None
     health: HealthReport | None = None
     shortcuts: Shortcuts = field(default_factory=Shortcuts)
@@ -95,7 +93,6 @@ class Probe:
             changes=dict(self.changes),
             recipe=self.recipe,
             seed=self.seed,
-            departs=self.departs,
             score=next(iter(search_scores(self.complete)), None),
             failed=failed,
             invalid=tuple(f.detector for f in doubts),
@@ -123,8 +120,6 @@ class Branch:
     """Why the branch is invalid: its own shortcut, or an ancestor's; None: valid."""
     health: HealthReport | None = None
     """The last reading of its search rollouts."""
-    reduces: str = ""
-    """The bundle that it is a part of; empty where it was proposed."""
     matches: str = ""
     """The branch whose control at equal compute it is; empty: of none."""
     readings: tuple[ReaderConcluded, ...] = ()
@@ -250,9 +245,6 @@ def check_factor(parent: Recipe, b: Branch) -> list[str]:
     assert b.intervention is not None
     name, i = f"branch {b.branch}", b.intervention
     try:
-        if i.factor == BUNDLE:
-            check_bundle(parent, b.recipe, i.new, len(i.new))
-            return []
         factor = single_factor(parent, b.recipe)
         if factor != i.factor:
             return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]

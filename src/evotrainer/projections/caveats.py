@@ -90,7 +90,7 @@ def _of(events: Sequence[Event], run: RunOpened, tree: RunState, cert: Certified
     # what the certificate does not show, and what greedy decoding does not share, come before what nobody looked at
     out = [*_read_hacks(tree, row.branch), *out]
     out = [*_unconfirmed(tree, cert, row.branch), *_sharpened(cert, row.name), *_scaffold(tree, cert, row), *out]
-    out += [*_unproven(tree, path), *_dearer(tree, path), *_looked_before(cert, row), *_weaker(path)]
+    out += [*_dearer(tree, path), *_looked_before(cert, row), *_weaker(path)]
     return with_answers(row.branch, ((f, _about(events, run, tree, cert, row, f)) for f in out))
 
 
@@ -161,21 +161,6 @@ def _where_it_fell(events: Sequence[Event], b: Branch) -> str:
     if len(read) > 1:
         return f"`evotrainer health {{run}} {b.branch} --trend` shows at which step the score fell"
     return f"with run.health_every={max(1, b.recipe.steps // 5)} a new run shows at which step the score falls"
-
-
-def _unproven(tree: RunState, path: Sequence[Branch]) -> list[Fact]:
-    """Changes of a bundle that stayed though fresh seeds alone do not show that they matter."""
-    on = {b.branch for b in path} | {b.reduces for b in path}
-    found = [k for k in tree.knockouts if k.branch in on and k.kept and k.effect.low <= 0]
-    if not found:
-        return []
-    widest = max(found, key=lambda k: k.effect.high - k.effect.low)
-    names = ", ".join(sorted(k.factor for k in found))
-    text = (
-        f"of changes made together {names} stayed though their knock-outs alone do not show that they matter "
-        f"({widest.loss} on fresh seeds)"
-    )
-    return [Fact(kind="unproven", text=text)]
 
 
 # -- is it better at all? ----------------------------------------------------------------------------------------------

@@ -61,7 +61,6 @@ KINDS: Mapping[str, FactKind] = {
     "changes": FactKind("changed"),
     "continued": FactKind("start"),
     "control": FactKind("control"),
-    "measures": FactKind("measures"),
     "hypothesis": FactKind("hypothesis"),
     "prediction": FactKind("predicted"),
     "success": FactKind("success if"),
@@ -70,11 +69,9 @@ KINDS: Mapping[str, FactKind] = {
     "analysis": FactKind("analysis"),
     "seeds": FactKind("more seeds"),
     "verdict": FactKind("verdict"),
-    "held_back": FactKind("but"),
     "withheld": FactKind("withheld"),
     "effect": FactKind("effect"),
     "measured": FactKind("measured"),
-    "knockout": FactKind("knock-out"),
     "audit": FactKind("audit"),
     "invalid": FactKind("INVALID"),
     "grading": FactKind("grading"),
@@ -108,8 +105,6 @@ KINDS: Mapping[str, FactKind] = {
         "{run} {branch}`)"),
     "read_hacks": _caveat("warn", "read the quoted rollouts (`evotrainer why {run} {branch}`): where they are hacks, "
         "{branch} is paid for what nobody asks for; correct the reward or the tasks and start a new run", new_run=True),
-    "unproven": _caveat("info", "a new run with a higher judge.max_seeds or more evaluation.gate_tasks can tell "
-        "whether those changes matter", new_run=True),
     "compute": _caveat("info", "a new run with recipe.steps={longer} gives the starting recipe as much compute to "
         "compare with", new_run=True),
     "look": _caveat("info", "a new run with evaluation.draw=fresh is certified on tasks of its own", new_run=True),

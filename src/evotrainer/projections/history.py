@@ -24,7 +24,7 @@ from evotrainer.records.events import (
 )
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE, Recipe, fields_of
+from evotrainer.records.recipe import Recipe, fields_of
 
 NOISE_RATIO = 1.25
 """Change of the standard deviation between seeds that is worth citing, either way."""
@@ -164,8 +164,7 @@ def tried_before(events: Iterable[Event], factor: str, value: Any) -> list[str]:
         if isinstance(e.body, BranchOpened)
         and e.body.intervention is not None
         and e.body.intervention.factor == factor
-        # a bundle is no field of the recipe: what it sets is what it declares
-        and _same(e.body.intervention.new if factor == BUNDLE else e.body.recipe.value(factor), value)
+        and _same(e.body.recipe.value(factor), value)
     ]
 
 
@@ -176,7 +175,7 @@ def _same(a: Any, b: Any) -> bool:
 def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
     """Why a change that was tried before may not be tried again;
     empty where it is new, or what it cites has changed."""
-    value = iv.new if iv.factor == BUNDLE else now.recipe.with_factor(iv.factor, iv.new).value(iv.factor)
+    value = now.recipe.with_factor(iv.factor, iv.new).value(iv.factor)
     earlier = tried_before(events, iv.factor, value)
     if not earlier:
         return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""

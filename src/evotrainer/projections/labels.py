@@ -48,7 +48,7 @@ LABELS: dict[Label, str] = {
 REFUSALS: tuple[tuple[str, Label], ...] = (
     (r"^not among the first \d+ of this round", "not_taken"),
     (r"^tried before as|^this recipe was trained already|^the same answer as|^cites |^reopens ", "repeated"),
-    (r"^over budget|changes \d+ factors|^a bundle changes 1 to \d+ factors, this one|must hold at most \d+"
+    (r"^over budget|changes \d+ factors|must hold at most \d+"
      r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
     (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
     (r"^recipe\.scaffold: too_long", "size_blocked"),
@@ -65,14 +65,11 @@ def label_of_refusal(reason: str) -> Label:
 
 def label_of_branch(b: Branch, state: RunState, events: Sequence[Event]) -> tuple[Label, str]:
     """(label, cause) of a branch that was opened in a run with these events, and the state after them."""
-    v, branches = b.verdict, state.branches
-    left = next((x.branch for x in branches.values() if x.reduces == b.branch and x.version is not None), "")
+    v = b.verdict
     if b.invalid is not None or (v and v.kind == "invalid"):
         return "disqualified", b.invalid or (v.reason if v else "")
     if b.version is not None:
         return "keep", f"{b.version}" + (f": {v.reason}" if v else "")
-    if left:
-        return "keep", f"what knock-outs left of it was promoted as {left}"
     failed = [t for t in b.finished if t.status == "failed"]
     if failed and (v is None or v.kind == "failed"):
         return failed[0].label or "crash", failed[0].error
@@ -88,7 +85,7 @@ def still_measured(b: Branch, state: RunState, events: Sequence[Event]) -> str:
     run's end."""
     if state.closed_by is not None:
         return ""
-    proof = [x for x in state.branches.values() if b.branch in (x.branch, x.reduces, x.matches)]
+    proof = [x for x in state.branches.values() if b.branch in (x.branch, x.matches)]
     if left := sum(not t.finished for x in proof for t in x.trials):
         return f"{counted(left, 'trial')} {'waits or runs' if left == 1 else 'wait or run'}"
     if b.verdict is None or b.verdict.seeds_wanted is None or b.round != state.last_round:

@@ -160,7 +160,7 @@ def _noise(events: Sequence[Event], state: RunState) -> str:
         return "not measured"
     joined = dict.fromkeys(keys.noise_branch(e.id, e.body.branch) for e in events if isinstance(e.body, NoiseMeasured))
     pooled = [state.branches[b] for b in joined if b in state.branches and b != START]
-    own = sum(1 for b in pooled if b.matches or b.reduces)
+    own = sum(1 for b in pooled if b.matches)
     text = f"{points(state.noise.noise_floor, sign=False)} points, from the A/A trials"
     also = f", {counted(len(pooled) - own, 'branch')} and {counted(own, 'control')} so far"
     return text + (also if own else f" and {counted(len(pooled), 'branch')} so far" if pooled else "")

@@ -34,7 +34,6 @@ class RunState:
         self._probes: dict[str, Probe] = {}
         self.probes: Mapping[str, Probe] = MappingProxyType(self._probes)
         self.searched: Sequence[ev.Searched] = ()
-        self.knockouts: Sequence[ev.KnockedOut] = ()
         self.versions: Sequence[ev.Promoted] = ()
         self.champion: str | None = None
         """Branch of the last valid version; None before the first promotion, `base` where no version is valid
@@ -198,7 +197,6 @@ def _branch(state: RunState, event: Event) -> None:
         body.recipe,
         body.recipe_hash,
         body.intervention,
-        reduces=body.reduces,
         matches=body.matches,
         invalid=f"descends from {parent.branch}: {parent.invalid}" if parent and parent.invalid else None,
     )
@@ -343,14 +341,13 @@ def _probes(state: RunState, event: Event) -> None:
     for p in b.probes:
         if p.probe in state.probes:
             state._contradicts(f"probe {p.probe} is opened twice")
-        told = (p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed, p.departs)
+        told = (p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed)
         state._probes[p.probe] = Probe(*told, shortcuts=state.shortcuts, spec=p)
 
 
-@_folds(ev.Searched, ev.KnockedOut)
-def _appended(state: RunState, event: Event) -> None:
-    name = "searched" if isinstance(event.body, ev.Searched) else "knockouts"
-    setattr(state, name, (*getattr(state, name), event.body))
+@_folds(ev.Searched)
+def _searched(state: RunState, event: Event) -> None:
+    state.searched = (*state.searched, event.body)
 
 
 @_folds(ev.RunClosed, ev.Resumed)

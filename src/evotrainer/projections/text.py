@@ -185,7 +185,7 @@ def whole(factor: str, x: Any) -> Any:
     if not isinstance(x, dict) or factor in COMPOSITES or factor == "start":
         return x
     try:
-        return Recipe().with_factor(factor, x).value(factor) or x  # a bundle is no factor: none of that name
+        return Recipe().with_factor(factor, x).value(factor) or x
     except (ConfigError, TypeError, ValueError, RecursionError):
         return x
 

@@ -16,7 +16,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Proposed, Refused, SeatAnswered
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LabelledTrial:
     trial: str
     """`p3`, `b1`; of what was never trained the id of the event that says so, with its place."""
     kind: Literal["search", "branch", "proof", "proposal", "answer"]
-    """proof: a branch that the run itself opened, as a bundle's part or a control."""
+    """proof: a branch that the run itself opened, as a control."""
     round: int
     by: str
     """The agent, with a seat `seat` or `statistical`; empty: the run itself."""
@@ -78,7 +78,7 @@ def _probe(
     p: Probe, state: RunState, events: Sequence[Event], said: Sequence[SeatAnswered], agent: str
 ) -> LabelledTrial:
     told, spec = p.record(), p.spec
-    parent = state.probes[p.departs].recipe if p.departs in state.probes else _recipe(state, p.incumbent)
+    parent = _recipe(state, p.incumbent)
     label, cause = label_of_probe(p, _kept(p, state))
     champion = state.branches[p.incumbent].record().scores if p.incumbent in state.branches else ()
     gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
@@ -89,9 +89,9 @@ def _probe(
         round=p.round,
         by=_who(agent, t is not None),
         hypothesis=", ".join(spec.moves) if spec and t is None else t.why if t else "",
-        changes=_step(p, state),
-        parent=p.departs or p.incumbent,
-        verified=_made_of(_recipe(state, p.incumbent), p.changes, p.recipe) and (not p.departs or parent is not None),
+        changes=dict(p.changes),
+        parent=p.incumbent,
+        verified=_made_of(parent, p.changes, p.recipe),
         expected=_expected(t),
         measured=gain,
         label=label,
@@ -109,19 +109,8 @@ def _who(agent: str, asked: bool) -> str:
     return "statistical" if agent == "seat" and not asked else agent
 
 
-def _step(p: Probe, state: RunState) -> dict[str, Any]:
-    """What a search training changes of the one it departs from, or of the champion; what it takes back has the
-    champion's value."""
-    before = state.probes[p.departs].changes if p.departs in state.probes else {}
-    champion = _recipe(state, p.incumbent)
-    new = {f: v for f, v in p.changes.items() if f not in before or before[f] != v}
-    return new | {f: champion.value(f) if champion else None for f in before if f not in p.changes}
-
-
 def _kept(p: Probe, state: RunState) -> str:
-    """What speaks for a search training: what was made from it, what settled on it."""
-    if made := [x.probe for x in state.probes.values() if x.departs == p.probe]:
-        return f"{made[0]} was made from it"
+    """What speaks for a search training: that the search settled on it, or that it was promoted."""
     last = next((s for s in state.searched if s.round == p.round), None)
     if last and last.choice and p.changes and last.choice.changes == dict(p.changes):
         return "the search settled on it"
@@ -133,7 +122,7 @@ def _asked_for(p: Probe, said: Sequence[SeatAnswered]) -> Any:
     """The trial of an answer that a search training came from."""
     mine = (a for a in said if a.round == p.round and a.step.startswith("search"))
     found = (t for a in mine if a.proposal for t in a.proposal.trials)
-    return next((t for t in found if t.changes == dict(p.changes) and t.departs == p.departs), None)
+    return next((t for t in found if t.changes == dict(p.changes)), None)
 
 
 # -- branches ----------------------------------------------------------------------------------------------------------
@@ -142,7 +131,7 @@ def _asked_for(p: Probe, said: Sequence[SeatAnswered]) -> Any:
 def _branch(b: Branch, state: RunState, events: Sequence[Event], agent: str) -> LabelledTrial:
     iv, parent = b.intervention, _recipe(state, b.parent or "")
     label, cause = label_of_branch(b, state, events)
-    own = bool(b.reduces or b.matches)
+    own = bool(b.matches)
     if own and label == "open" and b.verdict is None and b.complete:
         label, cause = "discard", "trained as a part of a proof; it is not judged"
     return LabelledTrial(
@@ -162,11 +151,11 @@ def _intended(iv: Intervention | None, agent: str) -> dict[str, Any]:
     """Whose an intervention is, why it was made, what it changes and what was expected of it."""
     if iv is None:
         return {"by": _who(agent, False), "hypothesis": "", "changes": {}}
-    bundle, f = iv.factor == BUNDLE and isinstance(iv.new, dict), iv.forecast
+    f = iv.forecast
     return {
         "by": _who(agent, iv.move == "seat"),
         "hypothesis": iv.hypothesis,
-        "changes": dict(iv.new) if bundle else {iv.factor: iv.new},
+        "changes": {iv.factor: iv.new},
         "expected": (f.mean, f.sd) if f else None,
     }
 
@@ -217,7 +206,7 @@ def _answers(e: Event, champions: dict[int, str]) -> Iterator[LabelledTrial]:
         by=f"seat ({b.carrier})",
         hypothesis=t.why if t else "",
         changes=dict(t.changes) if t else {},
-        parent=(t.departs if t else "") or champions.get(b.round, ""),
+        parent=champions.get(b.round, ""),
         expected=_expected(t),
         label="repeated" if b.stage == "repeated" else label_of_refusal(b.problem),
         cause=b.problem,

@@ -138,16 +138,13 @@ class Briefing(Frozen):
     promotion_threshold: PromotionThreshold | None = None
     planned: tuple[PromotionThreshold, ...] = ()
     """The same with one seed more each, up to the most that a branch gets before its first look."""
-    provable: tuple[PromotionThreshold, ...] = ()
-    """The same of a change of 1, 2, ... factors with all the seeds that the rest of the budget pays next to its proof
-    and certification: more factors have more knock-outs and fewer seeds. Empty: not known."""
+    provable: PromotionThreshold | None = None
+    """The same with all the seeds that the rest of the budget pays next to certification."""
     probes: tuple[ProbeRecord, ...] = ()
     """Search trainings of the run so far."""
     probes_left: int = 0
     """Search trainings that this round may still take."""
     changes: int = 1
-    """Most factors that one training may change at once, against the champion or an earlier search training."""
-    bundle: int = 1
-    """Most factors in which it may differ from the champion; of a proposal, those whose proof the budget holds."""
+    """Most factors in which a search training may differ from the champion."""
     reopenable: dict[str, tuple[str, ...]] = {}
     """Branch -> assumptions that changed since it was proposed: what `reopens` and `changed` may cite."""

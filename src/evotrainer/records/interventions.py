@@ -28,11 +28,9 @@ class Forecast(Frozen):
 
 
 class Intervention(Frozen):
-    """One factor of a recipe, or a small bundle, changed for a reason that can turn out wrong."""
+    """One factor of a recipe, changed for a reason that can turn out wrong."""
 
     factor: str
-    """`bundle`: several factors at once, each measured by a knock-out before it may be promoted; `old` and `new` map
-    factors to values then."""
     old: Any
     new: Any
     hypothesis: str

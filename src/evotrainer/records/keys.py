@@ -19,11 +19,6 @@ def branch(n: int) -> str:
     return f"b{n}"
 
 
-def part(bundle: str, n: int) -> str:
-    """Name of the n-th branch that is a part of a bundle."""
-    return f"{bundle}k{n}"
-
-
 def probe(n: int) -> str:
     """Name of a run's n-th search training, from 1."""
     return f"p{n}"
@@ -189,11 +184,6 @@ def probes(n: int, index: int) -> str:
 def searched(n: int) -> str:
     """A round's search ends."""
     return f"r{n}/searched"
-
-
-def knockout(branch: str, factor: str) -> str:
-    """A bundle is measured without one of its factors."""
-    return f"{branch}/knockout/{factor}"
 
 
 def skill(branch: str, why: str = "") -> str:

@@ -1,4 +1,4 @@
-"""What one change is: exactly one factor, computed from two recipes, and bundles of several."""
+"""What one change is: exactly one factor, computed from two recipes; and several at once, as control arms search."""
 
 from __future__ import annotations
 
@@ -73,21 +73,16 @@ def check_start(parent: Recipe, child: Recipe) -> None:
         )
 
 
-def check_bundle(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:
+def check_changes(parent: Recipe, child: Recipe, changes: Mapping[str, Any], most: int) -> None:
     """SingleFactorError where these are not 1 to `most` changes of one factor each, of different fields, that together
     make the child of the parent."""
     if not 1 <= len(changes) <= most:
-        raise SingleFactorError(f"a bundle changes 1 to {most} factors, this one {len(changes)}")
+        raise SingleFactorError(f"a search training changes 1 to {most} factors, this one {len(changes)}")
     fields = [x for factor in changes for x in fields_of(factor)]
     if len(set(fields)) < len(fields):
-        raise SingleFactorError(f"two changes of the bundle are of one field: {', '.join(sorted(fields))}")
-    if "start" in changes and "steps" in fields:
-        raise SingleFactorError(
-            "start and steps in one bundle: nobody could tell what going on gains from what more steps do; change "
-            "continuation, which holds both"
-        )
+        raise SingleFactorError(f"two of its changes are of one field: {', '.join(sorted(fields))}")
     for factor, new in changes.items():
         if (found := single_factor(parent, parent.with_factor(factor, new))) != factor:
-            raise SingleFactorError(f"the bundle declares {factor}, its value changes {found}")
+            raise SingleFactorError(f"it declares {factor}, its value changes {found}")
     if parent.with_changes(changes).hash != child.hash:
-        raise SingleFactorError(f"the bundle's changes do not make its recipe: {format_diff(diff(parent, child))}")
+        raise SingleFactorError(f"its changes do not make its recipe: {format_diff(diff(parent, child))}")

@@ -35,8 +35,6 @@ from evotrainer.records.text import shown
 from evotrainer.records.written import settled
 
 Knob = bool | int | float | str
-BUNDLE = "bundle"
-"""Name of the factor of an intervention that changes several factors at once; its value maps each to its own."""
 KEYED = ("knobs", "scaffold")
 """Fields each of whose keys is a factor, `<field>.<key>`; the value None takes the key out."""
 CHAMPION, FROM_BASE = "champion", "base"
@@ -225,7 +223,7 @@ class Recipe(Frozen):
 
     def with_factor(self, factor: str, value: Any) -> Recipe:
         """A copy with one factor set; raises ConfigError for an unknown factor or a bad value."""
-        return self.with_changes(value if factor == BUNDLE else {factor: value})
+        return self.with_changes({factor: value})
 
     def with_changes(self, changes: Mapping[str, Any]) -> Recipe:
         """A copy with several factors set, which need to be valid together only."""

@@ -20,8 +20,6 @@ class ProbeSpec(Frozen):
     seed: int
     moves: tuple[str, ...] = ()
     """Catalogue moves behind the changes, in the order of their factors' names."""
-    departs: str = ""
-    """Earlier search training from which it differs in at most `run.changes` factors; empty: the champion."""
 
 
 class ProbeRecord(Frozen):
@@ -34,8 +32,6 @@ class ProbeRecord(Frozen):
     """Factor -> new value, against the incumbent's recipe."""
     recipe: Recipe
     seed: int
-    departs: str = ""
-    """Search training that it was made from; empty: the incumbent."""
     score: float | None = None
     """Search score; None where it failed or has not ended."""
     failed: str = ""
@@ -56,9 +52,6 @@ class ProbePlan(Frozen):
     changes: dict[str, Any]
     """Factor -> new value, against the champion's recipe."""
     moves: tuple[str, ...] = ()
-    departs: str = ""
-    """Earlier search training of the same champion that it is made from, by at most `run.changes` changes; empty: the
-    champion itself."""
     gain: float = 0.0
     """Expected gain over the champion on search, score units."""
     sd: float = 0.0
@@ -95,7 +88,6 @@ class SearchPlan(Frozen):
     trainings: int = 0
     choice: SearchChoice | None = None
     """What it would settle on by its search alone; None: it does not say."""
-    proposes: int = 0
-    """Changes of the bundle that it would propose by now, whose proof the run keeps back; 0: it does not say."""
     expects: float = 0.0
-    """Gain that it expects of that bundle, score units: the smaller, the more seeds its proof will want."""
+    """Gain that it expects of what it would propose by now, score units: the smaller, the more seeds its proof will
+    want."""

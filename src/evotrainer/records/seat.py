@@ -76,8 +76,6 @@ class SearchTraining(Frozen):
     """Label of its failure."""
     invalid: tuple[str, ...] = ()
     """Detectors that question it: this direction is closed."""
-    departs: str = ""
-    """The earlier one that it was made from; empty: the champion."""
 
 
 class SeatBriefing(Frozen):
@@ -97,12 +95,8 @@ class SeatBriefing(Frozen):
     champion: str
     factors: dict[str, FactorOffer]
     """What can be changed."""
-    at_once: int = 1
-    """Most factors that one trial may change against what it departs from."""
     at_most: int = 1
-    """Most factors in which it may differ from the champion."""
-    departs: tuple[str, ...] = ()
-    """Earlier search trainings that a search training may depart from."""
+    """Most factors that one trial may change of the champion's."""
     trainings: tuple[SearchTraining, ...] = ()
     """Search trainings from this champion so far, in order."""
     trainings_left: int | None = None
@@ -150,11 +144,9 @@ class SeatTrial(Frozen):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
     changes: dict[str, Any]
-    """Factor -> new value, against the champion's recipe, also where it departs from another training."""
+    """Factor -> new value, against the champion's recipe."""
     why: str = Field(min_length=1, max_length=2000)
     """The hypothesis: what goes wrong now, and why this change mends it."""
-    departs: str = ""
-    """Of a search training: the earlier one that it is made from; empty: the champion."""
     metric: str = "accuracy"
     """What will move ..."""
     direction: Literal["up", "down"] = "up"
@@ -190,7 +182,7 @@ class SeatProposal(Frozen):
         return bool(self.trials) and self._asked() == other._asked()
 
     def _asked(self) -> str:
-        return json.dumps([[t.changes, t.departs] for t in self.trials], sort_keys=True)
+        return json.dumps([t.changes for t in self.trials], sort_keys=True)
 
 
 def schemas() -> dict[str, dict[str, Any]]:
@@ -227,24 +219,17 @@ def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str
 
 def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     """What the request alone says against a trial."""
-    moved = 0
     for factor, new in t.changes.items():
         if factor not in asked.factors:
             near = difflib.get_close_matches(factor, asked.factors, n=3, cutoff=0.6)
             told = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(asked.factors)}"
             return f"unknown factor {factor!r}, {told}"
-        again = json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True)
-        moved += not again
-        if again and not t.departs:
+        if json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True):
             return f"{factor} is {cut(json.dumps(new), 200)} already; give another value"
-    if not t.changes and (asked.step == "proposal" or t.departs):
-        return "it changes nothing; give at least one factor"
-    if moved > asked.at_most:
-        return f"it changes {moved} factors, at most {asked.at_most} are possible here"
-    if asked.step == "proposal" and t.departs:
-        return "a proposal departs from the champion; leave departs empty"
-    if t.departs and t.departs not in asked.departs:
-        return f"departs {t.departs!r} is none of: {', '.join(asked.departs) or '(there is none yet)'}"
+    if not t.changes and asked.step == "proposal":
+        return "it changes nothing; give one factor"
+    if len(t.changes) > asked.at_most:
+        return f"it changes {len(t.changes)} factors, at most {asked.at_most} are possible here"
     if t.reopens and t.reopens not in asked.reopenable:
         return f"reopens {t.reopens!r} is none of: {', '.join(asked.reopenable) or '(nothing changed since)'}"
     return ""

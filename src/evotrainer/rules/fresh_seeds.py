@@ -1,14 +1,13 @@
-"""Trainings on fresh seeds: what a winner, and each factor of a bundle, is worth by them. Run and `verify` ask here."""
+"""Trainings on fresh seeds: what a winner is worth by them. Run and `verify` ask here."""
 
 from __future__ import annotations
 
 from evotrainer.config.task import TaskFile
-from evotrainer.judge import knocked_out, reestimated
+from evotrainer.judge import reestimated
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
-from evotrainer.records.events import KnockedOut, Reestimated, TrialFinished
-from evotrainer.rules.bundles import said_elsewhere
+from evotrainer.records.events import Reestimated, TrialFinished
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.evaluations import stand_ins
 from evotrainer.rules.recipes import env_knobs
@@ -40,13 +39,3 @@ def reestimate(task: TaskFile, state: RunState, name: str) -> Reestimated:
         selected=verdict.effect if verdict else None,
         control_fresh=bool(fresh_trainings(task, state, control)),
     )
-
-
-def knock_out(task: TaskFile, state: RunState, n: int, bundle: str, part: str, factor: str) -> KnockedOut:
-    """A bundle against the bundle without a factor, both with scores under the run's present environment knobs."""
-    b, knobs = state.branches[bundle], env_knobs(task, state)
-    sides = [fresh_trainings(task, state, x) for x in (bundle, part)]
-    parent = state.branches[b.parent or START].recipe
-    elsewhere = said_elsewhere(state, parent, b.recipe, state.branches[part].recipe)
-    evaluated = [stand_ins(state, trials, knobs) for trials in sides]
-    return knocked_out(n, bundle, part, factor, sides, evaluated, state.noises, elsewhere)

@@ -49,10 +49,9 @@ def unused_seeds(task: TaskFile, b: Branch, n: int, pending: Sequence[int] = ())
 
 
 def expected(state: RunState, branch: str) -> float | None:
-    """Gain that a branch's proposer expects of it; of a part of a bundle, of the bundle."""
-    b = state.branches[branch]
-    whole = state.branches.get(b.reduces, b).intervention
-    return whole.forecast.mean if whole and whole.forecast else None
+    """Gain that a branch's proposer expects of it."""
+    change = state.branches[branch].intervention
+    return change.forecast.mean if change and change.forecast else None
 
 
 def wanted(task: TaskFile, state: RunState, branch: str) -> int:

@@ -1,4 +1,4 @@
-"""Branches as a run opens them: proposed, parts of a bundle, controls at equal compute, starts."""
+"""Branches as a run opens them: proposed, controls at equal compute, starts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ def open_branch(
     recipe: Recipe,
     iv: Intervention | None,
     *,
-    reduces: str = "",
     matches: str = "",
 ) -> Branch:
     """A branch of round `n` with its recipe; a recorded one is taken up as it was recorded.
 
-    `reduces`, `matches`: see `BranchOpened`.
+    `matches`: see `BranchOpened`.
     """
     ctx.record(
         keys.opened(name),
@@ -35,7 +34,6 @@ def open_branch(
             recipe=recipe,
             recipe_hash=recipe.hash,
             intervention=iv,
-            reduces=reduces,
             matches=matches,
         ),
     )

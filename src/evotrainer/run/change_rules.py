@@ -15,11 +15,9 @@ from evotrainer.factors import change_rules
 from evotrainer.factors.change_rules import ProposedChange
 from evotrainer.projections.history import Now, repetition
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.recipe import BUNDLE
-from evotrainer.rules.bundles import largest_bundle, wrong_step
 from evotrainer.run import scaffolds, writing
 from evotrainer.run.context import RunContext
-from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
+from evotrainer.run.reserves import certification_trials, over_budget
 from evotrainer.trainers import check_recipes
 
 
@@ -36,14 +34,12 @@ class Asked:
     """Of a proposal."""
     chosen: int = 0
     """Of a proposal: branches that the round has already."""
-    departs: str = ""
-    """Of a search training: the earlier one that it is made from."""
 
 
 def change_of(ctx: RunContext, changes: dict[str, object]) -> ProposedChange:
     """These changes of the incumbent."""
-    most, parent = largest_bundle(ctx.task), ctx.branches[ctx.incumbent].recipe
-    return ProposedChange(parent, changes, most, ctx.state.environment)
+    parent = ctx.branches[ctx.incumbent].recipe
+    return ProposedChange(parent, changes, ctx.task.run.changes, ctx.state.environment)
 
 
 def places(ctx: RunContext, a: Asked) -> str:
@@ -55,11 +51,6 @@ def places(ctx: RunContext, a: Asked) -> str:
 def of_all(ctx: RunContext, a: Asked) -> str:
     """The rules of every change."""
     return change_rules.why_not(a.change)
-
-
-def step_size(ctx: RunContext, a: Asked) -> str:
-    """It departs from a search training of the same champion, by few factors."""
-    return wrong_step(ctx.state.probes, ctx.incumbent, a.change.changes, a.departs, ctx.task.run.changes)
 
 
 def carried_out(ctx: RunContext, a: Asked) -> str:
@@ -123,18 +114,13 @@ def opened_now(ctx: RunContext) -> Now:
 
 def budget(ctx: RunContext, a: Asked) -> str:
     """The budget pays for it and its proof."""
-    iv = a.intervention
-    gain = iv.forecast.mean if iv and iv.forecast else None
-    proof = knockout_trials(ctx, len(iv.new), gain) if iv and iv.factor == BUNDLE else 0
-    return too_dear(ctx, a.chosen, proof)
+    return too_dear(ctx, a.chosen)
 
 
-def too_dear(ctx: RunContext, chosen: int, proof: int = 0) -> str:
-    """Why the budget does not pay for one more branch, `proof` trainings of knock-outs and certification; empty where
-    it does."""
-    seeds, fresh = len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
-    need = (chosen + 1) * seeds + proof + certification_trials(ctx)
-    return over_budget(ctx, need, (chosen + 1) * seeds + proof + fresh)
+def too_dear(ctx: RunContext, chosen: int) -> str:
+    """Why the budget does not pay for one more branch and certification; empty where it does."""
+    own, fresh = (chosen + 1) * len(ctx.task.run.seeds), len(ctx.task.run.certify_seeds)
+    return over_budget(ctx, own + certification_trials(ctx), own + fresh)
 
 
 def meant(ctx: RunContext, a: Asked) -> str:
@@ -160,7 +146,6 @@ class RunRule(NamedTuple):
 RULES = (
     RunRule(places, "proposal"),
     RunRule(of_all, "search proposal"),
-    RunRule(step_size, "search"),
     RunRule(carried_out, "proposal"),
     RunRule(tag, "proposal seat"),
     RunRule(shortcuts, "search proposal"),

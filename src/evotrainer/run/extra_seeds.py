@@ -8,14 +8,13 @@ from functools import partial
 from evotrainer.projections.branches import START, Branch
 from evotrainer.records import keys
 from evotrainer.records.events import ToppedUp
-from evotrainer.rules.bundles import unmeasured
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.rules.planned_seeds import expected, unused_seeds
+from evotrainer.rules.planned_seeds import unused_seeds
 from evotrainer.rules.planned_seeds import wanted as seeds_before
 from evotrainer.run import equal_compute, trial_specs
 from evotrainer.run.context import RunContext
 from evotrainer.run.noise import widen_noise
-from evotrainer.run.reserves import certification_trials, knockout_trials, over_budget
+from evotrainer.run.reserves import certification_trials, over_budget
 
 
 def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
@@ -49,8 +48,7 @@ def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             match_compute(ctx, n, name)
         if not given_then and not seeds_before(ctx.task, ctx.state, name):
             continue
-        proofs = sum(proof_of(ctx, x) for x in names if x != name and not ctx.branches[x].looks)
-        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given, proofs))
+        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given))
         if body.refused:
             ctx.observer.note(f"{name} is judged with the seeds it has: {body.refused}")
         else:
@@ -66,9 +64,8 @@ def match_compute(ctx: RunContext, n: int, name: str) -> None:
     equal_compute.train_control(ctx, n, name)
 
 
-def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp], proofs: int) -> ToppedUp:
-    """The seeds that a branch and its control get before the first look. `proofs`: trainings that the round's other
-    branches want kept for theirs."""
+def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> ToppedUp:
+    """The seeds that a branch and its control get before the first look."""
     b, control = ctx.branches[name], ctx.branches[control_of(ctx.state, name)]
     most = seeds_before(ctx.task, ctx.state, name)
     pending = pending_of(given, control.branch)
@@ -77,7 +74,7 @@ def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp], proof
     for k in range(most, len(b.complete), -1):
         own = unused_seeds(ctx.task, b, k - len(b.complete))
         others = unused_seeds(ctx.task, control, k - len(control.complete) - len(pending), pending)
-        refused = refusal(ctx, b, own, others, ctx.champion, given, proofs)
+        refused = refusal(ctx, b, own, others, ctx.champion, given)
         if not refused:
             seeds = own, others
             break
@@ -95,16 +92,6 @@ def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp], proof
 def pending_of(given: Sequence[ToppedUp], control: str) -> list[int]:
     """Seeds that were given to a control and are not trained yet."""
     return [s for g in given if g.control == control for s in g.control_seeds]
-
-
-def proof_of(ctx: RunContext, name: str) -> int:
-    """Trainings that a branch's proof wants after a verdict that says promote: a bundle's knock-outs, as far as they
-    are not made."""
-    b = ctx.branches[name]
-    if not unmeasured(ctx.state, name):
-        return 0
-    assert b.intervention is not None
-    return knockout_trials(ctx, len(b.intervention.new), expected(ctx.state, name))
 
 
 def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp:
@@ -137,7 +124,6 @@ def refusal(
     others: Sequence[int],
     before: str,
     given: Sequence[ToppedUp],
-    proofs: int = 0,
 ) -> str:
     """Why the seeds are not given; empty where they are."""
     most = ctx.task.judge.max_seeds
@@ -146,7 +132,6 @@ def refusal(
     if len(b.finished) + len(own) > most:
         return f"trainings failed, and with others in their place it would have more than judge.max_seeds={most}"
     trainings = sum(len(g.seeds) + len(g.control_seeds) for g in given) + len(own) + len(others)
-    trainings += proofs + proof_of(ctx, b.branch)  # a verdict that says promote is worth nothing without knock-outs
     control = ctx.branches[control_of(ctx.state, b.branch)]
     side = max(len(b.finished) + len(own), len(control.finished) + len(others))
     return over_budget(ctx, trainings + certification_trials(ctx, side), trainings + len(ctx.task.run.certify_seeds))

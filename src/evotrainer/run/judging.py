@@ -7,13 +7,11 @@ from collections.abc import Sequence
 
 from evotrainer.errors import IntegrityError
 from evotrainer.judge import InterimAnalysis, next_looks
-from evotrainer.projections.branch_facts import held_back
 from evotrainer.projections.means import gate_mean
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted
 from evotrainer.records.verdicts import Verdict
-from evotrainer.rules.bundles import is_bundle, unmeasured
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, give_verdict
@@ -21,7 +19,6 @@ from evotrainer.run import (
     detector_outcomes,
     equal_compute,
     fresh_seeds,
-    knockouts,
     learning,
     reader,
     readings,
@@ -29,7 +26,6 @@ from evotrainer.run import (
     shortcut_audits,
     skills,
     task_sets,
-    trial_specs,
 )
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
@@ -64,7 +60,6 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     widen_noise(ctx, names)
     # The analyses of a round share their level, so that judging the best first costs nothing (docs/judge.md).
     # Only one branch a round becomes champion: what else gains may be tried again on top of it.
-    bundles: list[str] = []  # proved once all are judged: the levels of a round belong together
     analyses = next_looks(ctx.state.verdicts, alpha(ctx.task, ctx.state), len(names))
     for name, analysis in zip(best_first(ctx, names), analyses, strict=True):
         verdict = judge_branch(ctx, n, name, analysis)
@@ -76,28 +71,8 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             and may_stand(ctx, name)
             and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
         ):
-            if is_bundle(ctx.branches[name]):
-                bundles.append(name)
-                continue
             promote(ctx, name, ctx.champion)
             fresh_seeds.after_promotion(ctx, name)
-    for name in bundles:
-        prove_bundle(ctx, n, name)
-
-
-def prove_bundle(ctx: RunContext, n: int, name: str) -> None:
-    """Promote a bundle whose every factor matters, or judge the part of it that does."""
-    stands = knockouts.prove(ctx, n, name)
-    if stands == name:
-        promote(ctx, name, ctx.champion)
-        fresh_seeds.after_promotion(ctx, name)
-    elif stands and not ctx.branches[stands].looks:
-        b = ctx.branches[stands]
-        ctx.run_trials([trial_specs.training(ctx, b, s) for s in ctx.task.run.seeds])
-        plan(ctx, n, [stands])
-        analyse(ctx, n, [stands])
-    if told := held_back(ctx.state, name):
-        ctx.observer.note(told)
 
 
 def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) -> Verdict:
@@ -145,8 +120,6 @@ def may_stand(ctx: RunContext, name: str) -> bool:
 def promote(ctx: RunContext, name: str, previous: str | None) -> None:
     """Give a branch its version, or take up the one it was given; numbers only go up."""
     given = [e.body for e in ctx.ledger.events("promoted")]
-    if left := unmeasured(ctx.state, name):
-        raise IntegrityError(f"{name} cannot be promoted: nothing measured {', '.join(left)} by itself")
     version = next((p.version for p in given if p.branch == name), keys.version(len(given)))
     body = ctx.record(version, Promoted, lambda: Promoted(version=version, branch=name, previous=previous))
     if previous is not None:

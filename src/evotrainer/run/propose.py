@@ -16,18 +16,16 @@ from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import Backtested, Planned, Proposed, Refused
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.recipe import BUNDLE, short
+from evotrainer.records.recipe import short
 from evotrainer.records.scaffold import slots_of
-from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.planned_seeds import threshold
 from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
-from evotrainer.run.change_rules import Asked, change_of, opened_now, too_dear, why_not
+from evotrainer.run.change_rules import Asked, change_of, opened_now, why_not
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
-    dearest_proof,
     planned,
     provable,
 )
@@ -119,7 +117,6 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
         changes=ctx.task.run.changes,
-        bundle=payable_bundle(ctx),
         reopenable={name: since for name, since in changed.items() if since},
     )
 
@@ -237,12 +234,4 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
 
 def refusal(ctx: RunContext, iv: Intervention, chosen: int, seat: bool = False) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
-    change = change_of(ctx, iv.new if iv.factor == BUNDLE else {iv.factor: iv.new})
-    return why_not(ctx, Asked(change, "proposal", seat, iv, chosen))
-
-
-def payable_bundle(ctx: RunContext) -> int:
-    """Most factors such that the budget holds branch and knock-outs of a bundle of so many or fewer: a proposer gets
-    there factor by factor and may stop anywhere. 1 where it holds those of none."""
-    most = largest_bundle(ctx.task)
-    return next((k for k in range(most, 1, -1) if not too_dear(ctx, 0, dearest_proof(ctx, k))), 1)
+    return why_not(ctx, Asked(change_of(ctx, {iv.factor: iv.new}), "proposal", seat, iv, chosen))

@@ -8,35 +8,10 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import BudgetError
 from evotrainer.projections.branches import START
 from evotrainer.records.briefing import PromotionThreshold
-from evotrainer.rules.bundles import knockout_seeds, largest_bundle
 from evotrainer.rules.planned_seeds import seeds_for, threshold
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
-
-
-def knockout_trials(ctx: RunContext, factors: int, gain: float | None = None) -> int:
-    """What to keep for the proof of a bundle of exactly so many factors that gains so much (unknown: what is worth
-    finding), in trainings: each factor knocked out, on fresh seeds; where one is taken out, what is left judged and
-    certified by itself."""
-    return _knockouts(ctx, factors, _judged_alone(ctx, gain))
-
-
-def _judged_alone(ctx: RunContext, gain: float | None) -> int:
-    """Trainings of what is left of a bundle, once a factor was taken out of it."""
-    return seeds_for(ctx.task, ctx.state, gain) + len(ctx.task.run.certify_seeds)
-
-
-def _knockouts(ctx: RunContext, factors: int, alone: int) -> int:
-    return factors * len(knockout_seeds(ctx.task, factors)) + alone if factors > 1 else 0
-
-
-def dearest_proof(ctx: RunContext, most: int | None = None, gain: float | None = None) -> int:
-    """What to keep for the proof of a bundle of up to so many factors (the largest, where none are given). A smaller
-    one may be dearer, as it has more knock-outs of each factor: 6 factors have 12, 7 have 7."""
-    most = largest_bundle(ctx.task) if most is None else most
-    alone = _judged_alone(ctx, gain)
-    return max((_knockouts(ctx, k, alone) for k in range(2, most + 1)), default=0)
 
 
 def topup_trials(ctx: RunContext, gain: float) -> int:
@@ -56,18 +31,12 @@ def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     return tuple(x for x in found if x is not None)
 
 
-def provable(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
-    """What gain the rest of the budget can prove of a change of 1, 2, ... factors: `Briefing.provable`."""
-    out = []
-    first, alone = len(ctx.task.run.seeds), _judged_alone(ctx, None)
-    left = trainings_left(ctx) - first - control_trials(ctx) - certification_trials(ctx)
-    for k in range(1, largest_bundle(ctx.task) + 1):
-        spare = left - _knockouts(ctx, k, alone)
-        seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
-        if spare < 0 or (found := threshold(ctx.task, ctx.state, seeds)) is None:
-            break
-        out.append(found)
-    return tuple(out)
+def provable(ctx: RunContext) -> PromotionThreshold | None:
+    """What gain the rest of the budget can prove: `Briefing.provable`."""
+    first = len(ctx.task.run.seeds)
+    spare = trainings_left(ctx) - first - control_trials(ctx) - certification_trials(ctx)
+    seeds = int(min(ctx.task.judge.max_seeds, first + spare / 2))
+    return threshold(ctx.task, ctx.state, seeds) if spare >= 0 else None
 
 
 def trainings_left(ctx: RunContext) -> float:

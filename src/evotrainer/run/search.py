@@ -16,7 +16,6 @@ from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
-from evotrainer.rules.bundles import largest_bundle
 from evotrainer.rules.recipes import SHARES, goes_on_from
 from evotrainer.run import propose, readings, trial_specs
 from evotrainer.run.change_rules import Asked, change_of, why_not
@@ -24,9 +23,7 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     certification_trials,
     control_trials,
-    dearest_proof,
     half_of_round,
-    knockout_trials,
     over_budget,
     topup_trials,
 )
@@ -64,7 +61,7 @@ def searches(ctx: RunContext) -> bool:
 def next_plan(ctx: RunContext, n: int, health: HealthReport, tools: propose.AgentTools) -> SearchPlan:
     """The agent's answer; AgentError where it asks for more at once than the round has left."""
     assert isinstance(ctx.agent, Searcher)
-    briefing = propose.briefing(ctx, n, health).model_copy(update={"bundle": largest_bundle(ctx.task)})
+    briefing = propose.briefing(ctx, n, health)
     asked = ctx.agent.search(briefing, tools)
     if len(asked.probes) > briefing.probes_left:
         raise AgentError(
@@ -79,7 +76,7 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
     out: list[ProbeSpec] = []
     for plan in asked.probes:
         recipe = recipe_of(ctx, plan)
-        if too_dear(ctx, n, len(out) + 1, asked.proposes, asked.expects):
+        if too_dear(ctx, n, len(out) + 1, asked.expects):
             break
         number = len(ctx.state.probes) + len(out)
         out.append(
@@ -90,7 +87,6 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
                 recipe_hash=recipe.hash,
                 seed=known_seed(ctx, recipe, out) or seed_of(ctx, number),
                 moves=plan.moves,
-                departs=plan.departs,
             )
         )
     return out
@@ -98,7 +94,7 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
 
 def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     """The champion's recipe with the changes; AgentError names what is wrong with them."""
-    asked = Asked(change_of(ctx, plan.changes), "search", departs=plan.departs)
+    asked = Asked(change_of(ctx, plan.changes), "search")
     if why := why_not(ctx, asked):
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {why}")
     return asked.change.recipe
@@ -123,24 +119,22 @@ def seed_of(ctx: RunContext, number: int) -> int:
     return next(s for i, s in enumerate(free) if i == number)
 
 
-def too_dear(ctx: RunContext, n: int, more: int, proposes: int, expects: float) -> str:
+def too_dear(ctx: RunContext, n: int, more: int, expects: float) -> str:
     """Why the budget does not pay for `more` search trainings next to the proof of what the agent would propose by now,
-    one factor more or any fewer, with the seeds that what it expects of it will want; empty where it does. In a run
-    that proves nothing all of it is for the search."""
+    with the seeds that what it expects of it will want; empty where it does. In a run that proves nothing all of it is
+    for the search."""
     if ctx.task.run.search_only:
         return over_budget(ctx, more, more)
-    least, wanted = (proof_trials(ctx, proposes, gain) for gain in (inf, expects))
+    least, wanted = (proof_trials(ctx, gain) for gain in (inf, expects))
     # seeds beyond the first are kept as far as the search has its half
     proof = max(least, min(wanted, half_of_round(ctx, n)))
     return over_budget(ctx, more + proof, more + proof)
 
 
-def proof_trials(ctx: RunContext, proposes: int, expects: float) -> int:
-    """Trainings of the proof of a bundle that gains as much as is expected of it."""
-    factors = min(largest_bundle(ctx.task), max(2, proposes + 1)) if proposes else None
-    own = knockout_trials(ctx, max(1, proposes), expects) + topup_trials(ctx, expects)
-    knockouts = max(dearest_proof(ctx, factors, expects), own)
-    return len(ctx.task.run.seeds) + knockouts + control_trials(ctx) + certification_trials(ctx)
+def proof_trials(ctx: RunContext, expects: float) -> int:
+    """Trainings of the proof of a change that gains as much as is expected of it."""
+    own = len(ctx.task.run.seeds) + topup_trials(ctx, expects)
+    return own + control_trials(ctx) + certification_trials(ctx)
 
 
 def train(ctx: RunContext, n: int, batch: Sequence[ProbeSpec]) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.agents.base import Sitter
-from evotrainer.agents.seat_trials import changed, intervention
+from evotrainer.agents.seat_trials import intervention
 from evotrainer.errors import ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -62,7 +62,7 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
     try:
         if request.step == "proposal":
             return propose.refusal(ctx, intervention(trial, parent, ctx.incumbent), 0, seat=True)
-        change = change_of(ctx, changed(trial.changes, parent))
+        change = change_of(ctx, dict(trial.changes))
     except (ValueError, ConfigError) as e:
         return " ".join(str(e).split())
-    return why_not(ctx, Asked(change, "search", seat=True, departs=trial.departs))
+    return why_not(ctx, Asked(change, "search", seat=True))

@@ -27,8 +27,6 @@ STEPS = 3
 TASKS = 20
 """Search tasks that are evaluated to measure an attempt."""
 START, CERTIFICATION = "starting recipe, every seed", "certification, fresh seeds"
-KNOCKOUTS = 12
-"""Trainings that the knock-outs of a bundle take in all (rules/bundles.py)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +91,6 @@ def count_trainings(task: TaskFile) -> dict[str, Count]:
     branches = (1 if run.probes else run.branches) * rounds
     if branches:
         out["branches, every seed"] = Count(min(1, branches) * seeds, branches * seeds, branches * most_seeds)
-        if run.probes:
-            out["knock-outs of a bundle, and what is left of it"] = Count(0, 0, rounds * (KNOCKOUTS + seeds))
         out["controls at equal compute"] = Count(0, 0, branches * seeds)
     certified = len(run.certify_seeds) if branches else 0
     out[CERTIFICATION] = Count(0, certified, certified)
@@ -246,20 +242,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
     searches = "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
-    bundles = (
-        f", and some {KNOCKOUTS} trainings more where a bundle of changes is promoted" if searches and proves else ""
-    )
-    lines.append(
-        f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top{bundles}"
-    )
+    lines.append(f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top")
     if total.least < total.likely:
         why = "the search finds little to go on with" if searches else "one branch is tried"
         lines.append(f"least: {_cost(e, total.least)}: {why}, and nothing is promoted")
     if total.most > total.likely:
-        knocked = ", and each change of every bundle is taken out again" if searches else ""
-        lines.append(
-            f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}{knocked}"
-        )
+        lines.append(f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}")
     if e.detects:
         (n, gain), *more = e.detects.items()
         found = f"some {100 * gain:.0f} points with {n} seeds a side" + "".join(

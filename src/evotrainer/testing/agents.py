@@ -9,16 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.agents.base import Searcher, Sitter
-from evotrainer.agents.seat_trials import boolean, changed, intervention, too_far
+from evotrainer.agents.seat_trials import boolean, intervention, too_far
 from evotrainer.factors import change_rules
 from evotrainer.factors.change_rules import ProposedChange
 from evotrainer.records.briefing import Briefing
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.interventions import Backtest, Intervention
-from evotrainer.records.recipe import BUNDLE
 from evotrainer.records.search import ProbePlan
 from evotrainer.records.seat import SeatBriefing, SeatTrial
-from evotrainer.rules.bundles import wrong_step
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -65,7 +63,7 @@ class SeatMemory:
                 return why_not_proposed(self.briefing, intervention(trial, champion.recipe, champion.branch))
         except ValueError as e:
             return " ".join(str(e).split())
-        plan = ProbePlan(changes=changed(trial.changes, champion.recipe), departs=trial.departs)
+        plan = ProbePlan(changes=dict(trial.changes))
         return why_not_searched(self.briefing, plan)
 
     def note(self, text: str) -> None:
@@ -73,8 +71,8 @@ class SeatMemory:
 
 
 def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
-    """Every proposal is one factor of the champion's recipe, or a bundle as declared, passes the checks that a run
-    makes before it trains, and says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
+    """Every proposal is one factor of the champion's recipe, passes the checks that a run makes before it trains, and
+    says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
     least. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken at the
     first attempt. Code of a recipe is read, not run."""
     with tempfile.TemporaryDirectory() as folder:
@@ -91,9 +89,7 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
 
 
 def _check_search(agent: Searcher, briefing: Briefing, tools: Any) -> None:
-    asked = briefing.model_copy(
-        update={"probes_left": max(1, briefing.probes_left), "bundle": max(briefing.bundle, briefing.changes)}
-    )
+    asked = briefing.model_copy(update={"probes_left": max(1, briefing.probes_left)})
     plan = agent.search(asked, tools)
     assert plan.probes or plan.stop, "neither a search training nor a reason to stop"
     assert len(plan.probes) <= asked.probes_left, f"{len(plan.probes)} search trainings, {asked.probes_left} are left"
@@ -123,7 +119,7 @@ def _check(agent: Agent, briefing: Briefing, tools: Any) -> None:
 
 def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
     """Why a run would make no branch of an intervention; empty: nothing is against it."""
-    change = _change(briefing, iv.new if iv.factor == BUNDLE else {iv.factor: iv.new})
+    change = _change(briefing, {iv.factor: iv.new})
     if why := change_rules.why_not(change):
         return why
     known = next((b.branch for b in briefing.branches if b.recipe.hash == change.recipe.hash), "")
@@ -132,10 +128,8 @@ def why_not_proposed(briefing: Briefing, iv: Intervention) -> str:
 
 def why_not_searched(briefing: Briefing, plan: ProbePlan) -> str:
     """The same of a search training."""
-    champion, probes = briefing.champion, {p.probe: p for p in briefing.probes}
     change = _change(briefing, plan.changes)
-    step = wrong_step(probes, champion.branch, plan.changes, plan.departs, briefing.changes)
-    return change_rules.why_not(change) or step or _meant(briefing, change)
+    return change_rules.why_not(change) or _meant(briefing, change)
 
 
 def _change(briefing: Briefing, changes: Mapping[str, Any]) -> ProposedChange:
@@ -154,7 +148,7 @@ def _change(briefing: Briefing, changes: Mapping[str, Any]) -> ProposedChange:
         "demonstrations": "demonstrations" in briefing.offers,
         "slots": [s.model_dump() for s in briefing.slots],
     }
-    return ProposedChange(champion, changes, max(briefing.bundle, briefing.changes), environment)
+    return ProposedChange(champion, changes, briefing.changes, environment)
 
 
 def _meant(briefing: Briefing, change: ProposedChange) -> str:

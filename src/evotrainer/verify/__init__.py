@@ -47,7 +47,6 @@ def checks() -> dict[str, EventCheck]:
         "certified": effects.certified,
         "probes": search.probes,
         "searched": search.searched,
-        "knockout": search.knockout,
         "asked": seat.asked,
         "answered": seat.answered,
         "reader": reader.opened,

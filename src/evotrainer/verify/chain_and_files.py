@@ -23,7 +23,6 @@ from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.text import counted
-from evotrainer.rules.bundles import unmeasured
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
 
@@ -162,7 +161,6 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
     said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None
-        and not b.reduces
         and not b.matches
         and not any(b.intervention in p.proposal.interventions for p in said)
     ):
@@ -238,8 +236,6 @@ def _promoted(record: Record, event: Event) -> Iterator[Problem]:
     p, given = event.body, record.before(event, "promoted")
     if p.version != keys.version(len(given)) or event.id != p.version:
         yield Problem("promoted", f"event {event.id} gives version {p.version}; it is promotion number {len(given)}")
-    if left := unmeasured(record.state_before(event), p.branch):
-        yield Problem("promoted", f"{p.branch} is promoted, and nothing measured {', '.join(left)} by itself")
     if p.previous is not None and p.previous not in {e.body.branch for e in given}:
         yield Problem("promoted", f"{p.version} follows {p.previous}, which was no version")
 

@@ -1,4 +1,4 @@
-"""Search trainings, what a search ended with, and knock-outs, computed again."""
+"""Search trainings, and what a search ended with, computed again."""
 
 from __future__ import annotations
 
@@ -6,15 +6,11 @@ from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
 from evotrainer.factors.change_rules import ProposedChange, declared, why_not
-from evotrainer.projections.branches import BASE, START
+from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
-from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.names import slug
-from evotrainer.rules.bundles import largest_bundle, without, wrong_step
-from evotrainer.rules.fresh_seeds import knock_out
 from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.verify.report import Problem, Record, named, recomputed
+from evotrainer.verify.report import Problem, Record, named
 
 
 def probes(record: Record, event: Event) -> Iterator[Problem]:
@@ -41,11 +37,9 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         known[p.probe] = p.seed, p.recipe
         parent = state.branches.get(body.incumbent)
         if parent:
-            change = ProposedChange(parent.recipe, p.changes, largest_bundle(record.task), made=p.recipe)
+            change = ProposedChange(parent.recipe, p.changes, run.changes, made=p.recipe)
             if why := why_not(change, [declared]):
                 yield Problem("probes", f"{p.probe}: {why}")
-        if step := wrong_step(state.probes, body.incumbent, p.changes, p.departs, run.changes):
-            yield Problem("probes", f"{p.probe}: {step}")
 
 
 def read_search_only(record: Record, event: Event) -> Iterator[Problem]:
@@ -94,19 +88,3 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
         known = len(set(lost)) == len(lost) and not any(by_recipe.get(h) for h in lost)
         if known and body.noise_sd != again:
             yield Problem("searched", f"{event.id}: noise {body.noise_sd} in the ledger, {again} recomputed")
-
-
-def knockout(record: Record, event: Event) -> Iterator[Problem]:
-    """The fresh trainings there were, and the effect that their scores give."""
-    k, state = event.body, record.state_before(event)
-    if event.id != keys.knockout(k.branch, slug(k.factor)):
-        yield Problem("knockout", f"{event.id} measures {k.branch} without {k.factor}")
-    bundle, part = state.branches.get(k.branch), state.branches.get(k.without)
-    if bundle is None or part is None or bundle.intervention is None or k.factor not in (bundle.intervention.new or ()):
-        yield Problem("knockout", f"{event.id}: {k.factor} is no factor of {k.branch}, or {k.without} was never opened")
-        return
-    parent = state.branches[bundle.parent or START].recipe
-    rest = without(parent, bundle.intervention, k.factor)
-    if parent.with_factor(rest.factor, rest.new).hash != part.recipe.hash:
-        yield Problem("knockout", f"{event.id}: {k.without} is not {k.branch} without {k.factor}")
-    yield from recomputed(event, knock_out(record.task, state, k.round, k.branch, k.without, k.factor))

@@ -3,8 +3,8 @@ branches and their recipes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
@@ -16,11 +16,8 @@ from evotrainer.judge import (
     recompute,
     scores_of,
 )
-from evotrainer.projections.branches import START
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.recipe import BUNDLE
-from evotrainer.rules.bundles import without
 from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import give_verdict, judge_input
@@ -30,7 +27,6 @@ from evotrainer.verify.report import Problem, Record, named, recomputed
 
 if TYPE_CHECKING:
     from evotrainer.records.events import TrialFinished
-    from evotrainer.records.interventions import Intervention
 
 
 # -- which trials there had to be --------------------------------------------------------------------------------------
@@ -96,26 +92,17 @@ def look_then(record: Record, event: Event) -> InterimAnalysis:
         if e.kind == "judged":
             turns[e.seq] = 1 + sum(1 for x in before[: e.seq - 1] if _verdict_on(x, e.body.verdict.branch))
             k += _verdict_on(e, branch)
-    reduced = _reduced(record, branch)
-    if k == 1 and reduced:
-        names = [branch]  # a part of a bundle is judged by itself
-    elif k == 1:
+    if k == 1:
         names = [b for e in before if e.kind == "planned" and e.body.round == n for b in e.body.branches]
     else:
         added = [e for e in before if e.kind == "topup" and e.body.round == n]
         asked = [e for e in added if e.id == keys.topup(e.body.branch, k)]
         names = [e.body.branch for e in asked if not e.body.refused]
-    same = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
-    together = [s for s in same if _reduced(record, record.events[s - 1].body.verdict.branch) == reduced]
+    together = [s for s, k_ in turns.items() if (record.events[s - 1].body.round, k_) == (n, k)]
     if branch not in names or len(together) >= len(names):
         raise IntegrityError(f"{event.id}: analysis {k} of round {n} was of {names}, not of {branch}")
     earlier = [e.body.verdict for e in before if e.kind == "judged" and e.seq not in together]
     return next_looks(earlier, alpha(record.task, record.state), len(names))[len(together)]
-
-
-def _reduced(record: Record, branch: str) -> str:
-    """The branch itself where it is a part of a bundle; empty otherwise."""
-    return branch if record.state.branches[branch].reduces else ""
 
 
 def _verdict_on(event: Event, branch: str) -> bool:
@@ -187,9 +174,6 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
         if b.recipe.hash != starting_recipe(record.task, record.state_before(event)).hash:
             yield Problem("branch", f"branch {b.branch}: its recipe is not the task file's starting recipe")
         return
-    if b.reduces:
-        yield from part_opened(record, event)
-        return
     if b.matches:
         yield from control_opened(record, event)
         return
@@ -213,25 +197,3 @@ def control_opened(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("branch", f"branch {b.branch}: {b.matches} needs no such control")
     elif b.recipe.hash != state.branches[known.parent].recipe.with_factor("steps", steps).hash:
         yield Problem("branch", f"branch {b.branch}: it has {b.recipe.steps} steps, {steps} match {b.matches}")
-
-
-def _changes(iv: Intervention) -> Mapping[str, Any]:
-    """Factor -> new value."""
-    return iv.new if iv.factor == BUNDLE else {iv.factor: iv.new}
-
-
-def part_opened(record: Record, event: Event) -> Iterator[Problem]:
-    """A part of a bundle has the bundle's parent, and some of its changes or those of a knock-out; its verdict said
-    promote."""
-    b, whole = event.body, record.state_before(event).branches.get(event.body.reduces)
-    iv = whole.intervention if whole else None
-    if whole is None or iv is None or iv.factor != BUNDLE or whole.parent != b.parent:
-        yield Problem("branch", f"branch {b.branch}: {b.reduces} is no bundle of the same parent")
-        return
-    keep = _changes(b.intervention)
-    parent = record.state_before(event).branches[whole.parent or START].recipe
-    knocked_out = [_changes(without(parent, iv, f)) for f in iv.new]
-    if not keep.items() < iv.new.items() and keep not in knocked_out:
-        yield Problem("branch", f"branch {b.branch}: its changes are not a part of {b.reduces}")
-    if whole.verdict is None or whole.verdict.kind != "promote":
-        yield Problem("branch", f"branch {b.branch}: {b.reduces} was not to be promoted")

@@ -95,13 +95,6 @@ def nothing_was_ever_correct(view: RunView) -> str:
     return f"no attempt of any policy was ever correct: check that {truth} can be 1.0 at all, then make tasks easier"
 
 
-def a_bundle_was_better(view: RunView) -> str:
-    held = [b.facts.text("held_back") for b in view.branches.values() if b.status == "parted"]
-    if not held or not view.closed or promoted(view):
-        return ""
-    return f"{held[-1]}: run again with a higher judge.max_seeds or more evaluation.gate_tasks"
-
-
 def the_base_solves_too_little(view: RunView) -> str:
     base = view.branches.get(BASE)
     if base is None or promoted(view):
@@ -234,7 +227,6 @@ def nothing_helped(view: RunView) -> str:
 Rule = Callable[[RunView], str]
 WHY: tuple[tuple[Rule, bool], ...] = (
     (nothing_was_ever_correct, True),
-    (a_bundle_was_better, True),
     (the_base_solves_too_little, True),
     (the_base_solves_nearly_all, True),
     (the_proxy_rose_alone, False),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS, held_back, status_of
+from evotrainer.projections.branch_facts import STATUS, status_of
 from evotrainer.projections.forecasts import Scores
 from evotrainer.projections.history import cases
 from evotrainer.projections.state import RunState
@@ -61,15 +61,12 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         if c.forecast and c.forecast.promote is not None:
             expected += f",\n{c.forecast.promote:.0%} promoted"
         b = state.branches[c.branch]
-        happened = "not promoted" if held_back(state, c.branch) else c.kind or STATUS[status_of(b, state, False)]
-        part = next((k for k in state.knockouts if k.without == c.branch), None)
-        if part and not c.effect:
-            happened += f" of {part.branch},\n{part.loss}"
+        happened = c.kind or STATUS[status_of(b, state, False)]
         if c.effect:
             happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
-        # what a control, or a part of a bundle, predicts is what the change that it is trained for does
-        came = "" if b.matches or b.reduces else {True: "yes", False: "no", None: "not measured"}[c.came_true]
+        # what a control predicts is what the change that it is trained for does
+        came = "" if b.matches else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
 

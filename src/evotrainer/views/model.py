@@ -124,11 +124,6 @@ class BranchView:
         return self.branch.matches if self.branch else ""
 
     @property
-    def reduces(self) -> str:
-        """The bundle that it is a part of."""
-        return self.branch.reduces if self.branch else ""
-
-    @property
     def looks(self) -> Sequence[Verdict]:
         """The verdict of every interim analysis, in order."""
         return self.branch.verdicts if self.branch else ()
@@ -287,7 +282,7 @@ class RunView:
 
     def verdict_counts(self) -> dict[str, int]:
         """How many branches have each status, only those with a verdict."""
-        order = [k for k in MARK if k not in ("control", "knockout", "start", "base")]
+        order = [k for k in MARK if k not in ("control", "start", "base")]
         seen = Counter(b.status for b in self.branches.values())
         return {k: seen[k] for k in order if seen[k]}
 

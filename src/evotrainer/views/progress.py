@@ -117,7 +117,7 @@ class RunProgress:
 
     @property
     def on_top(self) -> dict[str, int]:
-        """Trials that nobody planned, by what they are: audits; further seeds, controls and knock-outs of branches."""
+        """Trials that nobody planned, by what they are: audits; further seeds and controls of branches."""
         audits = sum(t.kind == "audit" for t in self.trials)
         return {"audit": audits, "further training": max(0, len(self.trials) - audits - self.at_most)}
 

@@ -65,10 +65,9 @@ def belief_axis(rounds: Sequence[SearchRound]) -> Axis:
 
 
 def changes_of(p: ProbeRecord, view: RunView) -> str:
-    """A training's changes against its incumbent, `factor: old → new; ...`, and what it was made from."""
+    """A training's changes against its incumbent, `factor: old → new; ...`."""
     old = view.state.branches[p.incumbent].recipe if p.incumbent in view.state.branches else None
-    told = "; ".join(change(f, old.value(f) if old else None, new) for f, new in sorted(p.changes.items()))
-    return f"{told} (made from {p.departs})" if p.departs else told
+    return "; ".join(change(f, old.value(f) if old else None, new) for f, new in sorted(p.changes.items()))
 
 
 def score_of(p: ProbeRecord) -> str:

@@ -15,7 +15,7 @@ from evotrainer.views.model import BranchView, RunView
 
 MOST = 6
 """So many lines of what was not taken; the others are counted."""
-NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld", "parted")
+NOT_TAKEN = ("reject", "inconclusive", "invalid", "failed", "withheld")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def _lost(view: RunView) -> list[BranchView]:
 
 def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
-    first = next(f.text for k in ("withheld", "invalid", "held_back", "verdict", "status") for f in b.facts.some(k))
+    first = next(f.text for k in ("withheld", "invalid", "verdict", "status") for f in b.facts.some(k))
     return cut(one_line(first, 400), 200).rstrip(".")
 
 

@@ -9,9 +9,6 @@ MARK = {
     "inconclusive": "~",
     "failed": "!",
     "control": "=",
-    "knockout": "=",
-    "proving": "…",
-    "parted": "÷",
     "open": "…",
     "start": "▷",
     "base": "○",
@@ -19,9 +16,9 @@ MARK = {
 """Status of a branch (`branch_facts.STATUS`) -> its mark."""
 STYLE = {
     **dict.fromkeys(MARK, "dim"),
-    **dict.fromkeys(("promote", "proving"), "green"),
+    "promote": "green",
     **dict.fromkeys(("worse", "invalid"), "red"),
-    **dict.fromkeys(("withheld", "reject", "parted"), "yellow"),
+    **dict.fromkeys(("withheld", "reject"), "yellow"),
     **dict.fromkeys(("start", "base"), "cyan"),
     "failed": "magenta",
 }

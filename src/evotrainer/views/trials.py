@@ -21,7 +21,7 @@ KINDS = {
     "proposal": ("proposal that was not trained", "proposals that were not trained"),
     "answer": ("answer of a seat that was sent back", "answers of a seat that were sent back"),
 }
-"""What is labelled, one and several; the run's own controls and knock-outs are not counted."""
+"""What is labelled, one and several; the run's own controls are not counted."""
 
 
 def spaced(label: str) -> str:

@@ -43,7 +43,7 @@ def test_every_arm_has_the_same_number_of_trainings(tmp_path: Path) -> None:
     for r in rows:
         run = api.open_run(tmp_path / "out" / r["run"])
         trained = [e.body for e in run.events() if e.kind == "intended" and e.body.train]
-        # a champion's fresh trainings are the certificate's, also where its knock-outs asked for them first
+        # a champion's fresh trainings are the certificate's
         own = {("confirm", run.champion)} if r["arm"] not in CONTROLS else set()
         counted = [t for t in trained if t.purpose != "certify" and (t.purpose, t.branch) not in own]
         assert r["trainings"] == min(24, len(counted)), r["arm"]

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.bundles import Arm, fits, recipe_of
+from evotrainer.agents.changes import changed
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.agents.pool import candidate_pool, situation
+from evotrainer.errors import ConfigError
+from evotrainer.factors.lint import lint
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import Recipe, fields_of
 from evotrainer.records.search import ProbePlan, SearchChoice, SearchPlan
@@ -77,7 +79,7 @@ class Space:
         return {c.factor: c for c in out}
 
     def _together(self, moves: Sequence[CandidateMove]) -> bool:
-        return prod(x.cost for x in moves) <= MAX_COST and fits(self.champion, [_arm(x) for x in moves])
+        return prod(x.cost for x in moves) <= MAX_COST and fits(self.champion, moves)
 
     def without(self, changes: Changes, factor: str) -> list[CandidateMove]:
         """Changes but those of the fields that this factor sets."""
@@ -106,11 +108,26 @@ class Space:
 
     def hash(self, changes: Changes) -> str:
         """Of the recipe with these changes."""
-        return recipe_of(self.champion, [_arm(c) for c in changes.values()]).hash
+        return recipe_of(self.champion, changes.values()).hash
 
 
-def _arm(c: CandidateMove) -> Arm:
-    return Arm(c, frozenset(), frozenset())
+def recipe_of(champion: Recipe, moves: Iterable[CandidateMove]) -> Recipe:
+    """The champion's recipe with these changes."""
+    return champion.with_changes({c.factor: c.variant.value for c in moves})
+
+
+def fits(champion: Recipe, moves: Sequence[CandidateMove]) -> bool:
+    """Changes of different fields whose recipe is valid and lint-clean."""
+    fields = [x for c in moves for x in fields_of(c.factor)]
+    if len(set(fields)) < len(fields):
+        return False
+    if len(moves) == 1:
+        return changed(champion, moves[0].factor, moves[0].variant.value) is not None
+    try:
+        recipe = recipe_of(champion, moves)
+    except ConfigError:
+        return False
+    return not any(i.level == "error" for i in lint(recipe))
 
 
 class ControlArm(ABC):

@@ -13,7 +13,7 @@ from evotrainer.agents.pooled import PooledAgent
 from evotrainer.agents.seat.desk import Desk, SeatLog
 from evotrainer.agents.seat.offers import request, thoughts_of, thoughts_on
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.seat_trials import changed, intervention
+from evotrainer.agents.seat_trials import intervention
 from evotrainer.agents.secrets import secrets_of
 from evotrainer.errors import AgentError
 from evotrainer.records.briefing import Briefing, Proposal
@@ -55,11 +55,7 @@ class SeatAgent:
         if answer.stop:
             alone = self.options.share == 1
             return plan.model_copy(update={"probes": (), "stop": answer.stop}) if alone else plan
-        recipe = briefing.champion.recipe
-        mine = tuple(
-            ProbePlan(changes=changed(t.changes, recipe), departs=t.departs, gain=t.gain or 0.0, sd=t.sd or 0.0)
-            for t in answer.trials
-        )
+        mine = tuple(ProbePlan(changes=dict(t.changes), gain=t.gain or 0.0, sd=t.sd or 0.0) for t in answer.trials)
         return plan.model_copy(update={"probes": plan.probes[: size - len(mine)] + mine, "stop": ""})
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:

@@ -45,9 +45,7 @@ def request(
         places=places,
         champion=briefing.champion.branch,
         factors=factors(briefing),
-        at_once=briefing.changes if search else briefing.bundle,
-        at_most=briefing.bundle,
-        departs=tuple(p.probe for p in mine if p.score is not None) if search else (),
+        at_most=briefing.changes if search else 1,
         trainings=tuple(map(_training, mine)),
         trainings_left=briefing.probes_left if search else None,
         champion_scores=tuple(map(_r, briefing.champion.scores)),
@@ -62,9 +60,7 @@ def request(
 
 def _training(p: ProbeRecord) -> SearchTraining:
     score = None if p.score is None else _r(p.score)
-    return SearchTraining(
-        training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid, departs=p.departs
-    )
+    return SearchTraining(training=p.probe, changes=p.changes, score=score, failed=p.failed, invalid=p.invalid)
 
 
 def thoughts_of(plan: SearchPlan) -> list[Candidate]:

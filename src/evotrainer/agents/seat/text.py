@@ -34,20 +34,17 @@ def render_request(asked: SeatBriefing) -> str:
     """The evidence, what can be changed, and what an answer looks like."""
     goal = (
         f"Name up to {asked.places} search training(s): one seed each, read on the search split; they promote nobody. "
-        f"Each differs from the champion {asked.champion}, or from the search training it departs from, in at most "
-        f"{asked.at_once} factors, and in at most {asked.at_most} from the champion. "
-        "The best of what all trainings together say is proposed to the judge afterwards, and proved there."
+        f"Each differs from the champion {asked.champion} in "
+        + ("one factor. " if asked.at_most == 1 else f"at most {asked.at_most} factors. ")
+        + "The best of what all trainings together say is proposed to the judge afterwards, and proved there."
         if asked.step == "search"
         else f"Name up to {asked.places} branch(es) for the judge, best first: each changes one factor of the champion "
-        f"{asked.champion}"
-        + (f", or up to {asked.at_most} as a bundle that is proved factor by factor." if asked.at_most > 1 else ".")
+        f"{asked.champion}."
     )
     left = ", ".join(f"{k} {v:g}" for k, v in sorted(asked.budget_left.items())) or "no limit"
     if asked.trainings_left is not None:
         left += f"; search trainings left in this round: {asked.trainings_left}"
     trial = {"changes": {"<factor>": "<new value>"}, "why": "<hypothesis>", "gain": 0.02, "sd": 0.02}
-    if asked.departs:
-        trial["departs"] = "<an earlier training, or leave it out>"
     parts = [
         f"# What you are asked: {asked.step} {asked.number} of round {asked.round}",
         goal,
@@ -58,9 +55,6 @@ def render_request(asked: SeatBriefing) -> str:
     ]
     if asked.complaint:
         parts.insert(1, f"**Your last answer was refused: {asked.complaint}**")
-    if asked.departs:
-        kept = "`changes` count from the champion all the same: repeat what you keep of it"
-        parts.append(f"`departs` may be one of: {', '.join(asked.departs)}; {kept}.")
     rows = [
         f"| {f} | {_short(o.now)} | {table_text(o.legal)} | {'; '.join(map(_short, o.tried))} |"
         for f, o in asked.factors.items()
@@ -96,8 +90,8 @@ def _trainings(asked: SeatBriefing) -> list[str]:
     named = {t.training for t in (*last, *[t for t in best if t not in last][: SHOWN - len(last)])}
     shown = [t for t in best if t.training in named]
     more = len(asked.trainings) - len(shown)
-    rows = [f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} | {t.departs} |" for t in shown]
-    out += ["", "| training | search score | changes | departs |", "|---|---|---|---|", *rows]
+    rows = [f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} |" for t in shown]
+    out += ["", "| training | search score | changes |", "|---|---|---|", *rows]
     return [*out, f"and {more} more, neither among the best nor the last."] if more else out
 
 

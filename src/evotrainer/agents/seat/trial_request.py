@@ -25,7 +25,6 @@ REQUEST = SeatBriefing(
     places=1,
     champion="b0",
     factors={"lr": FactorOffer(now=1e-4, legal="number > 0"), "steps": FactorOffer(now=30, legal="integer >= 1")},
-    at_once=1,
     at_most=1,
     text="# A request to try the connection\n\nReward still rises at the last step. Name one training.",
 )

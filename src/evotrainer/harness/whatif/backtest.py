@@ -39,15 +39,14 @@ from evotrainer.harness.whatif.replay import (
     replays,
 )
 from evotrainer.harness.whatif.written import scored
-from evotrainer.records.interventions import Backtest, Intervention, Prediction
-from evotrainer.records.recipe import BUNDLE, Recipe
+from evotrainer.records.interventions import Backtest, Intervention
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 
 MIN_GROUPS = 8
 WRITTEN = "written_reward"
 CODE = (WRITTEN, "hooks")
 """Factors that hold code: what ends a change of theirs has a label."""
-NO_PREDICTION = Prediction(metric="", direction="up", size=0.0)
 
 
 def backtest(
@@ -64,8 +63,6 @@ def backtest(
     """
     factor = intervention.factor
     batch = Batch.of(rollouts)
-    if factor == BUNDLE:
-        return _bundle(intervention, parent, batch, context)
     paid: list[str] = []
 
     def answer(verdict: Outcome, reason: str, numbers: Mapping[str, float] | None = None, **more: Any) -> Backtest:
@@ -116,23 +113,6 @@ def _rounded(x: float | None) -> float | None:
     """Six decimals, as the numbers; None for what is no number."""
     known = finite(x)
     return None if known is None else round(known, 6)
-
-
-def _bundle(intervention: Intervention, parent: Recipe, batch: Batch, context: HarnessContext | None) -> Backtest:
-    """Each change of a bundle replayed by itself, without the bundle's prediction, which is of all together: one that
-    is contradicted contradicts the bundle, one that is supported supports it."""
-    said = []
-    for name in sorted(intervention.new):
-        change = {"factor": name, "old": intervention.old.get(name), "new": intervention.new[name]}
-        alone = intervention.model_copy(update=change | {"prediction": NO_PREDICTION})
-        said.append(backtest(alone, parent, batch, context))
-    verdicts = {b.verdict for b in said}
-    verdict: Outcome = (
-        "contradicts" if "contradicts" in verdicts else "supports" if "supports" in verdicts else "silent"
-    )
-    reason = "; ".join(f"{b.factor}: {b.reason}" for b in said if b.verdict == verdict)
-    label = next((b.label for b in said if b.label), "")
-    return Backtest(factor=BUNDLE, verdict=verdict, reason=reason, rollouts=batch.n, label=label)
 
 
 @replays(*family_members("reward"))

@@ -29,7 +29,7 @@ from evotrainer.records.events.run import (
     TaskDraw,
     TaskSet,
 )
-from evotrainer.records.events.search import KnockedOut, ProbesOpened, Searched
+from evotrainer.records.events.search import ProbesOpened, Searched
 from evotrainer.records.events.seat import SeatAnswered, SeatAsked
 from evotrainer.records.events.trials import (
     CanaryFlip,
@@ -66,7 +66,6 @@ BODIES: dict[str, type[Frozen]] = {
     "gate": HumanApproval,
     "probes": ProbesOpened,
     "searched": Searched,
-    "knockout": KnockedOut,
     "library": LibraryOpened,
     "skill": SkillDistilled,
     "escalated": Escalated,
@@ -99,7 +98,6 @@ __all__ = [
     "HumanApproval",
     "Invalidated",
     "Judged",
-    "KnockedOut",
     "LibraryOpened",
     "NoiseMeasured",
     "Planned",

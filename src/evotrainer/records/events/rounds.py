@@ -74,8 +74,6 @@ class BranchOpened(Frozen):
     recipe: Recipe
     recipe_hash: str
     intervention: Intervention | None = None
-    reduces: str = ""
-    """The bundle that it is without one of its factors, or without those that lose nothing; empty: it was proposed."""
     matches: str = ""
     """The branch whose training compute it spends on its parent's recipe, as that branch's control; empty: none."""
 

@@ -15,7 +15,6 @@ from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
-from evotrainer.rules.bundles import knockouts_each
 from evotrainer.rules.recipes import PROTOCOL, evaluated
 
 REFERENCE = "statistical"
@@ -40,7 +39,7 @@ class ArmKind:
     """`run.agent`."""
     about: str
     searches: bool = False
-    """It spends what one round's search may take and then proposes bundles, which need knock-outs."""
+    """It spends what one round's search may take and then proposes."""
     control: bool = False
     """It only searches: its choice is promoted by nobody."""
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -62,16 +61,7 @@ ARMS: dict[str, ArmKind] = {
         "statistical",
         "the search of the default agent alone: its best by the model of all trainings, unproved",
         control=True,
-        settings={"search_only": True, "agent_options": {"worth": 0.0}, "bundle": MANY_CHANGES},
-    ),
-    "single": ArmKind(
-        "statistical", "the default agent, one change at a time", True, settings={"changes": 1, "bundle": 1}
-    ),
-    "single_drawn": ArmKind(
-        "statistical",
-        "the same without its screen: every search training is drawn from the model",
-        True,
-        settings={"changes": 1, "bundle": 1, "agent_options": {"screen": 0}},
+        settings={"search_only": True, "agent_options": {"worth": 0.0}},
     ),
     "one_factor": ArmKind("one_factor", "one factor at a time, paired seeds, judged"),
     "random": ArmKind("random", "random changes of one factor, paired seeds, judged"),
@@ -106,8 +96,7 @@ def least(arm: str, task: TaskFile) -> int:
     run, kind = task.run, ARMS[arm]
     if kind.control:
         return len(run.seeds) + 1
-    proof = 2 * knockouts(run) + len(run.seeds) + len(run.certify_seeds) if kind.searches else 0
-    return 2 * len(run.seeds) + proof + 2 * kind.searches
+    return 3 * len(run.seeds) + 1 if kind.searches else 2 * len(run.seeds)
 
 
 def why(arm: str, task: TaskFile) -> str:
@@ -119,14 +108,8 @@ def why(arm: str, task: TaskFile) -> str:
     if not kind.control:
         parts.append(f"{len(run.seeds)} of a branch")
     if kind.searches:
-        parts.append(f"2 x {knockouts(run)} of a bundle's knock-outs")
-        parts.append(f"{len(run.seeds) + len(run.certify_seeds)} of what is left where one is taken out")
+        parts.append(f"{len(run.seeds)} of its control at equal compute")
     return ", ".join(parts)
-
-
-def knockouts(run: RunConfig) -> int:
-    """Trainings of a bundle of two without one of its factors."""
-    return min(knockouts_each(2), len(run.certify_seeds))
 
 
 def arm_task(task: TaskFile, arm: str, trainings: int, repeat: int, paper: bool = False) -> TaskFile:

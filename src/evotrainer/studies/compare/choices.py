@@ -15,7 +15,7 @@ from evotrainer.records.search import SearchChoice
 
 TRAININGS = ("noise", "branch", "probe", "confirm")
 """Purposes of trainings that count: all but those of the certificate, which is proof. A champion's own fresh trainings
-are the certificate's, also where its knock-outs asked for them first."""
+are the certificate's."""
 
 
 @dataclass(frozen=True, slots=True)
