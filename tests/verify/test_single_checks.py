@@ -45,7 +45,6 @@ def test_a_task_that_a_score_leaves_out_is_missed(monkeypatch: pytest.MonkeyPatc
 
 def test_a_training_of_either_side_that_no_event_explains_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "due", lambda record, branch, event: [])
-    monkeypatch.setattr(verdicts, "not_comparable", lambda record, event: "")
     monkeypatch.setattr(verdicts, "rejudge", lambda record, event: SimpleNamespace(differences=()))
     for extra in ("b0", "b1"):
         monkeypatch.setattr(verdicts, "unexplained", lambda r, x, e, own=extra: [f"{x}-s9"] if x == own else [])
@@ -55,9 +54,7 @@ def test_a_training_of_either_side_that_no_event_explains_is_found(monkeypatch: 
         assert f"{extra}-s9 was trained as well, and no event added its seed" in found.message
 
 
-def test_search_trainings_of_all_batches_of_a_round_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "wrong_step", lambda *a: "")
-
+def test_search_trainings_of_all_batches_of_a_round_are_counted() -> None:
     def probe(n: int) -> Any:
         recipe = Recipe(lr=1e-4 * n)
         return SimpleNamespace(probe=f"p{n}", round=1, seed=100 + n, recipe=recipe, recipe_hash=recipe.hash, changes={})
