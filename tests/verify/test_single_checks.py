@@ -45,12 +45,11 @@ def test_a_task_that_a_score_leaves_out_is_missed(monkeypatch: pytest.MonkeyPatc
 
 def test_a_training_of_either_side_that_no_event_explains_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verdicts, "due", lambda record, branch, event: [])
-    monkeypatch.setattr(verdicts, "rejudge", lambda record, event: SimpleNamespace(differences=()))
     for extra in ("b0", "b1"):
         monkeypatch.setattr(verdicts, "unexplained", lambda r, x, e, own=extra: [f"{x}-s9"] if x == own else [])
         verdict = SimpleNamespace(branch="b1", control="b0", kind="promote")
         body = SimpleNamespace(verdict=verdict, trials=(), evaluations=())
-        (found,) = verdicts.judged(record(), event(body))
+        found = next(verdicts.judged(record(), event(body)))
         assert f"{extra}-s9 was trained as well, and no event added its seed" in found.message
 
 
