@@ -23,7 +23,7 @@ ROOMS = ("envs/swe", "envs/maths", "trainers/trl", "executors/ray", "agents/seat
 CORE = ("tests/judge/test_decide.py", "tests/judge/test_stats.py", "tests/judge/test_certify.py", "tests/rules",
         "tests/algorithm/test_advantages.py", "tests/algorithm/test_rewards.py",
         "tests/records/test_ledger.py", "tests/records/test_recipe.py",
-        "tests/executors/test_local.py", "tests/harness/test_metrics.py",
+        "tests/executors/test_local.py",
         "tests/harness/whatif",
         "tests/run/test_loop.py", "tests/verify/test_chain_and_files.py", "tests/verify/test_tampering.py")  # fmt: skip
 """Tests of the core."""
