@@ -24,7 +24,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
 from evotrainer.run.observer import SilentObserver
 from evotrainer.testing.agents import SeatMemory
-from tests.agents.briefings import briefing
+from tests.agents.briefings import START, briefing
 from tests.agents.serving import serving
 from tests.cli.call import in_this_process as evotrainer
 
@@ -205,7 +205,7 @@ def test_what_ended_an_answer_is_said_and_paid_once(
     server: Server, protocol: str, said: str, why: str, more: dict[str, Any], told: str, streamed: bool, tmp_path: Path
 ) -> None:
     server.script = [(200, ended(protocol, said, why, streamed, **more))]
-    log = SeatMemory(tmp_path, briefing())
+    log = SeatMemory(tmp_path, briefing(START.with_factor("lr", 1e-4)))
     options = SeatOptions(carrier="llm", model="tiny", endpoint=server.url)
     Desk(LlmCarrier("tiny", protocol, server.url, KEY), options, {}, log).ask(ASKED)
     (got,) = log.past()

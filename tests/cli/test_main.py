@@ -35,7 +35,7 @@ BAD: dict[str, tuple[list[str], int, str]] = {
     "fixed agent, silent": (
         ["run", str(CODE), *FIXED, 'run.agent_options={interventions=[{factor="resample",new=2}]}'],
         2,
-        r"interventions\[0\]: resample: 0 -> 2: resample: .*group_filter is none",
+        r"interventions\[0\], resample: .*group_filter is none",
     ),
     "fixed agent, unknown component": (
         ["run", str(CODE), *FIXED, 'run.agent_options={interventions=[{factor="rewards",new={kindness=1}}]}'],

@@ -8,9 +8,7 @@ import pytest
 
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
-from evotrainer.config.task import Evaluation, Judgement, TaskFile, TaskInfo
 from evotrainer.errors import ConfigError
-from evotrainer.records.recipe import Recipe
 
 TEXT = """
 [task]
@@ -61,15 +59,6 @@ def test_the_resolved_copy_means_the_same(task_file: Path, tmp_path: Path) -> No
     assert again == task
     assert again.hash == task.hash
     assert again.recipe.clip.high == 0.28
-
-
-def test_task_files_of_earlier_versions_keep_their_hash() -> None:
-    """What later versions added stands at its default, `max_seeds` at the one that it had first."""
-    plain = TaskFile(task=TaskInfo(name="t"), environment={"name": "code"}, recipe=Recipe(rewards={"hidden": 1.0}))
-    plain = plain.model_copy(update={"judge": Judgement(max_seeds=8)})
-    assert plain.hash == "476b2b7d55f17265"
-    once = plain.model_copy(update={"evaluation": Evaluation(greedy=False)})
-    assert once.hash != plain.hash
 
 
 def test_every_override_changes_the_hash(task_file: Path) -> None:

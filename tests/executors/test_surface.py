@@ -96,7 +96,7 @@ def test_a_run_reads_the_behaviour_that_a_surface_tells(tmp_path: Path) -> None:
     effects = (Main(factor="grad_clip", value=0.3, effect=5.0),)
     told = SURFACE.model_copy(update={"metrics": {"entropy": Behaviour(base=1.0, effects=effects)}})
     init(tmp_path / "letters")
-    settings = ["run.rounds=2", "run.branches=1", "run.probes=2", "judge.max_seeds=3", "run.seed=2"]
+    settings = ["run.rounds=2", "run.branches=1", "run.probes=2", "judge.max_seeds=3", "run.seed=5"]
     run = api.start(tmp_path / "letters" / "task.toml", tmp_path / "run", settings, executor=surface_executor(told))
     told_of = [e.body.health for e in run.events() if e.kind == "diagnosed"]
     read = {h.subject.split("@")[0]: h.metric("entropy") for h in told_of}

@@ -15,6 +15,7 @@ from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import Now, cases, changed_since, likeness
 from evotrainer.projections.predictions import outcomes
 from evotrainer.records.briefing import Briefing, Proposal
+from evotrainer.records.events import HarnessEvolved
 from evotrainer.records.findings import Finding
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.views.fold import view_of
@@ -140,7 +141,11 @@ def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:
     events, recipe = run.events(), run.state.branches["b0"].recipe
     seeds = len(run.task.run.seeds)
     assert changed_since(events, "b1", Now(recipe, {}, "h0", seeds)) == ()
-    assert changed_since(events, "b1", Now(recipe, {"key": "other"}, "h1", seeds)) == ("closed.key", "harness")
+    (opened,) = [e for e in events if isinstance(e.body, HarnessEvolved)]
+    further = {**opened.body.harness, "authored": [{"name": "mined_new", "standing": "confirmed"}]}
+    evolved = replace(opened, body=opened.body.model_copy(update={"version": "h1", "harness": further}))
+    now = Now(recipe, {"key": "other"}, "h1", seeds)
+    assert changed_since([*events, evolved], "b1", now) == ("closed.key", "harness")
     assert "seeds" in changed_since(events, "b1", Now(recipe, {}, "h0", seeds + 2))
     warmer = recipe.with_factor("temperature", 1.5)
     assert changed_since(events, "b1", Now(warmer, {}, "h0", seeds)) == (), "the factor itself is what is tried"

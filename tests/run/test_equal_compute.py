@@ -171,7 +171,7 @@ def test_readers_see_the_control_as_what_it_is(task: Path, tmp_path: Path, capsy
         (show, "b1", "b1c: b0 trained for as long as b1 (steps: "),
         (show, "b1", "; beside it b1 trained at "),
         (why, "b1", "control b1c: b0 trained for as long as b1 (steps: "),
-        (why, "b1c", "b1c: control of b1, which takes as much compute; a control gets no verdict"),
+        (why, "b1c", "control of b1, which takes as much compute; a control gets no verdict"),
     ):
         command(run.folder, branch)
         assert told in " ".join(capsys.readouterr().out.split())

@@ -105,7 +105,7 @@ def test_a_run_taken_up_for_an_audit_knows_the_seeds_that_were_added(task: Path,
 def test_seeds_that_were_added_are_audited_too(task: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def later_seeds_cheat(spec: TrialSpec) -> TrialFinished:
         done = finish(spec)
-        if spec.recipe.lr == 1e-5 or spec.seed < 4 or done.world.get("key") != "other":
+        if spec.recipe.lr == 1e-5 or spec.seed < 4 or done.env_knobs.get("key") != "other":
             return done
         nothing = [s.model_copy(update={"per_task": dict.fromkeys(s.per_task, 0.0), "score": 0.0}) for s in done.scores]
         return done.model_copy(update={"scores": tuple(nothing)})

@@ -122,7 +122,7 @@ def test_the_library_is_copied_and_its_skills_move_the_prior(go: Go, tmp_path: P
     (library,) = [e.body for e in told.events() if e.kind == "library"]
     assert set(library.skills) == {"dead-groups-temperature-up"} and not problems(told)
 
-    def considered(run: api.Run, new: float = 1.3) -> tuple[float, float]:
+    def considered(run: api.Run, new: float = 1.15) -> tuple[float, float]:
         p: Proposal = next(e.body.proposal for e in run.events() if e.kind == "proposed")
         return next((c.mean, c.sd) for c in p.considered if c.factor == "temperature" and c.new == new)
 

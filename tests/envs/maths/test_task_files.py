@@ -16,7 +16,7 @@ from evotrainer.records.recipe import diff
 from evotrainer.trainers.base import EvalRequest, Identity
 
 ROOT = Path(__file__).resolve().parents[3]
-FROZEN = "9751cf4852d77e32"
+FROZEN = "011cc2074ff922b4"
 """The human reference recipe, as documented in docs/domains/math.md."""
 
 

@@ -49,7 +49,7 @@ def test_what_cannot_be_compared_is_one_line(here: Path) -> None:
         return done.stderr
 
     assert "did you mean tpe" in refused("--arms", "tpee")
-    assert "too few for arm statistical" in refused("--trainings", "10")
+    assert "too few for arm statistical" in refused("--trainings", "9")
     assert "names no arm" in refused("--arms", ",")
     assert "--repeats: must be at least 1" in refused("--repeats", "0")
     assert "--fresh: must be at least 2" in refused("--fresh", "1")

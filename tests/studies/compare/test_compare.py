@@ -294,7 +294,7 @@ def test_a_folder_of_another_comparison_is_refused(change: dict[str, Any], said:
         (["tpe", "tpe"], 60, "arm tpe is given twice"),
         (["greedy"], 3, "--trainings 3 is too few for arm greedy, which needs 4"),
         (["one_factor"], 5, "too few for arm one_factor, which needs 6"),
-        (["statistical"], 16, "needs 20 (3 of the starting recipe, a search training, 3 of a branch, 2 x 3 of"),
+        (["statistical"], 9, "needs 10 (3 of the starting recipe, a search training, 3 of a branch, 3 of its control"),
     ],
 )
 def test_arms_that_cannot_be_compared_are_refused(arms: list[str], trainings: int, said: str, tmp_path: Path) -> None:
