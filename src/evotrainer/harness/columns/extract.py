@@ -65,9 +65,9 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     tests = {i: found for i, detail in chunk.details.items() if (found := shown[id(detail)])}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # hostile programs make the parser warn
-        _program_traits(chunk, x, sampled, text)
+        suspects = _program_traits(chunk, x, sampled, text)
         _test_traits(chunk, x, tests)
-    calls, tools = _action_traits(chunk, x, text.solution)
+    calls, tools = _action_traits(chunk, x, text.solution, suspects)
     _own_traits(chunk, x)
     _patch_traits(chunk, x)
     _answer_traits(chunk, x)
@@ -88,11 +88,11 @@ def extract(chunk: RolloutColumns, sampled: bool = False) -> Traits:
     )
 
 
-def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, text: Scan) -> None:
+def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, text: Scan) -> set[int]:
     """bypass: how many lines surely go for the grader, 0.5 where rules only nominate some (also words of an answer for
     its judge), 0 where a program was read, or a scan of its bytes shows that it breaks no rule; NaN where none is
     handed in, or one that cannot be read. tampers: 1 where an answer brings a file that the test runner loads, NaN
-    where it was not read."""
+    where it was not read. What agents hand in is read with their actions: rows of them that may break a rule."""
     # whole groups by their hash: the same ones on every machine, and no group is read in half
     rows = np.flatnonzero(chunk.group % SAMPLE == 0) if sampled else np.arange(chunk.n)
     # a byte scan first: parsing every completion would cost more than all other traits together
@@ -112,16 +112,26 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
         x["unread"][i] = _unread(given, chunk, i)
     echoing = np.flatnonzero((text.repetition > ECHO) & (text.words < MOST_WORDS) & ~chunk.acting).tolist()
     repeating = {i for i in echoing if repeated(chunk.completion(i), "") is not None}
-    suspects = sorted(repeating.union(suspects))
+    calling = {i for i in suspects if chunk.calling[i]}
+    suspects = sorted(repeating.union(suspects) - calling)
     asking = [i for i in suspects if chunk.acting[i] or i in repeating or handed_in.depends(chunk.completion(i))]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
-        hits, given = handed_in.bypasses(known.get(i, ()), chunk.completion(i))
-        x["bypass"][i] = handed_in.level(hits) if hits or (given.programs and not given.unread) else np.nan
-        x["unread"][i] = _unread(given, chunk, i)
-        if given.files:
-            loaded = handed_in.runner_file(given, known.get(i, ())) is not None
-            x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
+        _bypass_of(chunk, x, i, known.get(i, ()))
+    return calling
+
+
+def _bypass_of(
+    chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn]
+) -> Sequence[handed_in.Broken]:
+    """Read what is handed in; what it breaks."""
+    hits, given = handed_in.bypasses(turns, chunk.completion(i))
+    x["bypass"][i] = handed_in.level(hits) if hits or (given.programs and not given.unread) else np.nan
+    x["unread"][i] = _unread(given, chunk, i)
+    if given.files:
+        loaded = handed_in.runner_file(given, turns) is not None
+        x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
+    return hits
 
 
 def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
@@ -129,12 +139,15 @@ def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
     return given.unread > 0 or (given.broken > 0 and not chunk.acting[i])
 
 
-def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn]) -> None:
-    """What is handed in by tools; parsed only where a search says that it may break a rule."""
+def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], said: bool) -> None:
+    """What an agent hands in by tools and in words; parsed only where a search of these (`said`: of the words) says
+    that it may break a rule."""
+    hits = _bypass_of(chunk, x, i, turns) if said else ()
     writes, suspect = handed_in.may_bypass(turns)
     if writes and not np.isnan(x["is_code"][i]):
         x["is_code"][i], x["partial"][i] = 1.0, 0.0
-    hits = handed_in.bypasses(turns, chunk.completion(i))[0] if suspect else ()
+    if suspect and not said:
+        hits = handed_in.bypasses(turns, chunk.completion(i))[0]
     if hits or (writes and not x["unread"][i] > 0):
         x["bypass"][i] = np.fmax(x["bypass"][i], handed_in.level(hits))
 
@@ -189,7 +202,7 @@ def _known_tests(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
 
 
 def _action_traits(
-    chunk: RolloutColumns, x: dict[str, Floats], solution: Ints
+    chunk: RolloutColumns, x: dict[str, Floats], solution: Ints, suspects: set[int]
 ) -> tuple[dict[str, np.ndarray], tuple[str, ...]]:
     x["action_run"][:] = x["line_run"]
     rows = np.flatnonzero(chunk.acting).tolist()
@@ -212,7 +225,7 @@ def _action_traits(
         if chunk.calling[i]:  # what an agent does is in its calls
             # xor: text and calls together make the solution, in one 64-bit number that `distinct` can count
             solution[i] ^= hash64("\x1f".join(commands))
-            _by_tools(chunk, x, i, turns)
+            _by_tools(chunk, x, i, turns, i in suspects)
         read = [read_command(a.name, a.text) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
         blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
