@@ -211,6 +211,13 @@ def _refused(path: Path, right: list) -> bool:
     return False
 
 
+def test_a_ledger_in_the_instant_of_its_making_is_called_so(tmp_path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as db:
+        db.execute("PRAGMA journal_mode=WAL")
+        with pytest.raises(StoreError, match="is empty: its run is just being started.*try again"):
+            Ledger.open(tmp_path / "ledger.db", readonly=True)
+
+
 def test_a_ledger_that_reaches_its_size_limit_says_so_and_keeps_all(path: Path) -> None:
     with Ledger.open(path) as ledger:
         pages = ledger._db.execute("PRAGMA page_count").fetchone()[0]

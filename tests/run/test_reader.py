@@ -7,6 +7,7 @@ import os
 import re
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from evotrainer import api
 from evotrainer.cli._reader_questions import waiting_question
 from evotrainer.cli._seat_tools import SeatTools
 from evotrainer.config.load import load_task
-from evotrainer.errors import AgentError
+from evotrainer.errors import AgentError, StoreError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.estimate import estimate, estimate_lines
@@ -201,9 +202,12 @@ def test_a_person_reads_by_the_queue_and_an_mcp_client_too(task: Path, tmp_path:
     work = threading.Thread(target=lambda: done.append(paper.start(task, folder, given)), daemon=True)
     work.start()
     end = time.monotonic() + 60
-    while not ((folder / "ledger.db").exists() and waiting_question(api.open_run(folder))):
+    asking = False
+    while not asking:
         assert time.monotonic() < end
         time.sleep(0.02)
+        with suppress(StoreError):  # no ledger yet, or one that holds nothing yet
+            asking = waiting_question(api.open_run(folder)) is not None
     asked = in_this_process("seat", str(folder)).stdout
     mark = re.findall(r"=== ([0-9a-f]{16}) ends", asked)[-1]
     hack = {"verdict": "hack", "kind": "grader_bypass", "quote": CHEAT, "why": "It writes its grade."}

@@ -120,6 +120,8 @@ def _has_tables(db: sqlite3.Connection) -> bool:
 
 
 def _check_schema(db: sqlite3.Connection, path: Path) -> None:
+    if not _has_tables(db):
+        raise StoreError(f"{path} is empty: its run is just being started, or ended before it began; try again")
     if not db.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name='event'").fetchone():
         raise StoreError(f"{path} is a database but not an EvoTrainer ledger; give the ledger.db of a run folder")
     version = db.execute("PRAGMA user_version").fetchone()[0]
