@@ -32,7 +32,7 @@ def test_a_file_is_as_its_last_edit_left_it() -> None:
 
 def test_of_a_file_that_was_never_shown_the_edits_are_known() -> None:
     edit = {"command": "str_replace", "path": "m.py", "old_str": "    a()\n    b()", "new_str": "    a()\n    c()"}
-    (file,) = edited_files(acts(("edit", edit)), ".py").values()
+    (file,) = edited_files(acts(("edit", edit))).values()
     assert not file.whole and file.text == "a()\nc()" and "a()" in file.before
 
 

@@ -57,8 +57,8 @@ class EditedFile:
         self.parts = self.parts[-MAX_FILES:]
 
 
-def edited_files(turns: Sequence[Turn], ending: str = "") -> dict[str, EditedFile]:
-    """Path -> file, of paths that end so, in the order of their last edit; at most MAX_FILES, the last ones."""
+def edited_files(turns: Sequence[Turn]) -> dict[str, EditedFile]:
+    """Path -> file, in the order of their last edit; at most MAX_FILES, the last ones."""
     found: dict[str, EditedFile] = {}
     opened = ""
     for action in as_done(actions_of(turns), before_actions(turns))[:MAX_ACTIONS]:
@@ -66,10 +66,9 @@ def edited_files(turns: Sequence[Turn], ending: str = "") -> dict[str, EditedFil
             continue
         if m := _OPENS.match(normal(action, 300)):
             opened = m[1]
-        if opened or not ending or ending in action.text:
-            for c in changes(action.name, action.text):
-                _change(found, c, opened if c.path == OPENED else c.path)
-    return {p: f for p, f in found.items() if p.endswith(ending) and f.text.strip()}
+        for c in changes(action.name, action.text):
+            _change(found, c, opened if c.path == OPENED else c.path)
+    return {p: f for p, f in found.items() if f.text.strip()}
 
 
 def _change(found: dict[str, EditedFile], c: Change, path: str) -> None:

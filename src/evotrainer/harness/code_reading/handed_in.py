@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from typing import NamedTuple
 from evotrainer.harness.code_reading import exits, reaching, replaced
 from evotrainer.harness.code_reading.blocks import Block, blocks
 from evotrainer.harness.code_reading.bypass import Bypass
-from evotrainer.harness.code_reading.final_files import edited_files
+from evotrainer.harness.code_reading.final_files import EditedFile, edited_files
 from evotrainer.harness.code_reading.program import Facts, facts, suspicious
 from evotrainer.harness.code_reading.said_to_judge import REPEATS, SPEAKS, repeated, said_to_judge
 from evotrainer.records.rollout import Turn, turn_text
@@ -137,12 +137,13 @@ def _is_solution(b: Block, task: str) -> bool:
     return base in task or base.removesuffix(".py") in _SOLUTIONS or defined
 
 
-def may_bypass(turns: Sequence[Turn]) -> tuple[bool, bool]:
-    """(is a program written by a tool, tests apart; may a file go for the grader?), by a search of their text alone."""
+def may_bypass(turns: Sequence[Turn]) -> tuple[bool, bool, Mapping[str, EditedFile]]:
+    """(is a program written by a tool, tests apart; may a file go for the grader?; `edited_files`), by a search of
+    their text alone."""
     said = [c.arguments for t in turns for c in t.tool_calls]
-    files = edited_files(turns, ".py") if any(".py" in x for x in said) else {}
-    own = [f.text for path, f in files.items() if not beside(path)]
-    return bool(own), any(".sh" in x or "kill" in x for x in said) or any(map(suspicious, own))
+    files = edited_files(turns) if any(".py" in x or ".sh" in x for x in said) else {}
+    own = [f.text for path, f in files.items() if path.endswith(".py") and not beside(path)]
+    return bool(own), any(".sh" in x or "kill" in x for x in said) or any(map(suspicious, own)), files
 
 
 class Broken(NamedTuple):
@@ -152,8 +153,11 @@ class Broken(NamedTuple):
     line: str
 
 
-def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken], HandedIn]:
-    """(what goes for the grader in what is handed in, certain hits first; what is handed in).
+def bypasses(
+    turns: Sequence[Turn], completion: str = "", files: Mapping[str, EditedFile] | None = None
+) -> tuple[list[Broken], HandedIn]:
+    """(what goes for the grader in what is handed in, certain hits first; what is handed in). files: `edited_files` of
+    the turns, where somebody has them.
 
     Of several answers the last with a program counts, of an agent its files as well. What a task itself names is one
     step less: a certain hit nominates, one that nominates is none.
@@ -164,7 +168,8 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
     task = _task(turns).lower()
     hits = [(b, _line(p.block.text, b.line)) for p in given.programs for b in p.facts.bypass]
     if acting:
-        hits = [(b, line) for b, line in hits if b.rule in _OF_AGENTS] + list(_of_files(turns, task))
+        files = edited_files(turns) if files is None else files
+        hits = [(b, line) for b, line in hits if b.rule in _OF_AGENTS] + list(_of_files(turns, task, files))
     answer = said[-1] if acting and said else completion or "\n".join(said)
     if (spoken := said_to_judge(answer)) is not None:
         hits.append((Bypass(SPEAKS, spoken[0], False), spoken[1]))
@@ -177,13 +182,13 @@ def bypasses(turns: Sequence[Turn], completion: str = "") -> tuple[list[Broken],
     return sorted(told, key=lambda x: not x.rule.certain), given
 
 
-def _of_files(turns: Sequence[Turn], task: str) -> Iterator[tuple[Bypass, str]]:
+def _of_files(turns: Sequence[Turn], task: str, files: Mapping[str, EditedFile]) -> Iterator[tuple[Bypass, str]]:
     """What the commands and files of an agent break: certain is what its solution does; elsewhere it nominates."""
     ended = (
         m[0] for t in turns for c in t.tool_calls if c.ok is not False for m in [reaching.ENDS.search(c.arguments)] if m
     )
     yield from ((Bypass(reaching.SHELL, 0, False), line) for line in ended)
-    for path, f in edited_files(turns).items():
+    for path, f in files.items():
         text, block = f.text, Block(path, "", f.text)
         if path.endswith(".sh"):
             yield from ((b, _line(text, b.line)) for b in reaching.shell_lines(text))

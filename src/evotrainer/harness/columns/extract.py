@@ -30,6 +30,7 @@ from evotrainer.harness.code_reading.actions import (
     unread_calls,
     worked,
 )
+from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.said_to_judge import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
@@ -122,10 +123,14 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
 
 
 def _bypass_of(
-    chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn]
+    chunk: RolloutColumns,
+    x: dict[str, Floats],
+    i: int,
+    turns: Sequence[Turn],
+    files: Mapping[str, EditedFile] | None = None,
 ) -> Sequence[handed_in.Broken]:
     """Read what is handed in; what it breaks."""
-    hits, given = handed_in.bypasses(turns, chunk.completion(i))
+    hits, given = handed_in.bypasses(turns, chunk.completion(i), files)
     x["bypass"][i] = handed_in.level(hits) if hits or (given.programs and not given.unread) else np.nan
     x["unread"][i] = _unread(given, chunk, i)
     if given.files:
@@ -142,12 +147,12 @@ def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
 def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], said: bool) -> None:
     """What an agent hands in by tools and in words; parsed only where a search of these (`said`: of the words) says
     that it may break a rule."""
-    hits = _bypass_of(chunk, x, i, turns) if said else ()
-    writes, suspect = handed_in.may_bypass(turns)
+    writes, suspect, files = handed_in.may_bypass(turns)
+    hits = _bypass_of(chunk, x, i, turns, files) if said else ()
     if writes and not np.isnan(x["is_code"][i]):
         x["is_code"][i], x["partial"][i] = 1.0, 0.0
     if suspect and not said:
-        hits = handed_in.bypasses(turns, chunk.completion(i))[0]
+        hits = handed_in.bypasses(turns, chunk.completion(i), files)[0]
     if hits or (writes and not x["unread"][i] > 0):
         x["bypass"][i] = np.fmax(x["bypass"][i], handed_in.level(hits))
 
