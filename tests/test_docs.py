@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from itertools import pairwise, product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -170,6 +171,21 @@ def test_every_file_that_a_page_names_exists(page: str) -> None:
         if "://" not in to and not (PAGES[page].parent / to).exists():
             wrong.add(to)
     assert not wrong, sorted(wrong)
+
+
+@each_page
+def test_every_heading_that_a_link_names_exists(page: str) -> None:
+    links = re.findall(r"\]\(([^)#\s]*)#([^)\s]+)\)", PAGES[page].read_text(encoding="utf-8"))
+    inside = [(PAGES[page].parent / to if to else PAGES[page], name) for to, name in links if "://" not in to]
+    assert not [f"{at.name}#{name}" for at, name in inside if at.suffix == ".md" and name not in anchors(at)]
+
+
+@cache
+def anchors(page: Path) -> frozenset[str]:
+    """Names of a page's headings, as GitHub makes them."""
+    heads = re.findall(r"(?m)^#+ +(.+?) *$", page.read_text(encoding="utf-8"))
+    plain = (re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", h).lower() for h in heads)
+    return frozenset(re.sub(r"[^\w\- ]", "", h).replace(" ", "-") for h in plain)
 
 
 def names_no_file(word: str) -> bool:

@@ -14,7 +14,7 @@ NOW = ratchets.counts()
 def test_no_count_is_over_its_ceiling(name: str) -> None:
     assert NOW[name] <= ratchets.ceilings()[name], (
         f"{name} grew: find what the new code replaces and delete it; ceilings are lowered by "
-        "`python -m scripts.ratchets` and raised by nobody without a word in docs/decisions"
+        "`python -m scripts.ratchets`; who raises one on purpose says why in docs/decisions.md"
     )
 
 

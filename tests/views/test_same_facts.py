@@ -25,7 +25,7 @@ from evotrainer.views.folder import render_branch
 from evotrainer.views.plain import branch_json
 from evotrainer.views.report import render
 from evotrainer.views.status import print_summary, render_status
-from tests.views.test_coevolution import story as leak
+from tests.projections.test_facts import TABLE
 
 SRC = Path(__file__).parents[2] / "src" / "evotrainer"
 TERMINAL = {"status", "changes"}
@@ -60,13 +60,17 @@ def missing(facts: FactList, text: str, without: set[str]) -> list[str]:
     return [f.text for f in facts if f.kind not in without and words(f.text) not in text]
 
 
-@pytest.fixture(scope="module", params=["finished", "killed", "leak"])
+ALTERED = {f"{kind}-{about}": run for run, about, kind, _ in reversed(TABLE)}
+"""A history for each kind of the table of facts."""
+
+
+@pytest.fixture(scope="module", params=["finished", "killed", *ALTERED])
 def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if request.param != "leak":
+    if request.param not in ALTERED:
         return Path(request.getfixturevalue(f"{request.param}_run"))
-    made = tmp_path_factory.mktemp("leak")
+    made = tmp_path_factory.mktemp("altered")
     with Ledger.open(made / "ledger.db", create=True) as ledger:
-        for e in leak():
+        for e in ALTERED[request.param]():
             ledger.append(e.kind, e.id, e.body)
     return made
 
@@ -86,7 +90,8 @@ def test_views_of_a_branch_show_its_facts(folder: Path, capsys: pytest.CaptureFi
             assert not missing(b.facts, words(capsys.readouterr().out), {"status"}), name
         if b.intervention:
             assert not missing(b.facts, page, KINDS.keys() - PAGE), name
-        assert json.dumps(branch_json(b, view))
+        shown = words(json.dumps(branch_json(b, view), ensure_ascii=False))
+        assert all(words(c.text) in shown for c in b.facts.caveats), name
 
 
 def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -> None:
