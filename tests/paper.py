@@ -14,7 +14,6 @@ import pytest
 from evotrainer import api
 from evotrainer.executors.paper import PaperExecutor
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.judge import Recomputed
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
@@ -22,7 +21,7 @@ from evotrainer.run.context import RunContext
 from evotrainer.run.opening import open_context
 from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
-from evotrainer.verify.verdicts import rejudge, verdict_on
+from evotrainer.verify.verdicts import judged, verdict_on
 
 SELDOM = (
     *("negative_weight", "averaging", "deploy_temperature", "phases", "replay", "prompt_noise", "credit", "start"),
@@ -113,10 +112,10 @@ def stopped_before_each(points: Sequence[str], start: Callable[[], api.Run], res
     return resume()
 
 
-def rejudged(run: api.Run, branch: str) -> Recomputed:
-    """A branch's last verdict beside the one that the ledger's bodies give now."""
+def rejudged(run: api.Run, branch: str) -> list[str]:
+    """What of a branch's last verdict does not follow from the ledger."""
     record = Record(run.folder, run.events())
-    return rejudge(record, verdict_on(record, branch))
+    return [p.message for p in judged(record, verdict_on(record, branch))]
 
 
 def ids(run: api.Run) -> list[str]:

@@ -2,7 +2,7 @@
 (default 20, runs/planted-search).
 
 The environment of planted.py: one of the reward components on offer pays for following a hint which, in evaluation
-only, is the answer. The default agent makes its own search trainings and proposes its own bundles; it is told to expect
+only, is the answer. The default agent makes its own search trainings and proposes its own changes; it is told to expect
 five points of that reward, and no backtest talks it out of it. What the loop promotes stands beside the search training
 that scores best, which a search by scores would keep. Killed and called
 again it goes on; planted_search.md is written each time.

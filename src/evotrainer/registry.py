@@ -59,7 +59,7 @@ class Registry(dict[str, Any], Generic[T]):
         return found
 
     def __missing__(self, name: str) -> T:
-        near = get_close_matches(name, self, 1)
+        near = get_close_matches(name.lower(), self, 1)
         hint = self.hints.get(name.lower()) or (f"did you mean {near[0]}?" if near else self.names())
         raise self.error(f"{self.setting}: unknown {self.kind} {name!r}; {hint}")
 

@@ -150,7 +150,7 @@ def test_a_verdict_tells_what_the_scaffold_does_without_any_training(
     assert all(
         not s.train and s.branch == "base" and s.protocol.scaffold == {"system": "Look closely."} for s in control
     )
-    assert not rejudged(run, "b1").differences
+    assert not rejudged(run, "b1")
     assert complaints(run) == []
     # the champion's certificate: base and start are read without, the champion with its texts
     cert = run.certification

@@ -186,7 +186,7 @@ def test_stopped_before_any_event_the_search_ends_the_same(task: Path, tmp_path:
         ({"learning_rate": 1}, "unknown recipe factor 'learning_rate'"),
         ({"lr": 1e-5}, "changes no factor"),
         ({"rewards": {"nothing": 1.0}}, "nothing"),
-        ({"lr": 2e-5, "group_size": 12}, "a search training changes 1 to 1 factors, this one 2"),
+        ({"lr": 2e-5, "group_size": 12}, "it changes 2 factors, at most 1 are possible here"),
         ({"resample": 1}, "not valid: resample"),
     ],
 )

@@ -88,7 +88,7 @@ def test_an_honest_gain_is_promoted_in_the_closed_world(task: Path, tmp_path: Pa
     assert set(judged.evaluations) == {f"{b}-s{s}-closed-key" for b in ("b0", "b1") for s in (1, 2)}
     standing = next(g for g in judged.verdict.gates if g.gate == "validity")
     assert standing.passed and "key closed" in standing.message
-    assert rejudged(run, "b1").holds
+    assert not rejudged(run, "b1")
 
 
 def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path: Path, quick: Paper) -> None:
@@ -99,7 +99,7 @@ def test_what_was_exploited_stays_closed_for_later_branches(task: Path, tmp_path
     b2 = [s for s in quick.ran if s.branch == "b2" and s.train]
     assert {s.protocol.knobs["key"] for s in b2} == {"other"} and {s.recipe.knobs["key"] for s in b2} == {"answer"}
     assert all(s.protocol.knobs["key"] == "other" for s in quick.ran if "cert" in s.trial)
-    assert rejudged(run, "b2").holds and rejudged(run, "b1").holds
+    assert not rejudged(run, "b2") and not rejudged(run, "b1")
 
 
 def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_closed(
@@ -123,7 +123,7 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
     before = [e.id for e in run.events()]
     assert [e.id for e in quick.resume(folder).events()] == before
-    assert all(rejudged(run, b).holds for b in ("b1", "b3"))
+    assert not any(rejudged(run, b) for b in ("b1", "b3"))
 
 
 STEPS = ["r1/opened", "r1/diagnosed", "r1/proposed", "r1/backtested/0", "r1/backtested/1", "b1/opened", "b2/opened",
@@ -185,7 +185,7 @@ def test_a_finding_asks_for_the_audit_that_answers_it(task: Path, tmp_path: Path
         return
     assert [a.trigger for a in audits] == ["answer_leak"] and not audits[0].confirmed
     assert run.verdicts[0].kind == "promote", "the suspicion is answered: the gain stands with the key closed"
-    assert rejudged(run, "b1").holds
+    assert not rejudged(run, "b1")
 
 
 def test_wrong_names_are_answered_with_the_right_ones(task: Path, tmp_path: Path, quick: Paper) -> None:

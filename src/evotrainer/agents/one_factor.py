@@ -75,6 +75,8 @@ class Ranked:
 class OneFactorAgent:
     """Deterministic given (seed, round) and what the briefing and the tools say."""
 
+    most_changes = 1
+
     def __init__(self, seed: int, options: Options | None = None, name: str = "one_factor") -> None:
         self.name = name
         self.seed = seed

@@ -69,6 +69,8 @@ class PooledAgent:
     one-factor agent does.
     """
 
+    most_changes = 1
+
     name = "statistical"
 
     def __init__(self, seed: int, options: PooledOptions | None = None) -> None:

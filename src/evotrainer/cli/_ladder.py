@@ -39,7 +39,7 @@ def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
     """Print the way where several changes led to the branch, one after the other; of one alone the branch tells.
     Return what does not follow from the ledger."""
     from evotrainer.verify import when_readable
-    from evotrainer.verify.verdicts import rejudge, verdict_on
+    from evotrainer.verify.verdicts import judged, verdict_on
 
     state = record.state
     path = [*reversed(state.ancestors(branch)), branch]
@@ -53,6 +53,6 @@ def ladder(record: Record, facts: FactList, branch: str) -> list[str]:
             print(f"    {parent} -> {name}  {own.text('changes')}: {shown.partition(';')[0]} ({own.text('status')})")
         if name != branch and b.verdict:  # what the branch itself rests on is computed again by its caller
             event = verdict_on(record, name)
-            again = when_readable(record, event.id, lambda e=event: rejudge(record, e).differences)  # type: ignore[misc]
+            again = when_readable(record, event.id, lambda e=event: [p.message for p in judged(record, e)])  # type: ignore[misc]
             wrong += [f"{name}: {d}" for d in again]
     return wrong

@@ -197,7 +197,7 @@ class SeatTools:
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
         """Answer the current request: trials, best first, each {"changes": {factor: value}, "why": hypothesis} and,
-        where you like, gain, sd (0..1), evidence. Changes are against the champion, of one factor. Returns an id for
+        where you like, gain, sd (0..1), evidence. Changes are against the champion. Returns an id for
         wait(). `to`: id of the request that is meant (overview() tells it), so that no other takes the answer; the same
         answer twice is a retry and costs nothing."""
         return self._answer({"trials": trials}, to)

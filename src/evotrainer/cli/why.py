@@ -115,7 +115,7 @@ def _branch(record: Record, branch: str) -> Explained:
     from evotrainer.projections.text import of_run
     from evotrainer.verify import checks, when_readable
     from evotrainer.verify.effects import audit_differences, fresh_seeds
-    from evotrainer.verify.verdicts import rejudge, verdict_on
+    from evotrainer.verify.verdicts import judged, verdict_on
 
     b, facts = record.state.branches[branch], facts_of(record.events, record.state)
     against = f" against {b.verdict.control}" if b.verdict else ""
@@ -124,7 +124,7 @@ def _branch(record: Record, branch: str) -> Explained:
     wrong: list[str] = []
     for k in range(1, b.looks + 1):
         event = verdict_on(record, branch, k)
-        found = when_readable(record, event.id, lambda e=event: rejudge(record, e).differences)  # type: ignore[misc]
+        found = when_readable(record, event.id, lambda e=event: [p.message for p in judged(record, e)])  # type: ignore[misc]
         wrong += [d if k == b.looks else f"analysis {k}: {d}" for d in found]
     if b.fresh:
         event = next(e for e in record.of("reestimated") if e.body == b.fresh)

@@ -126,7 +126,7 @@ ORDER: tuple[Severity, ...] = ("critical", "warn", "info")
 
 
 def with_answers(branch: str, found: Iterable[tuple[Fact, Mapping[str, Any]]]) -> tuple[Fact, ...]:
-    """FactList of a branch, each with what its remedy names, as they are shown: with severity and remedy, the worst
+    """Facts of a branch, each with what its remedy names, as they are shown: with severity and remedy, the worst
     first."""
     done = []
     for fact, about in found:
@@ -139,7 +139,7 @@ def with_answers(branch: str, found: Iterable[tuple[Fact, Mapping[str, Any]]]) -
 
 @dataclass(frozen=True)
 class FactList:
-    """FactList of a run or a branch, in the order in which a reader is told them."""
+    """Facts of a run or a branch, in the order in which a reader is told them."""
 
     found: tuple[Fact, ...] = ()
 

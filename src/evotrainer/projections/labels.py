@@ -48,11 +48,11 @@ LABELS: dict[Label, str] = {
 REFUSALS: tuple[tuple[str, Label], ...] = (
     (r"^not among the first \d+ of this round", "not_taken"),
     (r"^tried before as|^this recipe was trained already|^the same answer as|^cites |^reopens ", "repeated"),
-    (r"^over budget|changes \d+ factors|must hold at most \d+"
+    (r"^over budget|changes \d+ factors"
      r"|longer than [\d,]+ characters|^batch_shape keeps|makes \d+ moves in the reward", "size_blocked"),
     (r"^unknown factor '(judge|budget|run|evaluation|environment|executor|sandbox)\.", "disqualified"),
     (r"^recipe\.scaffold: too_long", "size_blocked"),
-    (r"^opens |it opens |not for sale|honest training has no need of|reads_protected", "disqualified"),
+    (r"^opens |not for sale|honest training has no need of|reads_protected", "disqualified"),
 )  # fmt: skip
 """What a refusal says -> its label; any other is a preflight_crash."""
 

@@ -77,7 +77,7 @@ def check_changes(parent: Recipe, child: Recipe, changes: Mapping[str, Any], mos
     """SingleFactorError where these are not 1 to `most` changes of one factor each, of different fields, that together
     make the child of the parent."""
     if not 1 <= len(changes) <= most:
-        raise SingleFactorError(f"a search training changes 1 to {most} factors, this one {len(changes)}")
+        raise SingleFactorError(f"it changes {len(changes)} factors, at most {most} are possible here")
     fields = [x for factor in changes for x in fields_of(factor)]
     if len(set(fields)) < len(fields):
         raise SingleFactorError(f"two of its changes are of one field: {', '.join(sorted(fields))}")

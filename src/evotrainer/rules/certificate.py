@@ -57,7 +57,8 @@ def entry(state: RunState, done: Sequence[TrialFinished], name: str, branch: str
         if cert and t.branch == branch and t.status == "complete" and not keys.has_own_texts(t.trial):
             read[t.seed] = t, cert[-1]
     if left := [s for s in seeds if s not in read]:
-        raise IntegrityError(f"{name}: cert was not read of all of its trainings: seeds {left} are missing")
+        why = f"{name}: cert was not read of all of its trainings: seeds {left} are missing"
+        raise IntegrityError(f"{why}; `evotrainer resume` reads them")
     graded = {s: read[s] for s in seeds if read[s][1].per_task}
     if not graded:
         why = "no attempt was graded"

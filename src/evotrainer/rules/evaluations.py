@@ -23,14 +23,19 @@ def name_under(shortcuts: Shortcuts, trial: str, knobs: Mapping[str, Any]) -> st
 def stand_ins(state: RunState, trials: Sequence[TrialFinished], knobs: Mapping[str, Any]) -> list[TrialFinished]:
     """Of each trial its evaluation under these knobs; none where all trials were evaluated so themselves.
 
-    IntegrityError where one has not finished.
+    IntegrityError where one has not finished, or is of another policy or under other knobs than its name says.
     """
     if all(state.shortcuts.same(t.env_knobs, knobs) for t in trials):
         return []
     out = []
-    for name in (name_under(state.shortcuts, t.trial, knobs) for t in trials):
+    for t in trials:
+        name = name_under(state.shortcuts, t.trial, knobs)
         known = state.trials.get(name)
         if known is None or known.finished is None:
-            raise IntegrityError(f"{name} has not finished")
-        out.append(known.finished)
+            raise IntegrityError(f"{name} has not finished; `evotrainer resume` evaluates it")
+        done = known.finished
+        if (done.branch, done.seed) != (t.branch, t.seed) or not state.shortcuts.same(done.env_knobs, knobs):
+            of = f"{done.branch}, seed {done.seed}, under {done.env_knobs or 'no knobs'}"
+            raise IntegrityError(f"{name} is an evaluation of {of}, not what its name says")
+        out.append(done)
     return out

@@ -146,7 +146,7 @@ class RunRule(NamedTuple):
 RULES = (
     RunRule(places, "proposal"),
     RunRule(of_all, "search proposal"),
-    RunRule(carried_out, "proposal"),
+    RunRule(carried_out, "proposal seat"),
     RunRule(tag, "proposal seat"),
     RunRule(shortcuts, "search proposal"),
     RunRule(code, "search"),

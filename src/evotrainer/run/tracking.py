@@ -23,8 +23,8 @@ TRACKERS: Registry[Any] = Registry(
 
 def check_trackers(section: TrackingConfig) -> None:
     """Every tracker that is named is known and installed; ConfigError, MissingDependencyError."""
-    for name in [*section.to, *section.options][:1]:
-        TRACKERS[name].check(section.to, section.options)
+    if section.to or section.options:  # one object knows them all
+        TRACKERS[next(iter(section.to), "tensorboard")].check(section.to, section.options)
 
 
 def following(folder: Path, section: TrackingConfig, view: Observer) -> contextlib.AbstractContextManager[Any]:

@@ -15,16 +15,17 @@ from evotrainer.trainers.lazy import installed
 if TYPE_CHECKING:
     from evotrainer.records.recipe import Recipe
 
-HERE = Path(__file__).parent
+
+def _folders() -> list[str]:
+    """Trainers that are here: a folder with `spec.py` each."""
+    return [p.parent.name for p in Path(__file__).parent.glob("*/spec.py")]
+
+
 TRAINERS: Registry[TrainerSpec] = Registry(
     "trainer",
     "trainer.name",
-    {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted(p.parent.name for p in HERE.glob("*/spec.py"))},
+    {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted({"embedded", "trl", *_folders()})},
     hints={
-        **{
-            n: f"this installation has no evotrainer.trainers.{n}; install EvoTrainer whole"
-            for n in ("embedded", "trl")
-        },
         "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
         **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
     },

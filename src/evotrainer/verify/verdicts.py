@@ -10,10 +10,8 @@ from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
     InterimAnalysis,
     JudgeInput,
-    Recomputed,
     measure_noise,
     next_looks,
-    recompute,
     scores_of,
 )
 from evotrainer.records import keys
@@ -64,12 +62,6 @@ def input_of(record: Record, event: Event) -> JudgeInput:
     finished = {t.trial: t.finished for t in state.trials.values() if t.finished}
     evaluations = [finished[t] for t in body.evaluations if t in finished]
     return judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
-
-
-def rejudge(record: Record, event: Event) -> Recomputed:
-    """A recorded verdict, compared with the one that the ledger's bodies of that time give now,
-    at the interim analysis that was due."""
-    return recompute(event.body.verdict, input_of(record, event), look_then(record, event))
 
 
 def verdict_on(record: Record, branch: str, look: int = 0) -> Event:

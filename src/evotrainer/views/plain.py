@@ -18,7 +18,7 @@ PER_TASK: dict[str, Any] = {"scores": {"__all__": {"per_task", "proxy_per_task",
 
 
 def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
-    """A branch in a line of `lineage`: what it changes, its verdict, its effect on gate in score units."""
+    """A branch in a line of `status --json`: what it changes, its verdict, its effect on gate in score units."""
     return {
         "branch": b.name,
         "parent": b.parent,

@@ -216,7 +216,6 @@ def losses() -> dict[str, Any]:
     """verl's policy loss under our keys beside ours, off policy, with KL on policy:
     [verl, ours, largest gradient difference]."""
     import torch
-    from evotrainer.extras.verl.factors import ACTOR
 
     from evotrainer.extras.verl.mapping import translate
     from evotrainer.records.recipe import parse_recipe
@@ -244,7 +243,11 @@ def losses() -> dict[str, Any]:
                     "max_tokens": width,
                 }
             )
-            keys = {k.removeprefix(f"{ACTOR}."): v for k, v in translate(recipe)[0].items() if k.startswith(ACTOR)}
+            keys = {
+                k.removeprefix(f"{'actor_rollout_ref.actor'}."): v
+                for k, v in translate(recipe)[0].items()
+                if k.startswith("actor_rollout_ref.actor")
+            }
             config = ActorConfig(
                 strategy="fsdp",
                 rollout_n=1,

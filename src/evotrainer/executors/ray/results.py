@@ -1,4 +1,4 @@
-"""ResultCollector of attempts, with their files in the run folder."""
+"""Results of attempts, with their files in the run folder."""
 
 from __future__ import annotations
 

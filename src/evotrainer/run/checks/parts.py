@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.config.preflight import weights_sha256
@@ -53,7 +54,7 @@ def reader(at: BeforeRun) -> None:
     reader_of(at.task)
 
 
-def searches(at: BeforeRun) -> None:
+def searches(at: BeforeRun) -> Iterator[str]:
     """The agent can search where the run only searches, with as few changes at once as the run allows."""
     from evotrainer.agents.base import Searcher
 
@@ -68,6 +69,8 @@ def searches(at: BeforeRun) -> None:
             f"run.changes={at.task.run.changes}; set run.changes={most} (and run.search_only=true: `evotrainer "
             "compare` proves what it finds)"
         )
+    if most == 1 < at.task.run.changes:
+        yield f"run.changes={at.task.run.changes} has no effect: agent {at.task.run.agent} changes one factor at a time"
 
 
 def listed_changes(at: BeforeRun) -> None:
