@@ -13,9 +13,9 @@ from evotrainer.envs.base import EnvironmentWithDraws
 from evotrainer.errors import ConfigError, EncryptedError
 from evotrainer.projections.branches import START
 from evotrainer.records import regular_file
-from evotrainer.records.draw import read_seed
 from evotrainer.records.recipe import diff, format_diff
 from evotrainer.records.scaffold import LABELS, PREFIX, changed_texts, slots_of
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.run.scaffolds import checks
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def _draw(run: Run, opened: object) -> str:
     if not draw or not draw.seed or not isinstance(opened, EnvironmentWithDraws):
         return ""
     with suppress(EncryptedError):
-        opened.redraw(read_seed(run.folder, draw.seed).seed)
+        SealedSplits(run.folder).give_tasks(opened, draw.seed)
         return ""
     return "gate and cert of this run are encrypted until it closes: its own check looks at them as well"
 
