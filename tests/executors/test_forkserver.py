@@ -177,7 +177,7 @@ def test_nothing_outlives_a_killed_driver(make_spec: Make, tmp_path: Path) -> No
         "e = LocalExecutor(Path(sys.argv[2]), 1)\n"
         "r = e.start(spec)\n"
         "while not r.process.pid: r.process.poll()\n"
-        "print(r.process.pid, r.process.nursery.process.pid, flush=True)\n"
+        "print(r.process.pid, r.process.forkserver.process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     command = [sys.executable, "-c", driver, str(tmp_path / "spec.json"), str(tmp_path / "r")]
@@ -189,7 +189,7 @@ def test_nothing_outlives_a_killed_driver(make_spec: Make, tmp_path: Path) -> No
     assert gone(forkserver) and gone(trial)
 
 
-def test_other_variables_make_another_nursery(
+def test_other_variables_make_another_fork_server(
     make_spec: Make, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = executor.forkserver(make_spec(), LIMITS)

@@ -1,9 +1,9 @@
-"""A process that has imported what every trial needs and made its tasks, and forks a trial's process when asked.
+"""A process that imports what every trial needs and makes its tasks once, and forks a trial's process when asked.
 
-Importing PyTorch and generating the tasks of train and search cost 2 to 8 CPU-seconds, in every trial's process anew;
-a fork costs some hundredths. A forked trial is a process like a started one: it has its own process group, folder, lock
-and log, counts its own CPU time and dies with the run. It runs the code that the fork server imported when it began. The
-fork server imports nothing that starts threads, opens no sandbox and knows no seed that gate and cert are drawn from.
+Importing PyTorch and generating the tasks of train and search cost 2 to 8 CPU-seconds per trial; a fork costs some
+hundredths. A forked trial has its own process group, folder, lock and log, counts its own CPU time and dies with the
+run. It runs the code that the fork server imported when it began. The fork server imports nothing that starts threads,
+opens no sandbox and knows no seed that gate and cert are drawn from.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def can_fork(spec: TrialSpec) -> bool:
 
 
 def kind_of(spec: TrialSpec) -> str:
-    """Equal for trials that one fork server can serve: what it imports and makes, and the variables of its environment."""
+    """Equal for trials that one fork server can serve: the same imports, tasks and environment variables."""
     return json.dumps([spec.trainer, spec.environment, sorted(os.environ.items())], sort_keys=True, default=str)
 
 
@@ -112,7 +112,7 @@ class ForkServer:
         return forked
 
     def listen(self, timeout: float | None) -> None:
-        """Take in what the fork server has said of its trials; wait for a word up to `timeout` seconds (None: any time)."""
+        """Read what the fork server reports of its trials; wait up to `timeout` seconds for it (None: any time)."""
         try:
             while select.select([self.control], [], [], timeout)[0]:
                 if not (message := self.control.recv(MESSAGE)):
@@ -145,7 +145,7 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
     process.wait()
 
 
-# -- the fork server's own side --------------------------------------------------------------------------------------------
+# -- the fork server's own side ----------------------------------------------------------------------------------------
 
 
 def prepare(trainer: str, environment: Mapping[str, Any]) -> None:

@@ -16,7 +16,7 @@ import types
 import warnings
 from typing import Any
 
-from evotrainer.envs.swe.isolated.remote_objects import Iterator, RemoteObject, Stream, function_of
+from evotrainer.envs.swe.isolated.remote_objects import Iterator, OpaqueObject, Stream, function_of
 from evotrainer.envs.swe.isolated.special_methods import FORWARDED, FUNCTIONS
 from evotrainer.envs.swe.isolated.wire import CONTENT, Wire, WireError, is_special, special, unspecial
 from evotrainer.sandbox.values import Opaque, decode, encode
@@ -171,7 +171,7 @@ class Solution:
             return type(about["n"], bases, {"__module__": about["m"]})
         if kind == "exception":
             return self.decoded(about["c"], new)(*self.decoded(about["a"], new))
-        return RemoteObject(about.get("n", "object"))
+        return OpaqueObject(about.get("n", "object"))
 
     def decoded(self, value: Any, new: dict[str, Any]) -> Any:
         return decode(value, lambda found: self.resolve(found, new))
