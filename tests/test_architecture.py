@@ -336,7 +336,6 @@ READ_PLAINLY = {
     "executors.cache.keys": "modules of ours; /proc",
     "executors.process": "/proc",
     "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
-    "extras.verl.launch": "/proc",
     "agents.seat.carriers.command": "/proc",
     "records.caps": "looked at before",
     "extras.scaffold": "looked at before",
