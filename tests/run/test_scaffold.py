@@ -11,7 +11,7 @@ import pytest
 from bench.compare.paper import draw_result
 
 from evotrainer import api
-from evotrainer.agents.seat.offers import factors
+from evotrainer.agents.seat.request import factors
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
