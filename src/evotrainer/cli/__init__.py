@@ -25,7 +25,7 @@ from evotrainer.records.output import print, tolerate
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "show", "rollouts", "health", "harness", "cases", "forecasts", "report", "track"),
-    "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
+    "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "backtest", "try-code", "try-scaffold", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
@@ -34,7 +34,7 @@ GROUPS = {
 
 FAMILIES = {
     "skills": ("list", "show", "export", "import", "validate"),
-    "verl": ("setup", "render", "validate", "launch", "tail", "stop", "checkpoints", "import"),
+    "verl": ("setup", "render", "validate"),
 }
 """Commands of two words: the first, and every second one."""
 
@@ -49,8 +49,7 @@ ABOUT = {
     "your own task: `evotrainer init my-task`.",
     "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
-    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate, launch, tail, "
-    "checkpoints, import, stop.\n\n"
+    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate.\n\n"
     "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
 }
 
