@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+import bench.compare.agents  # noqa: F401  # its names
 from evotrainer.agents import make_agent
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
@@ -69,7 +70,6 @@ ARMS: dict[str, ArmKind] = {
     "greedy": ArmKind("greedy", "one change at a time, one seed, any gain on search is kept", control=True),
     "tpe": ArmKind("tpe", "Optuna's TPESampler over the same changes, one seed", control=True),
     "best_of_n": ArmKind("best_of_n", "the starting recipe under N seeds", control=True),
-    "map_elites": ArmKind("map_elites", "a quality-diversity archive over behaviour, one seed", control=True),
 }
 """Name on the command line -> what it is."""
 
@@ -123,6 +123,8 @@ def arm_task(task: TaskFile, arm: str, trainings: int, repeat: int, paper: bool 
         "changes": MANY_CHANGES if kind.control and kind.agent != REFERENCE else run.changes,
         **kind.settings,
     }
+    if kind.agent == "score_only":  # as the default agent has it from the judge
+        own["agent_options"] = {"min_effect": task.judge.min_effect, **own["agent_options"]}
     # A control arm's search ends by run.probes. A judged one is held to the same by its budget, which counts the
     # trainings of its certificate as well.
     trials = None if kind.control else trainings + len(run.certify_seeds)

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
-from evotrainer.agents.arms.simple import random_recipe
-from evotrainer.agents.base import AgentSpec
+from bench.compare.agents.control import ControlArm, Space, Trained, fresh_recipes
+from bench.compare.agents.simple import random_recipe
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import Frozen
@@ -82,6 +81,3 @@ def mended(space: Space, params: Mapping[str, int], rng: np.random.Generator) ->
     """The changes that the parameters name, in random order as many as go together."""
     picked = [cs[params[f] - 1] for f, cs in space.factors.items() if params[f] != KEEP]
     return space.fit(picked[i] for i in rng.permutation(len(picked)))
-
-
-SPEC = AgentSpec(Tpe, TpeOptions)

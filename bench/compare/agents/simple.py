@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
-from evotrainer.agents.base import AgentSpec
+from bench.compare.agents.control import ControlArm, Space, Trained, fresh_recipes
 from evotrainer.agents.moves import CandidateMove
 
 MOST_CHANGES = 6
@@ -61,8 +60,3 @@ class BestOfN(ControlArm):
         self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         return [{} for _ in range(wanted)]
-
-
-RANDOM_RECIPES = AgentSpec(lambda seed, _: RandomRecipes(seed))
-GREEDY = AgentSpec(lambda seed, _: Greedy(seed))
-BEST_OF_N = AgentSpec(lambda seed, _: BestOfN(seed))
