@@ -134,7 +134,7 @@ def test_what_a_branch_declares_is_checked_against_its_recipe() -> None:
     assert complaint(B1, "lr", RECIPE.lr, 2e-4) == ""
     assert complaint(B1, "lr", RECIPE.lr, 0.0002) == ""
     assert "declares kl_beta: 0 -> 0.1: the change does not make its recipe: lr:" in complaint(B1, "kl_beta", 0, 0.1)
-    assert "the change does not make its recipe: lr: 0.0003 -> 0.0002" in complaint(B1, "lr", RECIPE.lr, 3e-4)
+    assert "lr: 0.0001 -> 0.0003: the change does not make its recipe" in complaint(B1, "lr", RECIPE.lr, 3e-4)
     assert "declares lr: 0.5 -> 0.0002: its parent has" in complaint(B1, "lr", 0.5, 2e-4)
     two = complaint(B1.with_factor("kl_beta", 0.1), "lr", RECIPE.lr, 2e-4)
     assert "the change does not make its recipe: kl_beta: 0.0 -> 0.1" in two
