@@ -16,7 +16,7 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -29,6 +29,7 @@ from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.places import kept_at
 from evotrainer.records.regular_file import read_bytes, read_text
+from evotrainer.records.sqlite_file import open_database, sqlite_errors
 from evotrainer.records.text import cause
 
 if TYPE_CHECKING:
@@ -353,13 +354,17 @@ def _decrypt(message: bytes, purpose: str) -> bytes:
 
 
 def _learn(run_dir: Path) -> None:
-    """Take in the keys that a run's ends revealed; a folder without a readable ledger reveals none."""
-    from evotrainer.records.ledger import Ledger
-
-    if not (run_dir / "ledger.db").is_file():
+    """Take in the keys that a run's ends revealed; a folder without a readable ledger reveals none. Who forges one
+    opens nothing with it: a message names its key by hash."""
+    path = run_dir / "ledger.db"
+    if not path.is_file():
         return
-    with suppress(StoreError), Ledger.open(run_dir / "ledger.db", readonly=True) as ledger:
-        ledger.events()  # a ledger takes in what it reveals
+    with suppress(StoreError, ValueError), closing(open_database(path, readonly=True, create=False)) as db:
+        with sqlite_errors(path):
+            rows = db.execute("SELECT body FROM event WHERE kind = 'closed'").fetchall()
+        for (body,) in rows:
+            if key := Key.revealed(json.loads(body).get("key", "")):
+                key.hold()
 
 
 @lru_cache(maxsize=2)
