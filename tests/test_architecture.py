@@ -325,9 +325,7 @@ def test_agents_and_harness_never_read_sealed_splits() -> None:
 READ_PLAINLY = {
     # what reads a file by itself: nobody but us, or the kernel, makes what lies there
     "cli.init": "a file of ours",
-    "envs.code.vocab": "a file of ours",
-    "envs.maths.vocab": "a file of ours",
-    "envs.swe.vocab": "a file of ours",
+    "envs.vocabulary": "a file of ours",
     "envs.swe.boundary": "a module of ours",
     "program_probes.probes": "a module of ours",
     "envs.swe.real_runner": "a module of ours, and a pipe that it made",

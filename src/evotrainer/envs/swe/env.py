@@ -20,9 +20,9 @@ from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.ops import GENERATOR_VERSION
 from evotrainer.envs.swe.rewards import COMPONENTS, OUTCOME, Component, SweRewardInput
-from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, World
 from evotrainer.envs.swe.worlds import open_world
+from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
 from evotrainer.records.frozen import Frozen
@@ -32,7 +32,7 @@ from evotrainer.records.text import clean_text
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
-VERSION = "1"
+VERSION, VOCABULARY_VERSION = "1", "swe-v1"
 MAX_PATCH = 1 << 20
 """Characters of a patch that are kept with a rollout; grading reads the files."""
 MAX_NAMED = 64
@@ -256,7 +256,7 @@ class SweEnv(WithScaffold):
         return demos.drills(self.config.plan, n, seed)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return vocabulary()
+        return vocabulary(VOCABULARY_VERSION)
 
     def describe(self) -> dict[str, Any]:
         sandbox = getattr(self.world, "sandbox", None)
