@@ -235,7 +235,7 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner"}
     own_room = {
         "cli": "{__name__}.",
         "harness.detectors": "{__name__}.",
@@ -328,7 +328,6 @@ READ_PLAINLY = {
     "envs.vocabulary": "a file of ours",
     "envs.swe.boundary": "a module of ours",
     "program_probes.probes": "a module of ours",
-    "envs.swe.real_runner": "a module of ours, and a pipe that it made",
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",

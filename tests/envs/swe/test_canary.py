@@ -44,7 +44,7 @@ class Fragile(InstanceWorld):
         out = []
         for handle in handles:
             out += super().grade_unwatched([handle])
-            if self.broken_by and self.broken_by in self.files(handle).get("src/zoo/core.py", ""):
+            if self.broken_by and self.broken_by in self.tree(handle, contents=True).get("src/zoo/core.py", ""):
                 (self.folder / "dependency.py").write_text(BROKEN)
         return out
 

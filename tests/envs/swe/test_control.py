@@ -42,6 +42,7 @@ from tests.envs.swe.attacks import (
     link,
     of,
 )
+from tests.envs.swe.mirrors import import_stream
 from tests.small_records import rollout
 from tests.thinned import thinned
 
@@ -56,7 +57,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
     """Folder of mirrors, folder of packages, row."""
     folder = tmp_path_factory.mktemp("zoo")
     gitdir = gitrepo.init(folder / "mirrors" / "dev__zoo")
-    stream = gitrepo.import_stream([Commit("base", dict.fromkeys(BASE), dict(BASE))])
+    stream = import_stream([Commit("base", dict.fromkeys(BASE), dict(BASE))])
     git(gitdir, "fast-import", "--quiet", "--done", stdin=stream)
     row = {
         "instance_id": "zoo",

@@ -17,13 +17,11 @@ import pytest
 from evotrainer.envs.admission import Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.registry import open_environment
-from evotrainer.envs.swe import decoys
+from evotrainer.envs.swe import decoys, tools
 from evotrainer.envs.swe.admission import admit
-from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.guarding import Guard
 from evotrainer.envs.swe.instance_env import InstancesEnv, as_task
 from evotrainer.envs.swe.instances import load_instances
-from evotrainer.envs.swe.real import RealWorld
 from evotrainer.envs.swe.test_commands import TestCommand, parse_log, passed
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.launch import find_bubblewrap
@@ -309,15 +307,49 @@ def test_a_patch_that_does_not_apply_or_a_lost_mirror_is_a_refusal(
     assert "cannot be had from" in reasons[2]
 
 
-@pytest.mark.parametrize("world", ["memory", "real"])
-def test_generated_tasks_are_admitted_in_both_worlds(world: str, tmp_path: Path) -> None:
-    env = SweEnv(parse_config({"name": "swe", "world": world, "train": 4}))
-    try:
-        report = admit(env.tasks("train"), env.world, Cache(tmp_path))
-        assert len(report.admitted) == 4 and isinstance(env.world, RealWorld) == (world == "real"), str(report)
-        assert len(report.verdicts[0].tried) == 18
-    finally:
-        env.close()
+def test_what_a_policy_leaves_in_git_reaches_nothing_but_its_episode(env: InstancesEnv) -> None:
+    hook = Path("/var/tmp/evotrainer-hook")
+    leave = (
+        f"bash printf '#!/bin/sh\\ntouch {hook}\\n' > .git/hook; chmod +x .git/hook; mkdir .git/hooks; "
+        "for h in post-checkout post-index-change pre-commit; do cp .git/hook .git/hooks/$h; done; "
+        "printf '[core]\\n\\tfsmonitor = .git/hook\\n\\tpager = .git/hook\\n[diff]\\n\\texternal = .git/hook\\n' >> "
+        ".git/config; echo '* diff=x filter=x' > .gitattributes"
+    )
+    _, score = play(env, "changed-test", leave, "git log", "git show HEAD", "git diff", "git status", "test", "submit")
+    assert score.error is None and not hook.exists()
+
+
+@pytest.mark.parametrize("script", ["mkdir d; chmod 0 d", "rm -rf .git; find . -name '*.py' -delete"])
+def test_a_checkout_that_cannot_be_read_passes_nothing(script: str, env: InstancesEnv) -> None:
+    _, score = play(env, "changed-test", f"bash {script}", "submit")
+    assert (score.error, score.outcome, score.components["p2p_frac"]) == (None, "incorrect", 0.0)
+
+
+def test_links_in_the_place_of_files_lead_nowhere(env: InstancesEnv) -> None:
+    link = "bash rm calc/core.py; ln -s /etc/passwd calc/core.py; ln -s / root"
+    seen, score = play(
+        env, "changed-test", link, "cat calc/core.py", "cat root/etc/passwd", "write calc/core.py\nx = 1", "submit"
+    )
+    assert seen[1:4] == [tools.NO_FILE, tools.NO_FILE, tools.DONE]
+    assert score.outcome == "incorrect" and "root:" not in score.detail["patch"]
+
+
+def test_a_broken_shell_is_a_fault_and_never_a_grade(env: InstancesEnv) -> None:
+    task = next(t for t in env.tasks("cert") if t.id == "changed-test")
+    episode = env.reset(task, {})
+    episode.state["handle"].shell.close()
+    env.step([episode], ["ls"], ["stop"])
+    assert episode.done and episode.finish == "error"
+    (score,) = env.score([episode])
+    assert score.error_kind == "sandbox" and score.outcome == "unknown"
+
+
+def test_shutdown_ends_shells_that_nobody_gave_back(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
+    options = {"path": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
+    env = open_environment({"name": "swe-instances", **options})
+    episode = env.reset(env.tasks("cert")[0], {})
+    env.close()
+    assert episode.state["handle"].shell.closed
 
 
 def test_unittest_and_other_commands_are_read() -> None:

@@ -1,5 +1,5 @@
-"""Repository tasks: a policy repairs a small git repository through tools,
-in memory or in a real sandboxed checkout."""
+"""Repository tasks: a policy repairs a git repository through tools: small generated ones in memory, issues of real
+ones in a sandboxed checkout."""
 
 from __future__ import annotations
 
