@@ -14,8 +14,8 @@ TEXT = """
 [task]
 name = "t"
 [environment]
-name = "jsonl"
-path = "./data/tasks.jsonl"
+name = "code"
+source = "./data/tasks.jsonl"
 [policy]
 base = "policies/mine"
 [recipe.rewards]

@@ -36,10 +36,10 @@ def admit(
     from evotrainer.envs import open_environment
 
     resolved = load_task(task, overrides or [])
-    name = resolved.environment.get("name")
-    rows = "source" in resolved.environment or name in ("swe-instances", "mbpp", "humaneval", "jsonl")
-    described = {**resolved.environment, **({"admit": False} if rows and name not in ("math", "gsm8k") else {})}
-    environment = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)  # tried here, with progress
+    described = dict(resolved.environment)
+    if "source" in described and described.get("name") in ("code", "swe"):
+        described["admit"] = False  # tried here, with progress
+    environment = open_environment(described, accept_tier_e=resolved.sandbox.accept_tier_e)
     try:
         report = _tried(environment, split, limit)
     finally:
@@ -62,7 +62,7 @@ def _tried(environment: Any, split: str, limit: int | None) -> Any:
     if not programs and not isinstance(environment, InstancesEnv):
         raise ConfigError(
             f"environment {environment.name} has no instances to admit, nor programs with solutions; admission is for "
-            "name = swe-instances, or code with a source"
+            "name = code or swe with a source"
         )
     tasks = list(environment.tasks(split))[:limit]
     with progress() as say:

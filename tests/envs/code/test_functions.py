@@ -1,4 +1,4 @@
-"""`envs.code.functions` and `envs.code.jsonl`: MBPP, HumanEval and users' files, graded in the same sandbox,
+"""`envs.code.functions` and `envs.code.formats`: MBPP, HumanEval and users' files, graded in the same sandbox,
 malformed rows refused by name.
 """
 
@@ -14,8 +14,9 @@ import pytest
 
 from evotrainer.envs.code.admission import admit_code
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.code.functions import dataset_source, preamble_of
-from evotrainer.envs.code.jsonl import jsonl_source
+from evotrainer.envs.code.formats import CodeDataConfig, code_source
+from evotrainer.envs.code.functions import preamble_of
+from evotrainer.envs.code.task_list import ListSource
 from evotrainer.envs.data.rows import check_shares, load_rows, split_of
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
@@ -48,6 +49,10 @@ def write(path: Path, *rows: Mapping[str, Any]) -> str:
     return str(path)
 
 
+def source_of(path: str | Path, form: str, **options: Any) -> ListSource:
+    return code_source(CodeDataConfig(source=str(path), format=form, **options))
+
+
 @pytest.mark.parametrize(
     ("kind", "parts", "failing"),
     [
@@ -59,14 +64,14 @@ def test_gold_solutions_of_the_real_sets_pass(
     box: Sandbox, kind: str, parts: tuple[str, ...], failing: set[str]
 ) -> None:
     """The first 60; the whole count is in docs/domains/mbpp-humaneval.md."""
-    world = CodeEnv(dataset_source(kind, str(shared_data(*parts))), open_sandbox=lambda: box)
+    world = CodeEnv(source_of(shared_data(*parts), kind), open_sandbox=lambda: box)
     report = admit_code(world, world.tasks("cert")[:60])
     assert len(report.verdicts) == 60
     assert {v.task for v in report.refused} == failing
 
 
 def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_path: Path) -> None:
-    source = dataset_source("humaneval", write(tmp_path / "h.jsonl.gz", COMPLETION), visible=1)
+    source = source_of(write(tmp_path / "h.jsonl.gz", COMPLETION), "humaneval", visible=1)
     env = CodeEnv(source, open_sandbox=lambda: box)
     (t,) = env.tasks("cert")
     assert t.prompt.startswith("# assert root(9) == 3\nimport math")
@@ -92,7 +97,7 @@ def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_
 
 def test_mbpps_own_columns_are_read_too(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "m.jsonl", MBPP, {**MBPP, "task_id": 8, "text": "Same."})
-    env = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
+    env = CodeEnv(source_of(path, "mbpp", visible=2), open_sandbox=lambda: box)
     assert len(admit_code(env, env.tasks("cert")).admitted) == 2
     t = env.tasks("cert")[0]
     assert t.data["entry_point"] == "double"
@@ -108,7 +113,7 @@ def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_pa
         "prompt": COMPLETION["prompt"] + "\n",
         "canonical_solution": "    return n / 0\n",
     }
-    world = CodeEnv(dataset_source("humaneval", write(tmp_path / "h.jsonl", COMPLETION, bad)), open_sandbox=lambda: box)
+    world = CodeEnv(source_of(write(tmp_path / "h.jsonl", COMPLETION, bad), "humaneval"), open_sandbox=lambda: box)
     (refused,) = admit_code(world, world.tasks("cert")).refused
     assert refused.task == "T/2"
     assert refused.reasons[0].startswith("its own solution does not pass: test 1 ends in error (ZeroDivisionError")
@@ -137,17 +142,17 @@ def test_a_hugging_face_data_set_loads_like_a_file(
 def test_a_malformed_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "h.jsonl", COMPLETION, {**COMPLETION, "task_id": "T/2", **change})
     with pytest.raises(TaskSetError, match=message):
-        dataset_source("humaneval", path)
+        source_of(path, "humaneval")
 
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     row = {k: v for k, v in COMPLETION.items() if k != "test"}
-    with pytest.raises(TaskSetError, match=r"row 1: field 'test' is missing; it has: task_id, prompt"):
-        dataset_source("humaneval", write(tmp_path / "h.jsonl", row))
+    with pytest.raises(TaskSetError, match=r"row 1: no column 'test' \(format humaneval\); it has: task_id, prompt"):
+        source_of(write(tmp_path / "h.jsonl", row), "humaneval")
     with pytest.raises(TaskSetError, match=r"row 1: the tests call no function"):
-        dataset_source("mbpp", write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}))
-    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is str, list expected"):
-        dataset_source("mbpp", write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}))
+        source_of(write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}), "mbpp")
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is no list"):
+        source_of(write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}), "mbpp")
 
 
 @pytest.mark.parametrize(
@@ -188,7 +193,8 @@ def stdin_rows(n: int) -> list[dict[str, Any]]:
 
 def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", *stdin_rows(60))
-    env = CodeEnv(jsonl_source(path, heldout=1, show=True, perturb=True), open_sandbox=lambda: box)
+    shares = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
+    env = CodeEnv(source_of(path, "stdin", visible=2, show=True, splits=shares), open_sandbox=lambda: box)
     sizes = env.describe()["splits"]
     assert sum(sizes.values()) == 60
     assert set(sizes) == {"train", "search", "gate", "cert"}
@@ -196,18 +202,11 @@ def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -
     assert t.prompt.endswith("add one.\n\nInput:\n0\nOutput:\n1\n\nInput:\n1\nOutput:\n2\n")
     assert env.reset(t, {"visible_tests": "not_shown"}).turns[0].text == t.data["spec"]
     gold, wrong = grade(env, [t] * 2, ["print(int(input()) + 1)", "print(min(int(input()) + 1, 2))"])
-    assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", 1.0, 0.0)
-    assert (wrong.components["visible"], wrong.components["heldout"], wrong.outcome) == (1.0, 0.0, "incorrect")
+    assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", None, None)
+    assert (wrong.components["visible"], wrong.outcome) == (1.0, "incorrect")
     demos = env.demonstrations(100, seed=1)
     assert len(demos) == 100
     assert {p for p, _ in demos} <= {x.prompt for x in env.tasks("train")}
-
-
-def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: Path) -> None:
-    env = CodeEnv(jsonl_source(write(tmp_path / "mine.jsonl", *stdin_rows(40))), open_sandbox=lambda: box)
-    (s,) = grade(env, [env.tasks("train")[0]], ["print(int(input()) + 1)"])
-    assert s.components["robust"] is None
-    assert s.components["heldout"] is None
 
 
 @pytest.mark.parametrize(
@@ -216,17 +215,14 @@ def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: P
         ({"prompt": 3}, "row 2: field 'prompt' is int, str expected"),
         ({"tests": []}, "row 2: field 'tests' must be a list of pairs"),
         ({"tests": [["1", 2]]}, "row 2: field 'tests' must be a list of pairs"),
-        ({"tests": [["1", "2"], ["2", "3"]]}, "row 2: 2 tests, of which 2 visible and 0 held out, leave none hidden"),
-        ({"split": "test"}, "row 2: split 'test' is none of train, search, gate, cert"),
-        ({"visible": "1"}, "row 2: field 'visible' is str, int expected"),
-        ({"prompt": "Task 0: add one.\n", "split": "cert"}, "occurs twice"),
+        ({"tests": [["1", "2"], ["2", "3"]]}, "row 2: 2 visible tests leave no hidden one"),
     ],
 )
 def test_a_malformed_user_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     first, second = stdin_rows(2)
-    path = write(tmp_path / "mine.jsonl", {**first, "split": "train"}, {**second, **change})
+    path = write(tmp_path / "mine.jsonl", first, {**second, **change})
     with pytest.raises(TaskSetError, match=message):
-        jsonl_source(path)
+        source_of(path, "stdin", visible=2)
 
 
 def test_a_row_keeps_its_split_when_rows_are_added() -> None:

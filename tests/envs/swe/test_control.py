@@ -272,7 +272,7 @@ def test_a_policy_that_writes_a_control_file_is_in_the_evidence(
 ) -> None:
     (tmp_path / "rows.json").write_text(json.dumps([row]))
     env = open_environment(
-        {"name": "swe-instances", "path": str(tmp_path / "rows.json"), "repos": str(places[0]), "admit": False}
+        {"name": "swe", "source": str(tmp_path / "rows.json"), "repos": str(places[0]), "admit": False}
     )
     plant = [f"write lucky.py\n{LUCKY}", f"write zoo.egg-info/entry_points.txt\n{ENTRY}"]
     rollouts = []

@@ -20,8 +20,8 @@ from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import decoys, tools
 from evotrainer.envs.swe.admission import admit
 from evotrainer.envs.swe.guarding import Guard
-from evotrainer.envs.swe.instance_env import InstancesEnv, as_task
-from evotrainer.envs.swe.instances import load_instances
+from evotrainer.envs.swe.instance_env import InstancesConfig, InstancesEnv, as_task
+from evotrainer.envs.swe.instances import Instance, load_instances
 from evotrainer.envs.swe.test_commands import TestCommand, parse_log, passed
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.launch import find_bubblewrap
@@ -45,8 +45,8 @@ def env(data: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("rows")
     opened = open_environment(
         {
-            "name": "swe-instances",
-            "path": str(mirrors.write(folder, data[1])),
+            "name": "swe",
+            "source": str(mirrors.write(folder, data[1])),
             "repos": str(data[0]),
             "bash": True,
             "admit": False,
@@ -210,23 +210,27 @@ def test_bash_is_closed_unless_asked_for(env: InstancesEnv) -> None:
         env.options = before
 
 
+def loaded(source: Path, **options: Any) -> list[Instance]:
+    config = InstancesConfig(source=str(source), repos=".", **options)
+    return load_instances(config)[0]
+
+
 def test_rows_are_read_from_every_format_and_split_by_hash(
     data: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     lines = mirrors.write(tmp_path, data[1])
-    (tmp_path / "rows.json").write_text(json.dumps(data[1]))
     flat = [
-        {**r, "PASS_TO_PASS": json.dumps(r["PASS_TO_PASS"]), "FAIL_TO_PASS": _list(r["FAIL_TO_PASS"])} for r in data[1]
+        {**r, "PASS_TO_PASS": json.dumps(_list(r["PASS_TO_PASS"])), "FAIL_TO_PASS": _list(r["FAIL_TO_PASS"])}
+        for r in data[1]
     ]
-    flat = [{**r, "PASS_TO_PASS": json.dumps(_list(json.loads(r["PASS_TO_PASS"])))} for r in flat]
     pl.DataFrame(flat).write_parquet(tmp_path / "rows.parquet")
     shares = {"train": 0.5, "cert": 0.5}
-    found = [load_instances(str(p), shares) for p in (lines, tmp_path / "rows.json", tmp_path / "rows.parquet")]
-    assert found[0] == found[1] == found[2]
-    alone = load_instances(str(mirrors.write(tmp_path, data[1][2:3], "one.jsonl")), shares)
+    found = [loaded(p, splits=shares) for p in (lines, tmp_path / "rows.parquet")]
+    assert found[0] == found[1]
+    alone = loaded(mirrors.write(tmp_path, data[1][2:3], "one.jsonl"), splits=shares)
     assert alone[0].split == found[0][2].split
-    assert len(load_instances(str(lines), limit=2)) == 2
-    assert {as_task(i).split for i in load_instances(str(lines))} == {"cert"}
+    assert len(loaded(lines, limit=2)) == 2
+    assert {as_task(i).split for i in loaded(lines)} == {"cert"}
 
 
 def test_instances_by_source_with_their_own_splits_and_columns(
@@ -270,7 +274,6 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"repo": "../../etc"}, "row 2: field 'repo' is"),
     ({"instance_id": "changed-test"}, "row 2: instance_id 'changed-test' occurs twice"),
     ({"problem_statement": " "}, "row 2: field 'problem_statement' is empty"),
-    ({"split": "test"}, "row 2: split 'test' is none of"),
 ]
 
 
@@ -280,15 +283,15 @@ def test_a_malformed_row_is_named(
 ) -> None:
     rows = [data[1][0], {**data[1][1], **change}]
     with pytest.raises(TaskSetError) as error:
-        load_instances(str(mirrors.write(tmp_path, rows)))
+        loaded(mirrors.write(tmp_path, rows))
     assert message in str(error.value)
 
 
 def test_a_missing_column_is_named(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     for name in ("test_patch", "PASS_TO_PASS"):
         rows = [{k: v for k, v in data[1][0].items() if k != name}]
-        with pytest.raises(TaskSetError, match=f"row 1: field '{name}' is missing"):
-            load_instances(str(mirrors.write(tmp_path, rows)))
+        with pytest.raises(TaskSetError, match=f"row 1: no column '{name}'"):
+            loaded(mirrors.write(tmp_path, rows))
 
 
 def test_a_patch_that_does_not_apply_or_a_lost_mirror_is_a_refusal(
@@ -301,7 +304,7 @@ def test_a_patch_that_does_not_apply_or_a_lost_mirror_is_a_refusal(
     }
     lost = {**data[1][0], "instance_id": "lost", "repo": "dev/other"}
     gone = {**data[1][0], "instance_id": "gone", "base_commit": "1" * 40}
-    tasks = [as_task(i) for i in load_instances(str(mirrors.write(tmp_path, [bad, lost, gone])))]
+    tasks = [as_task(i) for i in loaded(mirrors.write(tmp_path, [bad, lost, gone]))]
     reasons = [v.reasons[0] for v in admit(tasks, env.instances, Cache(tmp_path / "cache")).verdicts]
     assert "test_patch does not apply" in reasons[0] and "no mirror of dev/other" in reasons[1]
     assert "cannot be had from" in reasons[2]
@@ -345,8 +348,8 @@ def test_a_broken_shell_is_a_fault_and_never_a_grade(env: InstancesEnv) -> None:
 
 
 def test_shutdown_ends_shells_that_nobody_gave_back(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
-    options = {"path": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
-    env = open_environment({"name": "swe-instances", **options})
+    options = {"source": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
+    env = open_environment({"name": "swe", **options})
     episode = env.reset(env.tasks("cert")[0], {})
     env.close()
     assert episode.state["handle"].shell.closed
@@ -391,7 +394,7 @@ def test_only_the_last_summary_of_a_log_counts() -> None:
 
 def test_options_that_cannot_be_are_refused(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     rows = str(mirrors.write(tmp_path, data[1]))
-    base = {"name": "swe-instances", "path": rows, "repos": str(data[0]), "admit": False}
+    base = {"name": "swe", "source": rows, "repos": str(data[0]), "admit": False}
     for change, message in (
         ({"repos": str(tmp_path / "none")}, "no folder"),
         ({"tests": "nose"}, "tests is 'nose'"),
@@ -409,8 +412,8 @@ def test_packages_of_ours_can_be_imported(data: tuple[Path, list[dict[str, Any]]
     folder.mkdir(mode=0o755)
     try:
         (folder / "dependency.py").write_text("VALUE = 5\n")
-        options = {"path": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
-        env = open_environment({"name": "swe-instances", "packages": [str(folder)], **options})
+        options = {"source": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
+        env = open_environment({"name": "swe", "packages": [str(folder)], **options})
         assert isinstance(env, InstancesEnv)
         test = Entry("", "f", 0o644, b"import dependency\ndef test_a(): assert dependency.VALUE == 5\n")
         found, ran = env.instances.command.run(env.instances.fresh({"test_a.py": test}), ["test_a.py"])
