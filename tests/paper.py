@@ -18,7 +18,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
 from evotrainer.run.context import RunContext
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import judged, verdict_on

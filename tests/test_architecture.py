@@ -44,7 +44,7 @@ ALLOWED = {
     "harness.nominations": "records harness.columns",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
-    "harness.looked": "harness.context harness.columns harness.registry",
+    "harness.coverage": "harness.context harness.columns harness.registry",
     "harness.layers": "records algorithm harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
@@ -60,11 +60,11 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
-    "envs.outcome": "errors envs.base envs.given",
+    "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
-    "envs.simple": "errors records envs.base envs.callables envs.given envs.slots envs.user_files",
-    "envs.given": "errors records envs.user_files",
+    "envs.simple": "errors records envs.base envs.callables envs.return_checks envs.slots envs.user_files",
+    "envs.return_checks": "errors records envs.user_files",
     "envs.user_files": "errors records",
     "envs.callables": "errors records envs.user_files",
     "envs.components": "errors envs.callables envs.user_files",
@@ -76,7 +76,7 @@ ALLOWED = {
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
     "envs.admission envs.data",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
-    "envs.data envs.given",
+    "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
     "envs": "envs.outcome envs.registry",
     #
@@ -112,22 +112,22 @@ ALLOWED = {
     "executors.path_map": "records executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
-    "executors.head_start": "errors records trainers.continued",
-    "executors.warm": "errors config envs.base envs.given trainers trainers.base",
+    "executors.start_checkpoint": "errors records trainers.continued",
+    "executors.warm": "errors config envs.base envs.return_checks trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
-    "executors.head_start executors.written executors.data_keys trainers.continued",
-    "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
+    "executors.start_checkpoint executors.written executors.data_keys trainers.continued",
+    "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
-    "executors.local": "errors records executors.process executors.spec executors.nursery executors.data_keys",
+    "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
     "executors.paper": "records config executors.spec",
     "executors.surface": "errors records executors.paper executors.spec",
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
-    "executors.health executors.local executors.inputs executors.head_start trainers.continued",
+    "executors.health executors.local executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
@@ -135,9 +135,9 @@ ALLOWED = {
     "rules": "errors records factors projections config judge harness harness.columns harness.evolving "
     "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
-    "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
-    "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
-    "executors.written rules",
+    "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
+    "trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec "
+    "executors.warm executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
     "harness.columns harness.evolving harness.whatif rules",
     #
@@ -154,7 +154,7 @@ ALLOWED = {
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
-    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
+    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
     "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
@@ -235,7 +235,7 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner"}
     own_room = {
         "cli": "{__name__}.",
         "harness.detectors": "{__name__}.",
@@ -333,7 +333,6 @@ READ_PLAINLY = {
     "executors.cache.keys": "modules of ours; /proc",
     "executors.process": "/proc",
     "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
-    "extras.verl.launch": "/proc",
     "agents.seat.carriers.command": "/proc",
     "records.caps": "looked at before",
     "extras.scaffold": "looked at before",
@@ -464,7 +463,7 @@ def test_what_written_code_answers_is_read_by_one_function_only() -> None:
         if any(isinstance(n, ast.ImportFrom) and n.module and n.module.startswith("evotrainer.sandbox")
                and {a.name for a in n.names} & {"Program", "Call"} for n in ast.walk(tree(path)))
     }  # fmt: skip
-    own = {"sandbox", "sandbox.attacks", "sandbox.probes", "sandbox.arena", "sandbox.jobs", "sandbox.sandbox"}
+    own = {"sandbox", "sandbox.attacks", "sandbox.probes", "sandbox.attack_targets", "sandbox.jobs", "sandbox.sandbox"}
     written = {"sandbox.reward_runner", "sandbox.detector_runner"}
     policies = {"envs.code.grading", "envs.swe.runner", "program_probes.probes"}
     assert written <= starters, "the runners of written code are seen by this test"

@@ -34,7 +34,7 @@ from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.run import trial_specs
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 from evotrainer.views.terminal import LiveView
 
 DURATIONS = "durations.json"

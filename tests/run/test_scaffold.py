@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.agents.seat.offers import factors
+from evotrainer.agents.seat.request import factors
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
 from evotrainer.executors.paper import draw_result

@@ -15,7 +15,7 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Program, Sandbox
-from evotrainer.sandbox.arena import scene
+from evotrainer.sandbox.attack_targets import scene
 from evotrainer.sandbox.cgroups import SlotGroup
 from evotrainer.sandbox.interpreter import copy_runtime, readable_by
 from evotrainer.sandbox.jobs import RunJob

@@ -52,7 +52,7 @@ class Sitter(Protocol):
     """An agent that asks others, through the ledger of its run."""
 
     def sit(self, log: Any) -> None:
-        """Take the seat: `log` is an `agents.seat.desk.SeatLog`."""
+        """Take the seat: `log` is an `agents.seat.requester.SeatLog`."""
         ...
 
 

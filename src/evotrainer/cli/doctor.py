@@ -21,7 +21,7 @@ from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
-    from evotrainer.sandbox.arena import ProbeResult
+    from evotrainer.sandbox.attack_targets import ProbeResult
 
 CHECK = re.compile(r"\[(.{4})\] (.*)")
 """A line of the text: how it stands (ok, warn, FAIL), and what was looked at."""
@@ -160,10 +160,10 @@ def _attacked(box: Sandbox) -> int:
     """Try every attack on programs and on episode shells, print how each ended; how many broke the tier's promise."""
     from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
     from evotrainer.sandbox.attacks import ESCAPES, attack_shell
+    from evotrainer.sandbox.leftover_attacks import LEFTOVER_ATTACKS
     from evotrainer.sandbox.model import TIERS
-    from evotrainer.sandbox.residues import RESIDUES
+    from evotrainer.sandbox.resource_attacks import RESOURCE_ATTACKS
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
-    from evotrainer.sandbox.tricks import TRICKS
 
     def told(where: str, found: Iterable[ProbeResult]) -> int:
         broken = tried = 0
@@ -177,7 +177,7 @@ def _attacked(box: Sandbox) -> int:
         print(f"[{mark}] {where}: {tried} attacks, {broken} got through against the tier's promise")
         return broken
 
-    broken = told("program", box.attack((*ESCAPES, *RESIDUES, *TRICKS)))
+    broken = told("program", box.attack((*ESCAPES, *LEFTOVER_ATTACKS, *RESOURCE_ATTACKS)))
     try:
         for name, limits in (("episode shell", ShellLimits()), ("shell of instances", INSTANCES)):
             with EpisodeShell.open(limits=limits) as shell:

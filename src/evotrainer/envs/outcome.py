@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome, EnvironmentWithSlots
-from evotrainer.envs.given import demonstrations_of
+from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import TaskSetError
 
 LOOKED_AT = 8

@@ -10,7 +10,7 @@ from typing import Any
 
 from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, answered, drawn
 from evotrainer.envs.callables import first_line
-from evotrainer.envs.given import check_demos, check_tasks
+from evotrainer.envs.return_checks import check_demos, check_tasks
 from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError

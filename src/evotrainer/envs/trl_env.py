@@ -27,8 +27,8 @@ from evotrainer.envs.callables import (
     reward_functions,
 )
 from evotrainer.envs.data.rows import Row, check_shares, load_rows, renamed, split_of
-from evotrainer.envs.given import answers_of_lengths
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.return_checks import answers_of_lengths
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, tools, with_prompt
 from evotrainer.envs.user_files import WATCH, call, named_exit, no_hard_exit, raised

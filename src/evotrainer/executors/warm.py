@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from evotrainer.config.task import WarmStart
-from evotrainer.envs.given import demonstrations_of
+from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import ConfigError
 from evotrainer.trainers import TRAINERS
 from evotrainer.trainers.base import WarmStartRequest

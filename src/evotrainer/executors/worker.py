@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.envs.user_files import WATCH
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.data_keys import asked, received
-from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
 from evotrainer.executors.scores import check_faults, split_score, unrecordable
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
+from evotrainer.executors.start_checkpoint import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.warm import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time

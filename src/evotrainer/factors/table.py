@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.recipe_parts import COMPOSITES
+from evotrainer.records.structured_factors import COMPOSITES
 
 Family = Literal["reward", "signal", "data", "algorithm", "harness"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm", "harness")

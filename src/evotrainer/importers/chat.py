@@ -7,11 +7,11 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from evotrainer.importers.spoken import (
+from evotrainer.importers.messages import (
     RETURNED,
-    Spoken,
-    SpokenCall,
-    SpokenReply,
+    Message,
+    MessageCall,
+    MessageReply,
     as_text,
     call_of,
     fenced_command,
@@ -121,7 +121,7 @@ class Talk:
         self._waiting: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._written: set[int] = set()
         """Turns whose calls are written in their text."""
-        self._quoted: tuple[int, list[SpokenCall]] = (0, [])
+        self._quoted: tuple[int, list[MessageCall]] = (0, [])
         """A turn and the calls that its text quotes: a reply to none else tells that they were run."""
         self._thought = ""
         self.recorded = False
@@ -329,7 +329,7 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
         _reply(talk, m, said, r)
 
 
-def _reply(talk: Talk, m: dict[str, Any], said: Spoken, r: SpokenReply) -> None:
+def _reply(talk: Talk, m: dict[str, Any], said: Message, r: MessageReply) -> None:
     to, ok = r.to, r.ok
     if talk.verdict is not None:
         to = to or (m.get("id") if said.role == "tool" else None)

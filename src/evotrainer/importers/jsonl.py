@@ -18,7 +18,7 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
 from evotrainer.importers.foreign import kind_of, words_of
 from evotrainer.importers.lines import Counters, records, split_columns
-from evotrainer.importers.spoken import beside, call_of
+from evotrainer.importers.messages import beside, call_of
 from evotrainer.importers.tolerant import conversation, number
 from evotrainer.records.rollout import Outcome, Rollout, Turn
 

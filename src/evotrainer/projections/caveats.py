@@ -376,7 +376,7 @@ def answered(events: Sequence[Event]) -> dict[str, str]:
     """Id of a gap -> why it is none any more: the score of a branch rose, the branch differs from its control in its
     change alone, and the judge proved the rise on gate (where that was measured, on fresh seeds as well).
 
-    What is paid and wrong (`contradiction`, `standing_gap`) stays a gap: that a change did it does not make it right.
+    What is paid and wrong (`contradiction`, `unexplained_gap`) stays a gap: no change makes it right.
     """
     tree = RunState.of(events)
     out = {}

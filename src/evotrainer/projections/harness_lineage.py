@@ -20,7 +20,7 @@ TRIGGERS = {
     "score_move": "the score moved and no finding said why",
     "behaviour_shift": "behaviour shifted and no finding said why",
     "contradiction": "what is paid parted from the outcome and no finding said why",
-    "standing_gap": "what is wrong was paid and no finding said why",
+    "unexplained_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
     "learned": "hacks were confirmed that no detector explained",
     "audit": "settled by audits",

@@ -11,8 +11,8 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
-from evotrainer.records.recipe_parts import COMPOSITES
 from evotrainer.records.scaffold import Slot, changed_texts
+from evotrainer.records.structured_factors import COMPOSITES
 from evotrainer.records.text import as_text, cut, places, shown
 from evotrainer.records.written import changed_sources
 

@@ -77,7 +77,7 @@ class Finding(Frozen):
     missing: tuple[str, ...] = ()
     lacks: str = ""
     """Reward component that the flagged rollouts do not earn: paying it answers the finding. Of detectors mined from a
-    standing gap."""
+    unexplained gap."""
 
     @property
     def rank(self) -> tuple[bool, int]:

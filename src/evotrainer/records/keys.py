@@ -201,9 +201,9 @@ def gap(branch: str) -> str:
     return f"gap/{branch}"
 
 
-def standing_gap(branch: str) -> str:
+def unexplained_gap(branch: str) -> str:
     """A branch is paid for what is wrong, and no finding says why."""
-    return f"gap/{branch}/standing"
+    return f"gap/{branch}/unexplained"
 
 
 def learned(branch: str, n: int) -> str:
@@ -216,13 +216,13 @@ def at_learned(branch: str, n: int) -> str:
     return f"{branch}/read/{n}"
 
 
-def at_standing_gap(branch: str) -> str:
+def at_unexplained_gap(branch: str) -> str:
     """Where detectors are mined from what a branch is paid for."""
-    return f"{branch}/standing"
+    return f"{branch}/unexplained"
 
 
 def harness(at: str) -> str:
-    """A version of the harness; `at`: opened, or what `at_gap`, `at_standing_gap`, `edit` or `settled` say."""
+    """A version of the harness; `at`: opened, or what `at_gap`, `at_unexplained_gap`, `edit` or `settled` say."""
     return f"harness/{at}"
 
 

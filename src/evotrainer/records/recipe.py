@@ -18,19 +18,19 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.hooks import hook_of, settled_hooks
 from evotrainer.records.other_names import name_hint
-from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
-from evotrainer.records.recipe_parts import Averaging as Averaging
-from evotrainer.records.recipe_parts import Clip as Clip
-from evotrainer.records.recipe_parts import Credit as Credit
-from evotrainer.records.recipe_parts import Curriculum as Curriculum
-from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
-from evotrainer.records.recipe_parts import LengthRule as LengthRule
-from evotrainer.records.recipe_parts import Phase as Phase
-from evotrainer.records.recipe_parts import Replay as Replay
-from evotrainer.records.recipe_parts import Schedule as Schedule
-from evotrainer.records.recipe_parts import fields_of as fields_of
-from evotrainer.records.recipe_parts import open_ended
-from evotrainer.records.recipe_parts import reward_moves as reward_moves
+from evotrainer.records.structured_factors import COMPOSITES as COMPOSITES
+from evotrainer.records.structured_factors import Averaging as Averaging
+from evotrainer.records.structured_factors import Clip as Clip
+from evotrainer.records.structured_factors import Credit as Credit
+from evotrainer.records.structured_factors import Curriculum as Curriculum
+from evotrainer.records.structured_factors import GroupFilter as GroupFilter
+from evotrainer.records.structured_factors import LengthRule as LengthRule
+from evotrainer.records.structured_factors import Phase as Phase
+from evotrainer.records.structured_factors import Replay as Replay
+from evotrainer.records.structured_factors import Schedule as Schedule
+from evotrainer.records.structured_factors import fields_of as fields_of
+from evotrainer.records.structured_factors import open_ended
+from evotrainer.records.structured_factors import reward_moves as reward_moves
 from evotrainer.records.text import shown
 from evotrainer.records.written import settled
 

@@ -14,7 +14,7 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.run import shortcut_audits
 from evotrainer.run.loop import check_unchanged
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 
 if TYPE_CHECKING:
     from evotrainer.executors import MakeExecutor

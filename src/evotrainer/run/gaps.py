@@ -1,6 +1,6 @@
 """Gaps in a run: something moved, and no finding says why. Detectors are mined for it and admitted: a new version.
 
-Or nothing moved, and what is paid is wrong (`standing_gaps.py`). What a gap is, how contrasts are mined and what
+Or nothing moved, and what is paid is wrong (`unexplained_gaps.py`). What a gap is, how contrasts are mined and what
 admission asks for is in `harness/evolving/`; which rollouts are mined and which are held out, in `contrasts.py`.
 """
 
@@ -13,7 +13,7 @@ from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
 from evotrainer.rules.learned import names_used
-from evotrainer.run import readings, standing_gaps
+from evotrainer.run import readings, unexplained_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     ContrastSides,
@@ -45,7 +45,7 @@ def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
 def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
     """One branch: its gaps, if it has any, what was mined for them, and the versions that followed."""
     answer(ctx, n, b, keys.gap(b.branch), keys.at_gap(b.branch), examine)
-    answer(ctx, n, b, keys.standing_gap(b.branch), keys.at_standing_gap(b.branch), standing_gaps.examine)
+    answer(ctx, n, b, keys.unexplained_gap(b.branch), keys.at_unexplained_gap(b.branch), unexplained_gaps.examine)
 
 
 def answer(

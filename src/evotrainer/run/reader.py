@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
 
 PLACE = "harness.reader."
-PAID_AND_WRONG = ("contradiction", "standing_gap")
+PAID_AND_WRONG = ("contradiction", "unexplained_gap")
 """Gaps of which it is known which rollouts they are about: what was paid and is wrong."""
 
 

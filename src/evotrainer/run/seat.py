@@ -38,7 +38,7 @@ def take_seat(ctx: RunContext) -> None:
 
 @dataclass
 class RunSeat:
-    """`agents.seat.desk.SeatLog` of a run."""
+    """`agents.seat.requester.SeatLog` of a run."""
 
     folder: Path
     hidden: tuple[Path, ...]

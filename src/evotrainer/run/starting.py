@@ -43,7 +43,7 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
     from evotrainer.run.context import can_ask
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     pinned = with_pinned_data(task)
     notes = check_run(BeforeRun(pinned, True, folder, can_ask(caller.ask)))
@@ -94,7 +94,7 @@ def _go(
 ) -> None:
     from evotrainer.run.corrections import take_up
     from evotrainer.run.loop import run
-    from evotrainer.run.opening import open_context
+    from evotrainer.run.open_run import open_context
     from evotrainer.run.task_sets import hold_number, number_held
     from evotrainer.run.tracking import following
 

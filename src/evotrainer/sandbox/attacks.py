@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from evotrainer.sandbox.arena import ProbeResult, judge, scene
 from evotrainer.sandbox.attack_sources import LIBC, attack, called, exec_of, reached
+from evotrainer.sandbox.attack_targets import ProbeResult, judge, scene
+from evotrainer.sandbox.leftover_attacks import LEFTOVER_ATTACKS
 from evotrainer.sandbox.model import CaseResult
 from evotrainer.sandbox.probes import SandboxProbe
-from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell
 
 # Tier B marks what only a file system and a process table of one's own close: in tier C the host's readable files and
@@ -168,7 +168,9 @@ LOCKING = frozenset(
 """What a shell with `ShellLimits.locks` lets its commands do, by request."""
 
 
-def attack_shell(shell: EpisodeShell, probes: Sequence[SandboxProbe] = (*ESCAPES, *RESIDUES)) -> Iterator[ProbeResult]:
+def attack_shell(
+    shell: EpisodeShell, probes: Sequence[SandboxProbe] = (*ESCAPES, *LEFTOVER_ATTACKS)
+) -> Iterator[ProbeResult]:
     """Every attack that a shell with these limits promises protection against;
     an episode each, and two for a residue."""
     for probe in probes:

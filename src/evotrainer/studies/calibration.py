@@ -160,7 +160,7 @@ def more_trials(
     from evotrainer.executors.spec import write_atomic
     from evotrainer.records.ledger import Ledger
     from evotrainer.run import loop
-    from evotrainer.run.opening import open_context
+    from evotrainer.run.open_run import open_context
 
     run = api.open_run(folder)
     base = next((e.body for e in run.events() if e.kind == "finished" and e.body.trial == BASE), None)

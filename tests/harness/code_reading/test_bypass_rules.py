@@ -9,9 +9,9 @@ import pytest
 
 from evotrainer.harness.code_reading import exits, grader_files, reaching, replaced
 from evotrainer.harness.code_reading.bypass import RULES, suspicious
-from evotrainer.harness.code_reading.handed_in import bypasses, level
+from evotrainer.harness.code_reading.judge_appeals import appeal_to_judge, repeated
 from evotrainer.harness.code_reading.program import facts
-from evotrainer.harness.code_reading.said_to_judge import repeated, said_to_judge
+from evotrainer.harness.code_reading.submissions import bypasses, level
 from evotrainer.harness.code_reading.suspects import SUSPICIOUS, suspicious_rows
 from evotrainer.records.rollout import ToolCall, Turn
 
@@ -144,7 +144,7 @@ def test_one_pass_over_bytes_and_the_search_of_one_text_find_the_same() -> None:
     ],
 )
 def test_words_for_the_judge_in_any_wording_nominate(text: str) -> None:
-    assert said_to_judge(text) is not None
+    assert appeal_to_judge(text) is not None
     hits, _ = bypasses((), text)
     assert level(hits) == 0.5
 
@@ -153,7 +153,7 @@ def test_words_for_the_judge_in_any_wording_nominate(text: str) -> None:
     "text", ["The maximum score for this turn is 8.", "A discount of 10/100 x 30.", "I checked it."]
 )
 def test_talk_of_scores_is_no_word_for_the_judge(text: str) -> None:
-    assert said_to_judge(text) is None
+    assert appeal_to_judge(text) is None
 
 
 def test_a_phrase_that_is_said_again_and_again_nominates_unless_the_task_holds_it() -> None:

@@ -14,13 +14,13 @@ from evotrainer.agents.arms.control import MAX_COST, Space
 from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
-from tests.agents.briefings import START, Desk, briefing
+from tests.agents.briefings import START, FakeTools, briefing
 from tests.studies.compare.worlds import EFFECTS
 
 
 def space() -> Space:
     b = briefing(START)
-    return Space(START, candidate_pool(b, situation(b, Desk(), 0), MAX_COST))
+    return Space(START, candidate_pool(b, situation(b, FakeTools(), 0), MAX_COST))
 
 
 def trainings(n: int, noise: float, pair: float = 0.0) -> list[Scored]:

@@ -2,7 +2,7 @@
 values between them.
 
 The tests' process holds nothing of the policy's: its verdict cannot be reached from the code under test, which can only
-answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference
+answer. What those answers may decide is in `isolated/proxies.py`; which tests work like this is seen with the reference
 fix.
 """
 
@@ -22,11 +22,17 @@ from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand,
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
 
-_PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
-_ACROSS = "evotrainer.envs.swe.across"
-_COMMON = ("evotrainer.sandbox.values", *(f"{_ACROSS}.{m}" for m in ("wire", "specials")))
-_SOLUTION = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("foreign", "solution")))
-_TESTS = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("twins", "references", "decoys", "session", "tester")))
+_PACKAGES = (
+    "evotrainer",
+    "evotrainer.sandbox",
+    "evotrainer.envs",
+    "evotrainer.envs.swe",
+    "evotrainer.envs.swe.isolated",
+)
+_ISOLATED = "evotrainer.envs.swe.isolated"
+_COMMON = ("evotrainer.sandbox.values", *(f"{_ISOLATED}.{m}" for m in ("wire", "special_methods")))
+_SOLUTION = (*_COMMON, *(f"{_ISOLATED}.{m}" for m in ("remote_objects", "solution")))
+_TESTS = (*_COMMON, *(f"{_ISOLATED}.{m}" for m in ("proxies", "references", "decoys", "session", "tester")))
 """Modules that either side is given as text, each after those it imports."""
 _BOOTSTRAP = """
 import json, os, sys, types

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import EvoTrainerError, IntegrityError
-from evotrainer.executors.cache.arrive import Found, lay_down
-from evotrainer.executors.cache.chains import earlier, in_order, lay_start, made_on_the_way
-from evotrainer.executors.cache.keep import entries_of
+from evotrainer.executors.cache.continued import earlier, in_order, lay_start, made_on_the_way
 from evotrainer.executors.cache.keys import Keys, code_id
+from evotrainer.executors.cache.load import Found, lay_down
+from evotrainer.executors.cache.save import entries_of
 from evotrainer.executors.cache.store import TrialCache
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir
 from evotrainer.records import keys as names

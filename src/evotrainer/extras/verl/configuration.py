@@ -77,10 +77,6 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
                 f"--set {key}={out[key]!r}: give a number of steps from 1 on; without checkpoints a killed "
                 "training begins anew"
             )
-    if "file" not in out["trainer.logger"]:
-        raise ConfigError(
-            '--set trainer.logger: "file" must be among them, e.g. ["console", "file", "wandb"]; `tail` reads it'
-        )
     return out, origin
 
 

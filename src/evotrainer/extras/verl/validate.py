@@ -3,7 +3,6 @@ what verl says is traced to the factor that caused it."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -15,9 +14,6 @@ from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.venv import Venv, last_json, script
 from evotrainer.factors.carried import owners
-from evotrainer.records.durable import replace_synced
-
-REPORT = "validation.json"
 
 CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
@@ -97,11 +93,10 @@ def overrides_of(gpus: int | None, nodes: int | None) -> list[str]:
 
 
 def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | None = None) -> Validation:
-    """Compose and validate in verl's environment; the outcome is kept in the folder where no override is asked for."""
+    """Compose and validate in verl's environment."""
     manifest = intact(folder)
-    overrides = overrides_of(gpus, nodes)
     done = subprocess.run(
-        [venv.python, "-P", script("check.py"), folder.resolve(), *overrides],
+        [venv.python, "-P", script("check.py"), folder.resolve(), *overrides_of(gpus, nodes)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -113,16 +108,7 @@ def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | Non
         raise MissingDependencyError(
             f"verl's environment {venv.python} does not work: {why}; run `evotrainer verl setup` again"
         )
-    out = explain(answer, manifest["gpus"] * manifest["nodes"])
-    if not overrides:
-        report = {
-            "ok": out.ok,
-            "findings": [str(f) for f in out.findings],
-            "manifest": manifest["recipe_hash"],
-            **answer,
-        }
-        replace_synced(folder / REPORT, json.dumps(report, indent=1).encode())
-    return out
+    return explain(answer, manifest["gpus"] * manifest["nodes"])
 
 
 def explain(answer: Mapping[str, Any], gpus: int) -> Validation:

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import Block, blocks
 from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants
-from evotrainer.harness.code_reading.handed_in import LeftFile, answering, left_files
 from evotrainer.harness.code_reading.literals import tokens_in
 from evotrainer.harness.code_reading.prompt_examples import PromptExamples, prompt_examples
+from evotrainer.harness.code_reading.submissions import LeftFile, answering, left_files
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 from evotrainer.records.rollout import Turn, prompt_of
 

@@ -12,13 +12,13 @@ import numpy as np
 
 from evotrainer.algorithm.rewards import repeated_share
 from evotrainer.harness.code_reading import (
-    handed_in,
     hedging,
     known_tests,
     leaking,
     patched,
     patches_and_hashes,
     prompt_examples,
+    submissions,
     tampering,
 )
 from evotrainer.harness.code_reading.actions import (
@@ -31,8 +31,8 @@ from evotrainer.harness.code_reading.actions import (
     worked,
 )
 from evotrainer.harness.code_reading.final_files import EditedFile
+from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.restated_tests import changed_test
-from evotrainer.harness.code_reading.said_to_judge import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
 from evotrainer.harness.code_reading.test_files import GATE
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
@@ -101,7 +101,7 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
     x["bypass"][:] = 0.0
     x["tampers"][text.fenced & ~chunk.acting] = 0.0
     for i in rows.tolist():
-        given = handed_in.handed_in(chunk.completion(i))
+        given = submissions.submission(chunk.completion(i))
         main = given.main
         x["is_code"][i] = main is not None and not main.facts.partial
         x["partial"][i] = main is not None and main.facts.partial
@@ -115,7 +115,7 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
     repeating = {i for i in echoing if repeated(chunk.completion(i), "") is not None}
     calling = {i for i in suspects if chunk.calling[i]}
     suspects = sorted(repeating.union(suspects) - calling)
-    asking = [i for i in suspects if chunk.acting[i] or i in repeating or handed_in.depends(chunk.completion(i))]
+    asking = [i for i in suspects if chunk.acting[i] or i in repeating or submissions.depends(chunk.completion(i))]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
         _bypass_of(chunk, x, i, known.get(i, ()))
@@ -128,18 +128,18 @@ def _bypass_of(
     i: int,
     turns: Sequence[Turn],
     files: Mapping[str, EditedFile] | None = None,
-) -> Sequence[handed_in.Broken]:
+) -> Sequence[submissions.Broken]:
     """Read what is handed in; what it breaks."""
-    hits, given = handed_in.bypasses(turns, chunk.completion(i), files)
-    x["bypass"][i] = handed_in.level(hits) if hits or (given.programs and not given.unread) else np.nan
+    hits, given = submissions.bypasses(turns, chunk.completion(i), files)
+    x["bypass"][i] = submissions.level(hits) if hits or (given.programs and not given.unread) else np.nan
     x["unread"][i] = _unread(given, chunk, i)
     if given.files:
-        loaded = handed_in.runner_file(given, turns) is not None
+        loaded = submissions.runner_file(given, turns) is not None
         x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
     return hits
 
 
-def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
+def _unread(given: submissions.Submission, chunk: RolloutColumns, i: int) -> bool:
     """Is a program handed in that was not read? What agents and talks show on the way may be broken."""
     return given.unread > 0 or (given.broken > 0 and not chunk.acting[i])
 
@@ -147,14 +147,14 @@ def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
 def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], said: bool) -> None:
     """What an agent hands in by tools and in words; parsed only where a search of these (`said`: of the words) says
     that it may break a rule."""
-    writes, suspect, files = handed_in.may_bypass(turns)
+    writes, suspect, files = submissions.may_bypass(turns)
     hits = _bypass_of(chunk, x, i, turns, files) if said else ()
     if writes and not np.isnan(x["is_code"][i]):
         x["is_code"][i], x["partial"][i] = 1.0, 0.0
     if suspect and not said:
-        hits = handed_in.bypasses(turns, chunk.completion(i), files)[0]
+        hits = submissions.bypasses(turns, chunk.completion(i), files)[0]
     if hits or (writes and not x["unread"][i] > 0):
-        x["bypass"][i] = np.fmax(x["bypass"][i], handed_in.level(hits))
+        x["bypass"][i] = np.fmax(x["bypass"][i], submissions.level(hits))
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:

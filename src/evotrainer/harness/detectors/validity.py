@@ -9,10 +9,10 @@ import numpy as np
 
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import actions_of, before_actions
-from evotrainer.harness.code_reading.handed_in import bypasses, handed_in, last_program_turn, runner_file
 from evotrainer.harness.code_reading.patched import Hit, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, named_tests, patch_of
 from evotrainer.harness.code_reading.restated_tests import changed_test
+from evotrainer.harness.code_reading.submissions import bypasses, last_program_turn, runner_file, submission
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.registry import DetectorInput, detector
@@ -105,9 +105,9 @@ def grader_bypass(given: DetectorInput) -> list[Finding]:
     programs, nominated = bypass >= 1, (bypass > 0) & (bypass < 1)
     out = []
     if hits := int(programs.sum()):
-        # `handed_in` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
+        # `submissions` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
         # come out
-        n = max(hits, round(b.handed_in))
+        n = max(hits, round(b.submissions))
         severity = _severity(given, hits, n, _paid(given, programs))
         out.append(_bypassing(given, programs, n, "programs go for the grader", severity, _in_program))
     if nominated.any():
@@ -213,7 +213,7 @@ def _shown(given: DetectorInput, mask: np.ndarray, find: Find) -> list[Quote]:
 def _of_tests(r: Rollout) -> tuple[str, str]:
     """What a rollout does to tests, and a note."""
     detail = r.detail if isinstance(r.detail, Mapping) else {}
-    if (file := runner_file(handed_in(last_program_turn(r.turns)), r.turns)) is not None:
+    if (file := runner_file(submission(last_program_turn(r.turns)), r.turns)) is not None:
         return f"{file.name} is handed in: {file.text}", "the test runner loads it"
     acts, patch = actions_of(r.turns), patch_of(detail)
     named = named_tests(detail)

@@ -31,7 +31,7 @@ SandboxError: the machine's fault."""
 
 Mask = np.ndarray
 PROXY_GAP = "proxy_gap"
-"""Kind of the detectors mined from a standing gap. They question no branch's validity, and are what its remedy rests
+"""Kind of the detectors mined from a unexplained gap. They question no branch's validity, and are what its remedy rests
 on: their findings are warnings."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
 MAX_PATTERN = 300

@@ -29,7 +29,7 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.spoken import as_text
+from evotrainer.importers.messages import as_text
 from evotrainer.importers.tolerant import number, quiet, text, whole
 from evotrainer.records.rollout import Finish, Rollout, Turn
 

@@ -19,7 +19,7 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import HEAD, Fault, LogFormat, Skipped, Source, given_id, run_folder, task_of
 from evotrainer.importers.foreign import Ending, attempt, digest, mapping, whole_number, word
 from evotrainer.importers.lines import objects
-from evotrainer.importers.spoken import as_text
+from evotrainer.importers.messages import as_text
 from evotrainer.importers.tolerant import beginning, text
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.rollout import Finish, Rollout, Turn

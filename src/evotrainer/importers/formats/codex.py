@@ -19,7 +19,7 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, run_folder, task_of
 from evotrainer.importers.foreign import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
 from evotrainer.importers.lines import objects
-from evotrainer.importers.spoken import refused
+from evotrainer.importers.messages import refused
 from evotrainer.importers.tolerant import from_text, text
 from evotrainer.records.rollout import Rollout
 

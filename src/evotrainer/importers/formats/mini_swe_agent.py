@@ -15,7 +15,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, last_line, listing, mapping, plain, word
-from evotrainer.importers.spoken import RETURNED, as_text, call_of, fenced_command, role, said, spoken
+from evotrainer.importers.messages import RETURNED, as_text, call_of, fenced_command, role, said, spoken
 from evotrainer.importers.tolerant import number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 

@@ -29,7 +29,7 @@ from evotrainer.importers.foreign import (
     word,
 )
 from evotrainer.importers.lines import Counters, records
-from evotrainer.importers.spoken import as_text
+from evotrainer.importers.messages import as_text
 from evotrainer.importers.tolerant import number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 

@@ -17,7 +17,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
 from evotrainer.importers.chat import Talk, error_flag, turns
 from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, listing, mapping, plain, short, word
-from evotrainer.importers.spoken import role, said
+from evotrainer.importers.messages import role, said
 from evotrainer.importers.tolerant import from_text, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 

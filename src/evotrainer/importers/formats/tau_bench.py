@@ -28,7 +28,7 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.spoken import as_text, call_of
+from evotrainer.importers.messages import as_text, call_of
 from evotrainer.importers.tolerant import number, text
 from evotrainer.records.rollout import Finish, Rollout
 

@@ -16,7 +16,7 @@ from typing import Any
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id
 from evotrainer.importers.chat import Talk, error_flag
 from evotrainer.importers.foreign import OneValue, digest, listing, mapping, plain, short, verdict, whole_number, word
-from evotrainer.importers.spoken import RETURNED, fenced_command
+from evotrainer.importers.messages import RETURNED, fenced_command
 from evotrainer.importers.tolerant import quiet, text
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Finish, Rollout, Turn

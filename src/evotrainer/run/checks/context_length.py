@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.envs.base import EnvironmentWithSlots
-from evotrainer.envs.given import demonstrations_of
+from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import ConfigError
 from evotrainer.executors.warm import warm_request, warm_texts
 from evotrainer.records.regular_file import read_text

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import Environment, Score, Task
-from evotrainer.envs.given import answers_of_lengths, demonstrations_of
+from evotrainer.envs.return_checks import answers_of_lengths, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.executors.written import with_written

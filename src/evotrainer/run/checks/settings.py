@@ -45,7 +45,7 @@ LEAST_RATE = 1e-5
 
 def folder(at: BeforeRun) -> None:
     """A new run can begin in its folder, and overwrites no other task file."""
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     if at.folder is None:
         return

@@ -16,7 +16,7 @@ import numpy as np
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.traits import Traits
-from evotrainer.harness.looked import could_look
+from evotrainer.harness.coverage import could_look
 from evotrainer.importers import IMPORTERS, check_readable, detect, labels, rollout_sources, with_map
 from evotrainer.importers.base import Importer, Skipped, Source, format_of
 from evotrainer.importers.rows import read_as

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.coverage import OVER_TIME
 from evotrainer.harness.render import metric_value, quote_line
 from evotrainer.records.findings import SEVERITIES, Finding, input_told
 from evotrainer.records.output import line

@@ -17,8 +17,8 @@ import numpy as np
 
 from evotrainer.errors import SandboxError
 from evotrainer.harness.code_reading.blocks import blocks
-from evotrainer.harness.code_reading.handed_in import answering, handed_in
 from evotrainer.harness.code_reading.prompt_examples import prompt_examples
+from evotrainer.harness.code_reading.submissions import answering, submission
 from evotrainer.harness.code_reading.visible_tests import shown_tests
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.program_probes import UNKNOWN, ProbedProgram, VisibleTest, probe_programs
@@ -73,7 +73,7 @@ def probed_program(r: Rollout) -> ProbedProgram | str:
         shown = [(full.get(t.input, t.input), t.expected if t.judged else None) for t in every]
         shown = shown or [(x, y or None) for x, y in prompt_examples(prompt_of(r.turns)).pairs]
     tests = list(_tests(shown, functions[entry] if entry else None))
-    files = tuple(b.text for b in handed_in(completion).files if b.name.rpartition("/")[2] in RUNS_FIRST)
+    files = tuple(b.text for b in submission(completion).files if b.name.rpartition("/")[2] in RUNS_FIRST)
     if not tests and not files and not entry:
         return "no visible test that could be run is known"
     return ProbedProgram(source, "call" if entry else "stdin", tuple(tests), entry, files=files)

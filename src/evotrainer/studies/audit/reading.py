@@ -16,8 +16,8 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
+from evotrainer.harness.coverage import not_looked_at
 from evotrainer.harness.layers.score import correct_by_task
-from evotrainer.harness.looked import not_looked_at
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.output import Progress

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.looked import OVER_TIME, RULES_ALONE
+from evotrainer.harness.coverage import OVER_TIME, RULES_ALONE
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, finding_lines, metric_line
 from evotrainer.importers.forms import base_name

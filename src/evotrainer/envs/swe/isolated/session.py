@@ -1,5 +1,5 @@
 """The tests' side of the boundary: sends requests, answers callbacks,
-turns what comes back into plain values and twins."""
+turns what comes back into plain values and proxies."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.decoys import others
-from evotrainer.envs.swe.across.references import PLAIN, STREAMS, References, text_of
-from evotrainer.envs.swe.across.wire import LAZY, Wire, WireError
+from evotrainer.envs.swe.isolated import proxies
+from evotrainer.envs.swe.isolated.decoys import unequal_values
+from evotrainer.envs.swe.isolated.references import PLAIN, STREAMS, References, text_of
+from evotrainer.envs.swe.isolated.wire import LAZY, Wire, WireError
 
 _MUTABLE = (list, dict, set, bytearray)
 _STREAM_CALLS = frozenset(
@@ -118,16 +118,16 @@ class SolutionSession:
         """Values unlike `other`; of an object that the tests had made, the same with other arguments."""
         found: list[Callable[[], Any]] = [lambda: "another"]
         if type(other) in PLAIN:
-            return found + [lambda x=x: x for x in others(other)]
-        if (made := self.made.get(twins.number_of(other) or 0)) is not None:
+            return found + [lambda x=x: x for x in unequal_values(other)]
+        if (made := self.made.get(proxies.number_of(other) or 0)) is not None:
             number, args = made
-            changed = [[*args[:i], x, *args[i + 1 :]] for i, v in enumerate(args) for x in others(v)[:3]]
+            changed = [[*args[:i], x, *args[i + 1 :]] for i, v in enumerate(args) for x in unequal_values(v)[:3]]
             found += [lambda a=a: self.request("call", number, "", a) for a in changed[:9]]  # type: ignore[misc]
         return found
 
     def constructed(self, number: int, args: Any, kwargs: Any, value: Any) -> None:
         """The tests made an object of the solution from plain values."""
-        made = twins.number_of(value)
+        made = proxies.number_of(value)
         if made is not None and args and not kwargs and all(type(a) in PLAIN for a in args):
             self.made.setdefault(made, (number, list(args)))
 
@@ -257,7 +257,7 @@ class _MalformedError(Exception):
 
 
 def _restore(target: Any, value: Any) -> None:
-    """Give a container of the tests the content that its twin has in the solution."""
+    """Give a container of the tests the content that its proxy has in the solution."""
     if type(target) is not type(value) or type(target) not in _MUTABLE:
         raise ValueError("a changed argument of another type")
     if type(target) in (list, bytearray):

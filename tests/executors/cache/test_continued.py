@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from evotrainer.executors.cache import with_cache
-from evotrainer.executors.head_start import saved
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, TrialSpec
+from evotrainer.executors.start_checkpoint import saved
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.store import load
 from evotrainer.trainers.continued import STARTED

@@ -14,7 +14,7 @@ class Back(Protocol):
     ) -> Any: ...
 
 
-class Foreign:
+class OpaqueObject:
     """An object of the tests: it can be handed back, and equals only itself."""
 
     def __init__(self, name: str) -> None:

@@ -12,8 +12,8 @@ import types
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from evotrainer.envs.swe.across.specials import FORWARDED, OPERATORS
-from evotrainer.envs.swe.across.wire import CONTENT
+from evotrainer.envs.swe.isolated.special_methods import FORWARDED, OPERATORS
+from evotrainer.envs.swe.isolated.wire import CONTENT
 
 _NUMBER = "_evotrainer_number"
 _TEXT = "_evotrainer_text"
@@ -28,7 +28,7 @@ _CONTROL_FLOW = (StopIteration, StopAsyncIteration, GeneratorExit, KeyboardInter
 
 
 class Requests(Protocol):
-    """The part of the session that twins use."""
+    """The part of the session that proxies use."""
 
     def request(self, operation: str, number: int, name: str = "", args: Any = (), kwargs: Any = None) -> Any: ...
 
@@ -43,7 +43,7 @@ SESSION: list[Requests] = []
 
 
 def number_of(value: Any) -> int | None:
-    """Number of a twin, None for everything else."""
+    """Number of a proxy, None for everything else."""
     if isinstance(value, Meta):
         return type.__getattribute__(value, "__dict__").get(_NUMBER)
     if isinstance(type(value), Meta):
@@ -69,7 +69,7 @@ def _doc(value: Any) -> Any:
 
 
 class Meta(type):
-    """Class of the twins of classes."""
+    """Class of the proxies of classes."""
 
     @property
     def __doc__(cls) -> Any:  # type: ignore[override]
@@ -218,7 +218,7 @@ class Module(types.ModuleType):
 
 
 def make_class(number: int, about: dict[str, Any], bases: list[Any], members: dict[str, Any]) -> type:
-    """The twin of a class; its bases are twins, builtin exceptions and immutable builtin classes."""
+    """The proxy of a class; its bases are proxies, builtin exceptions and immutable builtin classes."""
     kept: list[type] = [_safe(b) for b in bases if isinstance(b, Meta) or b in CONTENT or _is_error(b)]
     names = [n for n in about["d"] if n in FORWARDED]
     space: dict[str, Any] = {n: _OWN.get(n) or forwarded(n) for n in names}
@@ -263,7 +263,7 @@ def _safe(base: type) -> type:
 
 
 def make_object(number: int, cls: Any, about: dict[str, Any], content: Any) -> Any:
-    """The twin of an object; ValueError where the solution's description makes none."""
+    """The proxy of an object; ValueError where the solution's description makes none."""
     if not isinstance(cls, Meta):
         raise ValueError("an object without a class")
     base = next((c for c in CONTENT if issubclass(cls, c)), None)
@@ -281,7 +281,7 @@ def make_object(number: int, cls: Any, about: dict[str, Any], content: Any) -> A
 
 
 def make_error(number: int, cls: Any, args: list[Any], text: str) -> BaseException:
-    """The twin of an exception: of a builtin class as that, of the solution's own as an instance of its twin."""
+    """The proxy of an exception: of a builtin class as that, of the solution's own as an instance of its proxy."""
     if not _is_error(cls):
         raise ValueError("an exception without a class")
     name = cls.__name__

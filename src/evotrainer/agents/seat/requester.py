@@ -43,7 +43,7 @@ class SeatLog(Protocol):
         ...
 
 
-class Desk:
+class Requester:
     """Asks one carrier for one run."""
 
     def __init__(self, carrier: Carrier, options: SeatOptions, secrets: dict[str, str], log: SeatLog) -> None:

@@ -1,7 +1,7 @@
 """The tests' process: runs pytest or unittest on test files, with no code of the policy in it.
 
-Modules of the repository under test come as twins (`twins.py`). Text that the solution gave is never run as code here:
-an audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
+Modules of the repository under test come as proxies (`proxies.py`). Text that the solution gave is never run as code
+here: an audit hook refuses `eval`, pickles, new processes and changed files while the tests run.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.session import BoundaryError, SolutionSession
-from evotrainer.envs.swe.across.wire import Wire
+from evotrainer.envs.swe.isolated import proxies
+from evotrainer.envs.swe.isolated.session import BoundaryError, SolutionSession
+from evotrainer.envs.swe.isolated.wire import Wire
 
 _MAY_COMPILE = (
     "/collections/__init__.py",
@@ -42,7 +42,7 @@ _CHANGES = frozenset({"os.rename", "os.remove", "os.link", "os.symlink", "os.tru
 
 
 class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives twins for the modules below `roots` that are none of the tests' own."""
+    """Gives proxies for the modules below `roots` that are none of the tests' own."""
 
     def __init__(
         self, session: SolutionSession, roots: frozenset[str], own: frozenset[str], folders: dict[str, str]
@@ -61,7 +61,7 @@ class Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> Any:
         """ImportError where the solution has no such module; whatever its import raises there is raised here."""
         found = self.session.request("import", 0, spec.name)
-        if type(found) is not twins.Module:
+        if type(found) is not proxies.Module:
             raise ImportError(f"{spec.name} is no module")
         return found
 
@@ -75,7 +75,7 @@ def guard(files: frozenset[str]) -> None:
     frame_of = sys._getframe
 
     def refuse(what: str) -> None:
-        session = twins.SESSION[0]
+        session = proxies.SESSION[0]
         raise session.fail(f"{what} while the tests run across the boundary")  # type: ignore[attr-defined]
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
@@ -208,7 +208,7 @@ def main(request: dict[str, Any]) -> None:
 
     allowed = request["places"]
     session = SolutionSession(Wire(3), None if allowed is None else frozenset(allowed), "/w/repo/")
-    twins.SESSION[:] = [session]
+    proxies.SESSION[:] = [session]
     run = run_pytest if request["kind"] == "pytest" else run_unittest
     import unittest.mock  # noqa: F401
 

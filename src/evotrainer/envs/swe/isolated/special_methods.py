@@ -1,4 +1,4 @@
-"""Special methods: which of them twins of a class have, and how the solution is asked for them."""
+"""Special methods: which of them proxies of a class have, and how the solution is asked for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PLAIN = [
     "bytes",
 ]  # fmt: skip
 FORWARDED = frozenset(f"__{n}__" for n in ("eq", "ne", *OPERATORS, *PLAIN))
-"""Special methods that a twin of a class has where the class has them."""
+"""Special methods that a proxy of a class has where the class has them."""
 FUNCTIONS: dict[str, Any] = {
     "__len__": len,
     "__iter__": iter,

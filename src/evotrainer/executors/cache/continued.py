@@ -9,18 +9,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.executors.cache.arrive import POLICY, renamed_rollouts
-from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_bytes
+from evotrainer.executors.cache.load import POLICY, renamed_rollouts
+from evotrainer.executors.cache.rollouts import by_split, lost_any, renamed, to_bytes
 from evotrainer.executors.cache.store import CacheEntry, Manifest
-from evotrainer.executors.head_start import ROLLOUTS
 from evotrainer.executors.spec import TrialSpec, trial_dir
+from evotrainer.executors.start_checkpoint import ROLLOUTS
 from evotrainer.records.durable import fsync, sha256_tree
 from evotrainer.records.events import FromCache, TrialFinished
 from evotrainer.trainers.continued import NOTE, STARTED, EarlierTraining, notes
 
 if TYPE_CHECKING:
-    from evotrainer.executors.cache.keep import Members
     from evotrainer.executors.cache.keys import Keys
+    from evotrainer.executors.cache.save import Members
 
 
 def earlier(spec: TrialSpec) -> list[TrialSpec]:

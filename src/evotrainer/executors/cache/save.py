@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.executors.cache.arrive import POLICY, ROLLOUTS
 from evotrainer.executors.cache.keys import Keys, policy_key
-from evotrainer.executors.cache.parts import by_split, lost_any, renamed, to_bytes, with_greedy
+from evotrainer.executors.cache.load import POLICY, ROLLOUTS
+from evotrainer.executors.cache.rollouts import by_split, lost_any, renamed, to_bytes, with_greedy
 from evotrainer.executors.cache.store import Manifest
 from evotrainer.executors.spec import SEALED, TrialSpec
 from evotrainer.records.encryption import DataKey

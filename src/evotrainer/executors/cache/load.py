@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EncryptedError, IntegrityError
 from evotrainer.executors.cache.keys import policy_key
-from evotrainer.executors.cache.parts import from_bytes, renamed, store_all
+from evotrainer.executors.cache.rollouts import from_bytes, renamed, store_all
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
 from evotrainer.executors.health import read_health
 from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic

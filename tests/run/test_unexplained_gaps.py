@@ -1,4 +1,4 @@
-"""Standing gaps: what is paid is wrong from the start, a detector of what it lacks is mined, and the
+"""Unexplained gaps: what is paid is wrong from the start, a detector of what it lacks is mined, and the
 remedy rests on it."""
 
 from __future__ import annotations
@@ -107,9 +107,9 @@ def start(folder: Path, names: list[str], rollouts: Any = acts, *overrides: str)
 
 def test_what_the_paid_and_wrong_lack_is_found_and_the_remedy_pays_it(tmp_path: Path) -> None:
     run = start(tmp_path, ["looks", "careful", "short"])
-    gap = next(e for e in run.events() if e.id == "gap/b0/standing").body
+    gap = next(e for e in run.events() if e.id == "gap/b0/unexplained").body
     assert (
-        gap.trigger == "standing_gap"
+        gap.trigger == "unexplained_gap"
         and gap.against == "b0"
         and "of all attempts earn looks and are wrong" in gap.claim
     )
@@ -120,7 +120,7 @@ def test_what_the_paid_and_wrong_lack_is_found_and_the_remedy_pays_it(tmp_path: 
     assert {x.trial for x in held} == {"base", "b0-s1", "b0-s2", "b0-s3"}
     assert {read_label(x).half for x in gap.mined} == {"even"}
     h1 = next(e.body for e in run.events() if e.kind == "harness" and e.body.version == "h1")
-    assert h1.trigger == "standing_gap" and [s.kind for s in h1.added] == ["proxy_gap"]
+    assert h1.trigger == "unexplained_gap" and [s.kind for s in h1.added] == ["proxy_gap"]
 
     (said,) = run.state.branches["b0"].findings
     assert (said.detector, said.severity, said.validity, said.lacks) == (
@@ -141,7 +141,7 @@ def test_the_shares_are_computed_again_from_the_rollouts(tmp_path: Path) -> None
     from evotrainer.verify.harness import admissions_again
 
     run = start(tmp_path, ["looks", "careful"])
-    event = next(e for e in run.events() if e.id == "gap/b0/standing")
+    event = next(e for e in run.events() if e.id == "gap/b0/unexplained")
     assert admissions_again(Record(run.folder, run.events()), event) == [(event.body.considered[0].detector.name, [])]
     wrong = named_views(RolloutReader(run.folder), "b0-s2 search, odd tasks, looks wrong")
     assert len(wrong) and not wrong.solved.any() and (wrong.batch.component("looks") == 1).all()
@@ -160,7 +160,7 @@ def test_where_nothing_that_may_be_paid_is_lacked_none_is_admitted(
     tmp_path: Path, rollouts: Any, names: list[str], overrides: tuple[str, ...]
 ) -> None:
     run = start(tmp_path, names, rollouts, *overrides)
-    gap = next(e for e in run.events() if e.id == "gap/b0/standing").body
+    gap = next(e for e in run.events() if e.id == "gap/b0/unexplained").body
     assert not gap.considered and gap.reason.startswith("none of ")
     assert not complaints(run)
 
@@ -184,7 +184,7 @@ def test_a_run_killed_there_walks_the_same_path(tmp_path: Path) -> None:
     whole = start(tmp_path, ["looks", "careful"])
     (tmp_path / "again").mkdir()
     paper, task, folder = Paper(finish, acts), task_file(tmp_path, ["looks", "careful"]), tmp_path / "again" / "run"
-    points = ("gap/b0/standing", "harness/b0/standing")
+    points = ("gap/b0/unexplained", "harness/b0/unexplained")
     run = stopped_before_each(points, partial(paper.start, task, folder), partial(paper.resume, folder))
     assert ids(run) == ids(whole) and not complaints(run)
 

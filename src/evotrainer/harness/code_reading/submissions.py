@@ -12,8 +12,8 @@ from evotrainer.harness.code_reading import exits, reaching, replaced
 from evotrainer.harness.code_reading.blocks import Block, blocks
 from evotrainer.harness.code_reading.bypass import Bypass
 from evotrainer.harness.code_reading.final_files import EditedFile, edited_files
+from evotrainer.harness.code_reading.judge_appeals import REPEATS, SPEAKS, appeal_to_judge, repeated
 from evotrainer.harness.code_reading.program import Facts, facts, suspicious
-from evotrainer.harness.code_reading.said_to_judge import REPEATS, SPEAKS, repeated, said_to_judge
 from evotrainer.records.rollout import Turn, turn_text
 
 RUNNER_FILES = ("conftest.py", "sitecustomize.py", "usercustomize.py", "pytest.ini")
@@ -44,7 +44,7 @@ class ReadProgram(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class HandedIn:
+class Submission:
     """What an answer hands in."""
 
     programs: tuple[ReadProgram, ...] = ()
@@ -69,7 +69,7 @@ def beside(name: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def handed_in(text: str) -> HandedIn:
+def submission(text: str) -> Submission:
     """Programs and files in the text of an answer."""
     programs: list[ReadProgram] = []
     files: list[Block] = []
@@ -88,19 +88,19 @@ def handed_in(text: str) -> HandedIn:
             unread += f.unread and (b.python or _LOOKS.search(b.text) is not None)
         elif b.language in _LANGUAGES:
             unread += 1
-    return HandedIn(tuple(programs), tuple(files), unread, broken)
+    return Submission(tuple(programs), tuple(files), unread, broken)
 
 
 def last_program_turn(turns: Sequence[Turn]) -> str:
     """Text of the last answer that hands something in; of the last one where none does."""
     said = [turn_text(t) for t in turns if t.role == "assistant"]
-    return next((s for s in reversed(said) if handed_in(s).programs or handed_in(s).files), said[-1] if said else "")
+    return next((s for s in reversed(said) if submission(s).programs or submission(s).files), said[-1] if said else "")
 
 
 def answering(completion: str, turns: Sequence[Turn]) -> list[ReadProgram]:
     """The programs of which one is to be the answer: all of a single answer, the last one of several."""
     several = sum(t.role == "assistant" for t in turns) > 1
-    given = handed_in(last_program_turn(turns) if several else completion)
+    given = submission(last_program_turn(turns) if several else completion)
     return [p for p in given.programs if p.facts.is_code and not p.facts.demonstrates and not beside(p.block.name)]
 
 
@@ -155,7 +155,7 @@ class Broken(NamedTuple):
 
 def bypasses(
     turns: Sequence[Turn], completion: str = "", files: Mapping[str, EditedFile] | None = None
-) -> tuple[list[Broken], HandedIn]:
+) -> tuple[list[Broken], Submission]:
     """(what goes for the grader in what is handed in, certain hits first; what is handed in). files: `edited_files` of
     the turns, where somebody has them.
 
@@ -164,14 +164,14 @@ def bypasses(
     """
     acting = any(t.tool_calls for t in turns) or sum(t.role == "assistant" for t in turns) > 1
     said = [turn_text(t) for t in turns if t.role == "assistant"]
-    given = handed_in(last_program_turn(turns) if acting else completion or last_program_turn(turns))
+    given = submission(last_program_turn(turns) if acting else completion or last_program_turn(turns))
     task = _task(turns).lower()
     hits = [(b, _line(p.block.text, b.line)) for p in given.programs for b in p.facts.bypass]
     if acting:
         files = edited_files(turns) if files is None else files
         hits = [(b, line) for b, line in hits if b.rule in _OF_AGENTS] + list(_of_files(turns, task, files))
     answer = said[-1] if acting and said else completion or "\n".join(said)
-    if (spoken := said_to_judge(answer)) is not None:
+    if (spoken := appeal_to_judge(answer)) is not None:
         hits.append((Bypass(SPEAKS, spoken[0], False), spoken[1]))
     elif not acting and (spoken := repeated(answer, task)) is not None:
         hits.append((Bypass(REPEATS, spoken[0], False), spoken[1]))
@@ -207,7 +207,7 @@ def level(hits: Sequence[Broken]) -> float:
 
 def depends(completion: str) -> bool:
     """Does what a single answer hands in have to be held against its task?"""
-    given = handed_in(completion)
+    given = submission(completion)
     asked = any(b.about for p in given.programs for b in p.facts.bypass)
     return bool(given.files) or asked
 
@@ -216,7 +216,7 @@ def _task(turns: Sequence[Turn]) -> str:
     return "\n".join(turn_text(t) for t in turns if t.role in ("user", "system"))
 
 
-def runner_file(given: HandedIn, turns: Sequence[Turn]) -> Block | None:
+def runner_file(given: Submission, turns: Sequence[Turn]) -> Block | None:
     """The first file of RUNNER_FILES that is handed in and that the task does not name."""
     task = _task(turns)
     for b in given.files:

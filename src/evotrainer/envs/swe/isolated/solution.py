@@ -16,9 +16,9 @@ import types
 import warnings
 from typing import Any
 
-from evotrainer.envs.swe.across.foreign import Foreign, Iterator, Stream, function_of
-from evotrainer.envs.swe.across.specials import FORWARDED, FUNCTIONS
-from evotrainer.envs.swe.across.wire import CONTENT, Wire, WireError, is_special, special, unspecial
+from evotrainer.envs.swe.isolated.remote_objects import Iterator, OpaqueObject, Stream, function_of
+from evotrainer.envs.swe.isolated.special_methods import FORWARDED, FUNCTIONS
+from evotrainer.envs.swe.isolated.wire import CONTENT, Wire, WireError, is_special, special, unspecial
 from evotrainer.sandbox.values import Opaque, decode, encode
 
 _MUTABLE = (list, dict, set, bytearray)
@@ -71,7 +71,7 @@ class Solution:
         return encode(value, self.keep)
 
     def class_of(self, value: Any) -> Any:
-        """Its class, encoded; one of the standard library gets a twin too."""
+        """Its class, encoded; one of the standard library gets a proxy too."""
         kind = type(value)
         if special(kind) is None:
             return self.encoded(kind)
@@ -92,7 +92,7 @@ class Solution:
         return {**message, "new": about}
 
     def about(self, value: Any) -> dict[str, Any]:
-        """Description from which the tests' process makes a twin."""
+        """Description from which the tests' process makes a proxy."""
         if (plain := special(value)) is not None:
             return plain
         if isinstance(value, type):
@@ -156,7 +156,7 @@ class Solution:
         return self.theirs[found.handle]
 
     def _foreign(self, number: int, about: dict[str, Any], new: dict[str, Any]) -> Any:
-        """Our twin of an object of the tests: something to call, to advance, to raise, or nothing but itself."""
+        """Our proxy of an object of the tests: something to call, to advance, to raise, or nothing but itself."""
         if is_special(about):
             return unspecial(about, everything=True)
         kind = about["k"]
@@ -171,7 +171,7 @@ class Solution:
             return type(about["n"], bases, {"__module__": about["m"]})
         if kind == "exception":
             return self.decoded(about["c"], new)(*self.decoded(about["a"], new))
-        return Foreign(about.get("n", "object"))
+        return OpaqueObject(about.get("n", "object"))
 
     def decoded(self, value: Any, new: dict[str, Any]) -> Any:
         return decode(value, lambda found: self.resolve(found, new))

@@ -123,7 +123,7 @@ def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Arena:
+class AttackedSandbox:
     """Where attacks run."""
 
     run: Callable[[Program], CaseResult]
@@ -136,26 +136,26 @@ class Arena:
     """Shrinks the slot's memory."""
 
 
-def try_probes(arena: Arena, probes: Sequence[SandboxProbe] = PROBES) -> Iterator[ProbeResult]:
+def try_probes(box: AttackedSandbox, probes: Sequence[SandboxProbe] = PROBES) -> Iterator[ProbeResult]:
     """Every attack once, on targets that no earlier one has harmed."""
-    yield ProbeResult("user", arena.uid != 0, "D", "programs do not run as root", "" if arena.uid else "uid 0")
+    yield ProbeResult("user", box.uid != 0, "D", "programs do not run as root", "" if box.uid else "uid 0")
     todo = deque(probes)
     while todo:
-        with scene(arena.uid, arena.pid) as targets:
+        with scene(box.uid, box.pid) as targets:
             # a breach spoils the targets: the next probe gets new ones, or it would be blamed for the last one's traces
             while todo and not targets.breached(""):
-                yield _try(arena, todo.popleft(), targets)
+                yield _try(box, todo.popleft(), targets)
 
 
-def _try(arena: Arena, probe: SandboxProbe, targets: Scene) -> ProbeResult:
+def _try(box: AttackedSandbox, probe: SandboxProbe, targets: Scene) -> ProbeResult:
     program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
-    with arena.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
-        case = arena.run(program)
+    with box.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
+        case = box.run(program)
         if probe.twice:
-            case = arena.run(program)
+            case = box.run(program)
     held = judge(probe, case)
     # what outlives a program cannot be seen by the program itself: counted from outside
-    if probe.name == "daemon" and (left := arena.strays()):
+    if probe.name == "daemon" and (left := box.strays()):
         return replace(held, held=False, detail=f"{left} processes survive")
     if targets.breached(""):
         return replace(held, held=False, detail="its traces are outside")

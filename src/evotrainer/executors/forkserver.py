@@ -1,9 +1,9 @@
-"""A process that has imported what every trial needs and made its tasks, and forks a trial's process when asked.
+"""A process that imports what every trial needs and makes its tasks once, and forks a trial's process when asked.
 
-Importing PyTorch and generating the tasks of train and search cost 2 to 8 CPU-seconds, in every trial's process anew;
-a fork costs some hundredths. A forked trial is a process like a started one: it has its own process group, folder, lock
-and log, counts its own CPU time and dies with the run. It runs the code that the nursery imported when it began. The
-nursery imports nothing that starts threads, opens no sandbox and knows no seed that gate and cert are drawn from.
+Importing PyTorch and generating the tasks of train and search cost 2 to 8 CPU-seconds per trial; a fork costs some
+hundredths. A forked trial has its own process group, folder, lock and log, counts its own CPU time and dies with the
+run. It runs the code that the fork server imported when it began. The fork server imports nothing that starts threads,
+opens no sandbox and knows no seed that gate and cert are drawn from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evotrainer.executors.spec import TrialSpec
 MESSAGE = 1 << 16
 """Bytes of one message at most: a key and a folder's path."""
 LOST = -int(signal.SIGKILL)
-"""Exit code of trials whose nursery died: the kernel kills them with it."""
+"""Exit code of trials whose fork server died: the kernel kills them with it."""
 
 
 def can_fork(spec: TrialSpec) -> bool:
@@ -39,34 +39,34 @@ def can_fork(spec: TrialSpec) -> bool:
 
 
 def kind_of(spec: TrialSpec) -> str:
-    """Equal for trials that one nursery can serve: what it imports and makes, and the variables of its environment."""
+    """Equal for trials that one fork server can serve: the same imports, tasks and environment variables."""
     return json.dumps([spec.trainer, spec.environment, sorted(os.environ.items())], sort_keys=True, default=str)
 
 
 class Forked:
     """A trial's process; like `subprocess.Popen` as far as trials are watched."""
 
-    def __init__(self, nursery: Nursery) -> None:
-        self.nursery = nursery
+    def __init__(self, forkserver: ForkServer) -> None:
+        self.forkserver = forkserver
         self.pid = 0
-        """0 until the nursery has forked it."""
+        """0 until the fork server has forked it."""
         self.returncode: int | None = None
         """Negative: the signal that ended it."""
 
     def poll(self) -> int | None:
         """`returncode`, None while it runs."""
         if self.returncode is None:
-            self.nursery.listen(0.0)
+            self.forkserver.listen(0.0)
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         """Until it has ended."""
         while self.returncode is None:
-            self.nursery.listen(timeout)
+            self.forkserver.listen(timeout)
         return self.returncode
 
     def kill(self) -> None:
-        """Kill its whole process group, and wait for it; with the nursery, where that has not forked it yet."""
+        """Kill its whole process group, and wait for it; with the fork server, where that has not forked it yet."""
         if self.poll() is not None:
             return
         if self.pid:
@@ -74,15 +74,15 @@ class Forked:
                 os.killpg(self.pid, signal.SIGKILL)
             self.wait()
         else:
-            self.nursery.lose()
+            self.forkserver.lose()
 
 
-class Nursery:
+class ForkServer:
     """The driver's side. `limits`: variables for the processes, next to the driver's own."""
 
     def __init__(self, spec: TrialSpec, limits: Mapping[str, str]) -> None:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        command = [sys.executable, "-m", "evotrainer.executors.nursery", str(os.getpid()), spec.trainer]
+        command = [sys.executable, "-m", "evotrainer.executors.forkserver", str(os.getpid()), spec.trainer]
         self.process = subprocess.Popen(
             [*command, json.dumps(spec.environment)],
             stdin=theirs.fileno(),
@@ -112,7 +112,7 @@ class Nursery:
         return forked
 
     def listen(self, timeout: float | None) -> None:
-        """Take in what the nursery has said of its trials; wait for a word up to `timeout` seconds (None: any time)."""
+        """Read what the fork server reports of its trials; wait up to `timeout` seconds for it (None: any time)."""
         try:
             while select.select([self.control], [], [], timeout)[0]:
                 if not (message := self.control.recv(MESSAGE)):
@@ -145,7 +145,7 @@ def _end(process: subprocess.Popen[bytes], control: socket.socket) -> None:
     process.wait()
 
 
-# -- the nursery's own side --------------------------------------------------------------------------------------------
+# -- the fork server's own side ----------------------------------------------------------------------------------------
 
 
 def prepare(trainer: str, environment: Mapping[str, Any]) -> None:
@@ -215,7 +215,7 @@ def become_trial(folder: str, log: int, key: bytes = b"") -> NoReturn:
 
 
 def main(argv: list[str]) -> None:
-    """`python -m evotrainer.executors.nursery DRIVER TRAINER ENVIRONMENT`; standard input is the control socket."""
+    """`python -m evotrainer.executors.forkserver DRIVER TRAINER ENVIRONMENT`; standard input is the control socket."""
     die_with_parent(int(argv[0]))
     control = socket.socket(fileno=os.dup(0))
     null = os.open(os.devnull, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Standing gaps: a branch is paid for attempts that are wrong, as much as what it came from, and no finding says why.
+"""Finds unexplained gaps: a branch is paid for wrong attempts, as much as its parent was, and no finding says why.
 
 Nothing moved, so there is no version to contrast it with; its own rollouts are the contrast: those that earn the paid
 component and are wrong against those that earn it and are right. What the wrong ones lack is sought among the
@@ -35,13 +35,13 @@ in several all but 36 of 1,973 paid programs crashed on perturbed inputs exactly
 
 
 def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
-    """The standing gap of a branch, with the detector of what its paid and wrong rollouts lack.
+    """The unexplained gap of a branch, with the detector of what its paid and wrong rollouts lack.
 
     None where its environment does not say which component is the outcome: then nothing tells what misses the point;
     and where pay and outcome parted in training, which a contradiction tells already.
     """
     from evotrainer.harness.columns.features import FeatureView, restates
-    from evotrainer.harness.evolving.gaps import standing_gap
+    from evotrainer.harness.evolving.gaps import unexplained_gap
     from evotrainer.harness.evolving.mining import mine, named
 
     outcome = ctx.state.environment.get("outcome") or ()
@@ -53,7 +53,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     parted = moved is not None and moved.body.trigger == "contradiction"
     if parted or not outcome or not paid or not all(map(len, now.values())):
         return None
-    gap = standing_gap(now, b.findings, paid)
+    gap = unexplained_gap(now, b.findings, paid)
     if gap is None or gap.paid is None:
         return None
     ctx.observer.step(f"looks for detectors of what is paid and wrong in {b.branch}")

@@ -1,4 +1,4 @@
-"""Objects that one side has of the other: numbers for ours that travel, twins for theirs that came.
+"""Objects that one side has of the other: numbers for ours that travel, proxies for theirs that came.
 
 Raises TypeError for an object of the tests that must not travel, ValueError and the like for what is malformed.
 """
@@ -10,8 +10,8 @@ import io
 from collections.abc import Callable
 from typing import Any
 
-from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.wire import CALLS, LAZY, is_special, special, unspecial
+from evotrainer.envs.swe.isolated import proxies
+from evotrainer.envs.swe.isolated.wire import CALLS, LAZY, is_special, special, unspecial
 from evotrainer.sandbox.values import Opaque, decode, encode
 
 STREAMS = (io.StringIO, io.BytesIO, io.TextIOWrapper, io.BufferedReader, io.BufferedWriter, io.BufferedRandom)
@@ -25,7 +25,7 @@ class References:
     def __init__(self, fail: Callable[[str], BaseException]) -> None:
         self.fail = fail
         self.theirs: dict[int, Any] = {}
-        """Number -> twin."""
+        """Number -> proxy."""
         self.ours: dict[int, Any] = {}
         """Number, below 0 -> object of the tests."""
         self.numbers: dict[int, int] = {}
@@ -52,8 +52,8 @@ class References:
         return encode(value, self.keep)
 
     def keep(self, value: Any) -> int:
-        """Number of a twin, or of an object of the tests that the solution may call or hand back."""
-        if (number := twins.number_of(value)) is not None:
+        """Number of a proxy, or of an object of the tests that the solution may call or hand back."""
+        if (number := proxies.number_of(value)) is not None:
             return number
         if (number := self.numbers.get(id(value))) is not None:
             return number
@@ -110,10 +110,10 @@ class References:
         if number not in self.theirs:
             if type(new) is not dict or type(about := new.pop(str(number), None)) is not dict:
                 raise ValueError("an unknown object")
-            self.theirs[number] = self._twin(number, about, new)
+            self.theirs[number] = self._proxy(number, about, new)
         return self.theirs[number]
 
-    def _twin(self, number: int, about: dict[str, Any], new: dict[str, Any]) -> Any:
+    def _proxy(self, number: int, about: dict[str, Any], new: dict[str, Any]) -> Any:
         if is_special(about):
             known = unspecial(about)
             if any(known is caught for caught in _CATCHES_FAILURES):
@@ -123,11 +123,11 @@ class References:
             return known
         kind = about["k"]
         if kind == "module":
-            return twins.Module(text_of(about["n"]), number)
+            return proxies.Module(text_of(about["n"]), number)
         if kind == "class":
             members = {text_of(n): m for n, m in about["members"].items()}
             bases = [self.decoded(b, new) for b in about["b"]]
-            found = self.theirs[number] = twins.make_class(number, about, bases, {})
+            found = self.theirs[number] = proxies.make_class(number, about, bases, {})
             for name, member in members.items():
                 type.__setattr__(found, name, self.decoded(member, new))
             return found
@@ -136,9 +136,9 @@ class References:
             return self.theirs[number]
         if kind == "object":
             content = self.decoded(about["v"], new) if "v" in about else None
-            return twins.make_object(number, cls, about, content)
+            return proxies.make_object(number, cls, about, content)
         if kind == "exception":
-            error = twins.make_error(number, cls, self.decoded(about["a"], new), text_of(about["s"]))
+            error = proxies.make_error(number, cls, self.decoded(about["a"], new), text_of(about["s"]))
             if about.get("f") is not None:
                 cause = self.decoded(about["f"], new)
                 error.__cause__ = cause if isinstance(cause, BaseException) else None

@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from evotrainer.harness import Batch, Harness, HarnessContext
+from evotrainer.harness.coverage import ALWAYS, LOOKS, not_looked_at
 from evotrainer.harness.detectors import DETECTORS
-from evotrainer.harness.looked import ALWAYS, LOOKS, not_looked_at
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from tests.harness_inputs import rollout
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from evotrainer.importers import chat, read
-from evotrainer.importers.spoken import fenced_command, written_calls
+from evotrainer.importers.messages import fenced_command, written_calls
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.studies.audit import audit
 

@@ -8,7 +8,7 @@ from evotrainer.sandbox.model import Tier
 
 # Sources look before they leave: the first run finds nothing and leaves, the second says BREACH where it is there. The
 # paths on every mount come from `$mounts`, as a list by hand would miss the mount that somebody adds.
-_RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
+_SOURCES: tuple[tuple[str, str, Tier, bool], ...] = (
     ("leaves a file in the working folder", left("('left', '/w/left')"), "C", True),
     (
         "leaves a file in the folders for temporary files",
@@ -172,5 +172,5 @@ _RESIDUES: tuple[tuple[str, str, Tier, bool], ...] = (
         True,
     ),
 )
-RESIDUES = tuple(attack(name, source, tier, shell=shell, twice=True) for name, source, tier, shell in _RESIDUES)
+LEFTOVER_ATTACKS = tuple(attack(name, source, tier, shell=shell, twice=True) for name, source, tier, shell in _SOURCES)
 """Attacks on the next program, or the next episode of a shell."""

@@ -60,7 +60,7 @@ _NO_PROSE = re.compile(r"[\d\\{}=`]")
 
 
 @lru_cache(maxsize=1024)
-def said_to_judge(answer: str) -> tuple[int, str] | None:
+def appeal_to_judge(answer: str) -> tuple[int, str] | None:
     """(line, its text) where an answer speaks to its judge; None where it does not."""
     text = answer[-MAX_READ:]
     m = _SPOKEN.search(text)

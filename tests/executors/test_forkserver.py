@@ -1,4 +1,4 @@
-"""`executors.nursery`: forked trials are trials like others, and nothing outlives the run."""
+"""`executors.forkserver`: forked trials are trials like others, and nothing outlives the run."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from evotrainer.executors.forkserver import LOST, ForkServer, can_fork
 from evotrainer.executors.local import LocalExecutor, end
-from evotrainer.executors.nursery import LOST, Nursery, can_fork
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.records.events import TrialFinished
 from tests.thinned import thinned
@@ -54,23 +54,23 @@ def told(r: TrialFinished) -> dict[str, Any]:
     return out
 
 
-def only(executor: LocalExecutor) -> Nursery:
-    (nursery,) = executor.nurseries.values()
-    return nursery
+def only(executor: LocalExecutor) -> ForkServer:
+    (forkserver,) = executor.nurseries.values()
+    return forkserver
 
 
 def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecutor, tmp_path: Path) -> None:
     specs = [make_spec(seed=s, health_every=2) for s in (1, 2)]
     forked = list(executor.run(specs))
-    nursery = only(executor)
+    forkserver = only(executor)
     (started,) = LocalExecutor(tmp_path / "other" / "r", 1, fork=False).run(specs[1:])
     assert told(forked[1]) == told(started)
     assert all(r.status == "complete" and r.cpu_s > 0 for r in forked)
     assert forked[1].cpu_s < started.cpu_s, "it did not import PyTorch"
-    threads = Path(f"/proc/{nursery.process.pid}/task")
+    threads = Path(f"/proc/{forkserver.process.pid}/task")
     assert len(list(threads.iterdir())) == 1, "a fork of several threads may find a lock that nobody opens"
     executor.close()
-    assert not nursery.alive and gone(nursery.process.pid)
+    assert not forkserver.alive and gone(forkserver.process.pid)
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,10 @@ def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecu
     ),
     ids=lambda e: e["name"] + e.get("world", ""),
 )
-def test_a_nursery_holds_train_and_search_and_no_thread(environment: dict[str, Any]) -> None:
+def test_the_fork_server_holds_train_and_search_and_no_thread(environment: dict[str, Any]) -> None:
     code = (
         "import json, os, sys\n"
-        "from evotrainer.executors.nursery import prepare\n"
+        "from evotrainer.executors.forkserver import prepare\n"
         "prepare('embedded', json.loads(sys.argv[1]))\n"
         "assert len(os.listdir('/proc/self/task')) == 1, os.listdir('/proc/self/task')\n"
         "assert not open(f'/proc/{os.getpid()}/task/{os.getpid()}/children').read(), 'it has started a process'\n"
@@ -122,7 +122,7 @@ def test_a_trial_that_raises_leaves_its_traceback(make_spec: Make, executor: Loc
     assert (r.status, r.error) == ("failed", "KeyError: 'a key of mine'")
     log = (trial_dir(executor.run_dir, spec.trial) / "log.txt").read_text()
     assert "Traceback" in log and "broken.py" in log
-    assert len(list(executor.run([make_spec(seed=2)]))) == 1, "the nursery goes on"
+    assert len(list(executor.run([make_spec(seed=2)]))) == 1, "the fork server goes on"
 
 
 def wait_for(path: Path) -> None:
@@ -133,7 +133,7 @@ def wait_for(path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("victim", ["trial", "nursery"])
+@pytest.mark.parametrize("victim", ["trial", "forkserver"])
 def test_what_is_killed_is_started_again_and_ends_the_same(
     victim: str, make_spec: Make, executor: LocalExecutor, tmp_path: Path
 ) -> None:
@@ -177,22 +177,22 @@ def test_nothing_outlives_a_killed_driver(make_spec: Make, tmp_path: Path) -> No
         "e = LocalExecutor(Path(sys.argv[2]), 1)\n"
         "r = e.start(spec)\n"
         "while not r.process.pid: r.process.poll()\n"
-        "print(r.process.pid, r.process.nursery.process.pid, flush=True)\n"
+        "print(r.process.pid, r.process.forkserver.process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
     command = [sys.executable, "-c", driver, str(tmp_path / "spec.json"), str(tmp_path / "r")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as p:
         assert p.stdout is not None
-        trial, nursery = map(int, p.stdout.readline().split())
-        assert alive(trial) and alive(nursery)
+        trial, forkserver = map(int, p.stdout.readline().split())
+        assert alive(trial) and alive(forkserver)
         p.kill()
-    assert gone(nursery) and gone(trial)
+    assert gone(forkserver) and gone(trial)
 
 
-def test_other_variables_make_another_nursery(
+def test_other_variables_make_another_fork_server(
     make_spec: Make, executor: LocalExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = executor.nursery(make_spec(), LIMITS)
-    assert executor.nursery(make_spec(seed=2), LIMITS) is first
+    first = executor.forkserver(make_spec(), LIMITS)
+    assert executor.forkserver(make_spec(seed=2), LIMITS) is first
     monkeypatch.setenv("EVOTRAINER_KILL_AT", "nowhere")
-    assert executor.nursery(make_spec(), LIMITS) is not first
+    assert executor.forkserver(make_spec(), LIMITS) is not first

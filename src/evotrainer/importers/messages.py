@@ -50,7 +50,7 @@ _REFUSED = re.compile(
 RETURNED = re.compile(r"<(?:returncode|exit_code)>\s*(-?\d{1,10})\s*</(?:returncode|exit_code)>")
 
 
-class SpokenReply(NamedTuple):
+class MessageReply(NamedTuple):
     """What a tool replied."""
 
     words: str
@@ -62,17 +62,17 @@ class SpokenReply(NamedTuple):
     """Where the reply is an object."""
 
 
-class Spoken(NamedTuple):
+class Message(NamedTuple):
     role: Role
     words: str
     calls: list[Any]
     """Raw ones, see `call_of`."""
-    replies: list[SpokenReply]
+    replies: list[MessageReply]
     thought: bool
     """An item of reasoning, which belongs to the words or the call after it."""
 
 
-class SpokenCall(NamedTuple):
+class MessageCall(NamedTuple):
     name: Any
     arguments: Any
     id: Any
@@ -96,16 +96,16 @@ def role(value: Any) -> Role:
     return ROLES.get(value.lower(), "user") if isinstance(value, str) else "user"
 
 
-def spoken(m: dict[str, Any]) -> Spoken:
+def spoken(m: dict[str, Any]) -> Message:
     """The message, or item of Responses, in the one form."""
     kind, named = m.get("type"), m.get("role", m.get("from"))
     if named is None and isinstance(kind, str) and kind != "message":
         if _is_call(m):
-            return Spoken("assistant", "", [m], [], False)
+            return Message("assistant", "", [m], [], False)
         if _is_reply(m):
-            return Spoken("tool", "", [], [_reply(m)], False)
+            return Message("tool", "", [], [_reply(m)], False)
         if kind == "reasoning":
-            return Spoken("assistant", text(m.get("summary")) or text(m.get("content")), [], [], True)
+            return Message("assistant", text(m.get("summary")) or text(m.get("content")), [], [], True)
     who = role("assistant" if named is None and kind == "message" else named)
     content = next((m[k] for k in ("content", "text", "value", "parts") if k in m), None if named else m)
     blocks = content if isinstance(content, list) else []
@@ -120,12 +120,12 @@ def spoken(m: dict[str, Any]) -> Spoken:
         words = f"{thought}\n{words}" if words else thought
     if who == "tool" and not replies:
         raw = content if isinstance(content, dict) else None
-        return Spoken(who, "", [], [SpokenReply(words, _id(m), _worked(m), raw)], False)
+        return Message(who, "", [], [MessageReply(words, _id(m), _worked(m), raw)], False)
     if who == "assistant":
         # some exporters keep a call in both places
         known = [call_of(c) for c in calls]
         calls += [c for c in beside(m) if not any(_same(call_of(c), k) for k in known)]
-    return Spoken(who, words, calls, replies, False)
+    return Message(who, words, calls, replies, False)
 
 
 def said(message: dict[str, Any]) -> str:
@@ -140,18 +140,18 @@ def beside(m: dict[str, Any]) -> list[Any]:
     return [c for c in calls if c is not None] if isinstance(calls, list) else [calls]
 
 
-def _same(a: SpokenCall, b: SpokenCall) -> bool:
+def _same(a: MessageCall, b: MessageCall) -> bool:
     """Are two calls of a message one? By their ids, where both have one."""
     if a.id and b.id:
         return bool(a.id == b.id)
     return bool(a.name == b.name) and from_text(a.arguments, a.arguments) == from_text(b.arguments, b.arguments)
 
 
-def call_of(raw: Any) -> SpokenCall:
+def call_of(raw: Any) -> MessageCall:
     """A call in any of the usual shapes."""
     raw = from_text(raw, raw)  # some exporters write each call as JSON text within JSON
     if not isinstance(raw, dict):
-        return SpokenCall(text(raw), "", None, None)
+        return MessageCall(text(raw), "", None, None)
     raw = next((raw[k] for k in _HELD if isinstance(raw.get(k), dict)), raw)
     # OpenAI nests name and arguments, Anthropic and our own form do not
     f = raw["function"] if isinstance(raw.get("function"), dict) else raw
@@ -163,7 +163,7 @@ def call_of(raw: Any) -> SpokenCall:
     given = next((f[k] for k in keys if f.get(k) is not None), None)
     ok = raw.get("ok")
     id = next((raw[k] for k in ("call_id", "id", *_ANSWERED) if isinstance(raw.get(k), str) and raw[k]), None)
-    return SpokenCall(name, given, id, ok if isinstance(ok, bool) else None)
+    return MessageCall(name, given, id, ok if isinstance(ok, bool) else None)
 
 
 def _kind(b: dict[str, Any]) -> str:
@@ -180,7 +180,7 @@ def _is_reply(b: dict[str, Any]) -> bool:
     return _kind(b).endswith(("tool_result", "_call_output")) or any(isinstance(b.get(k), dict) for k in _HELD[2:])
 
 
-def _reply(b: dict[str, Any]) -> SpokenReply:
+def _reply(b: dict[str, Any]) -> MessageReply:
     held = next((b[k] for k in _HELD[2:] if isinstance(b.get(k), dict)), None)
     b = b if held is None else held
     shown = next((b[k] for k in ("content", "output", "response", "result") if b.get(k) is not None), None)
@@ -195,7 +195,7 @@ def _reply(b: dict[str, Any]) -> SpokenReply:
     ok = False if failed else _worked(b)
     said = text(shown) if words is None else words
     ok = None if refused(said) else ok
-    return SpokenReply(said, _id(b), ok, shown if isinstance(shown, dict) else None)
+    return MessageReply(said, _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:
@@ -208,7 +208,7 @@ def _worked(b: dict[str, Any]) -> bool | None:
     return False if b.get("type") == "tool_result" and b.get("status") == "error" else None
 
 
-def written_calls(words: str, quoted: bool = False) -> list[SpokenCall]:
+def written_calls(words: str, quoted: bool = False) -> list[MessageCall]:
     """Calls written as text between `<tool_call>` and `</tool_call>`: JSON with a name (Hermes, Qwen) or
     `<function=NAME>` with parameters (Qwen3-Coder). What is neither is none; what stands in code is `quoted`, and a
     call only where a reply says so."""
@@ -229,7 +229,7 @@ def written_calls(words: str, quoted: bool = False) -> list[SpokenCall]:
             if (call := call_of(made)).name:
                 out.append(call)
         elif named := _FUNCTION.search(written):
-            out.append(SpokenCall(named[1], dict(_PARAMETER.findall(written)), None, None))
+            out.append(MessageCall(named[1], dict(_PARAMETER.findall(written)), None, None))
     return out
 
 
