@@ -11,11 +11,12 @@ import pytest
 
 from evotrainer.api import open_run
 from evotrainer.cli.why import why
+from evotrainer.envs.data.tables import EVALUATION_ONLY
 from evotrainer.envs.swe.canary import Watch
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.env import SweEnv
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
+from evotrainer.envs.swe.instances import parse_instance
 from evotrainer.envs.swe.real import RealHandle
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Grade

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evotrainer.envs.admission import Cache
+from evotrainer.envs.data.tables import EVALUATION_ONLY
 from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import gitrepo, tools
 from evotrainer.envs.swe.admission import admit
@@ -20,7 +21,7 @@ from evotrainer.envs.swe.control import LIBRARY, Control
 from evotrainer.envs.swe.gitrepo import git
 from evotrainer.envs.swe.instance_env import as_task
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
+from evotrainer.envs.swe.instances import parse_instance
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
