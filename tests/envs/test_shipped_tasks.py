@@ -9,7 +9,6 @@ import tomllib
 import pytest
 
 from evotrainer.envs.data.hub import HubSet, pinned, read_hub
-from evotrainer.envs.data.rows import load_rows
 from evotrainer.envs.maths import latex
 from evotrainer.errors import MissingDependencyError
 from tests.cli.call import ROOT
@@ -36,7 +35,7 @@ def test_a_missing_library_is_code_6_with_the_command_that_installs_it(monkeypat
         monkeypatch.setitem(sys.modules, library, None)
     monkeypatch.setattr(latex, "find_spec", lambda name: None)
     calls = {
-        "hf": [lambda: read_hub(HubSet("openai/gsm8k")), lambda: pinned("hf:a/b"), lambda: load_rows("openai/gsm8k")],
+        "hf": [lambda: read_hub(HubSet("openai/gsm8k")), lambda: pinned("hf:a/b")],
         "math": [latex.LatexJudge],
     }
     for extra, each in calls.items():

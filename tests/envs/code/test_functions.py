@@ -17,7 +17,8 @@ from evotrainer.envs.code.env import CodeEnv
 from evotrainer.envs.code.formats import CodeDataConfig, code_source
 from evotrainer.envs.code.functions import preamble_of
 from evotrainer.envs.code.task_list import ListSource
-from evotrainer.envs.data.rows import check_shares, load_rows, split_of
+from evotrainer.envs.data.rows import check_shares, split_of
+from evotrainer.envs.data.tables import read_source
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 from tests.envs.helpers import grade, shared_data
@@ -119,19 +120,6 @@ def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_pa
     assert refused.reasons[0].startswith("its own solution does not pass: test 1 ends in error (ZeroDivisionError")
 
 
-def test_a_hugging_face_data_set_loads_like_a_file(
-    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("datasets")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "set"
-    folder.mkdir()
-    write(folder / "test.jsonl", COMPLETION)
-    assert load_rows(str(folder))[0]["entry_point"] == "root"
-    with pytest.raises(TaskSetError, match="split nonsense"):
-        load_rows(str(folder), hf_split="nonsense")
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -157,26 +145,23 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("", "path is empty"), ("./none.jsonl", "no file none.jsonl"), ("/no/such/folder/x", "no file")],
+    [("", "source is empty"), ("./none.jsonl", "no file or folder none.jsonl"), ("/no/such/folder/x", "no file")],
 )
-def test_a_missing_file_is_told_from_a_data_set_id(path: str, message: str) -> None:
+def test_a_missing_file_is_named(path: str, message: str) -> None:
     with pytest.raises(TaskSetError, match=message):
-        load_rows(path)
+        read_source(path, "code")
 
 
 def test_damaged_files_are_refused_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": \n')
     with pytest.raises(TaskSetError, match=r"a\.jsonl, line 2: not JSON"):
-        load_rows(str(tmp_path / "a.jsonl"))
+        read_source(str(tmp_path / "a.jsonl"), "code")
     (tmp_path / "b.jsonl").write_text("[1]\n")
     with pytest.raises(TaskSetError, match=r"b\.jsonl, line 1: list instead of an object"):
-        load_rows(str(tmp_path / "b.jsonl"))
+        read_source(str(tmp_path / "b.jsonl"), "code")
     (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip")
     with pytest.raises(TaskSetError, match="cannot read"):
-        load_rows(str(tmp_path / "c.jsonl.gz"))
-    (tmp_path / "d.jsonl").write_text("\n\n")
-    with pytest.raises(TaskSetError, match="has no rows"):
-        load_rows(str(tmp_path / "d.jsonl"))
+        read_source(str(tmp_path / "c.jsonl.gz"), "code")
 
 
 def test_a_preamble_holds_what_tests_and_rewrites_need() -> None:

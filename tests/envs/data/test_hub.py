@@ -103,10 +103,10 @@ def test_what_is_pinned_or_no_hub_id_is_left_as_it_is() -> None:
 TWO = """
 import sys
 import time
-from evotrainer.envs.data.rows import load_rows
+from evotrainer.envs.data.hub import HubSet, read_hub
 from evotrainer.records.hub import snapshot
 from evotrainer.errors import EvoTrainerError
-for ask in (lambda: load_rows("org/set", "main", "train"), lambda: snapshot("org/model")):
+for ask in (lambda: read_hub(HubSet("org/set", "main")), lambda: snapshot("org/model")):
     try:
         ask()
     except EvoTrainerError as e:
