@@ -60,6 +60,7 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
+    "envs.vocabulary": "",
     "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
@@ -71,10 +72,11 @@ ALLOWED = {
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
-    "envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
+    "envs.components envs.admission envs.data envs.vocabulary",
+    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
+    "envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
-    "envs.admission envs.data",
+    "envs.admission envs.data envs.vocabulary",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
     "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",

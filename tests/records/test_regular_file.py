@@ -19,6 +19,7 @@ from evotrainer.agents.seat.carriers.queue import QueueCarrier
 from evotrainer.config.load import load_task
 from evotrainer.envs.admission import Cache
 from evotrainer.envs.data.rows import read_file
+from evotrainer.envs.data.tables import read_source
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import EvoTrainerError, StoreError, TaskSetError
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
@@ -197,9 +198,9 @@ def test_more_components_than_anybody_reads_are_left_out_with_a_line(
 
 
 def test_what_lies_in_the_place_of_rows_or_code_is_named(tmp_path: Path) -> None:
-    for name, read in {"x.jsonl": read_file, "x.py": load_module}.items():
+    for name, read in {"x.jsonl": lambda p: read_source(str(p), "own"), "x.py": load_module}.items():
         made("pipe", tmp_path / name)
-        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file; give "):
+        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file"):
             read(tmp_path / name)
         with pytest.raises(TaskSetError, match="no file "):
             read(tmp_path / f"none-{name}")

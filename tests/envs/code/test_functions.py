@@ -111,7 +111,7 @@ def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_pa
     bad = {
         **COMPLETION,
         "task_id": "T/2",
-        "prompt": COMPLETION["prompt"] + "\n",
+        "prompt": "# Another one.\n" + COMPLETION["prompt"],
         "canonical_solution": "    return n / 0\n",
     }
     world = CodeEnv(source_of(write(tmp_path / "h.jsonl", COMPLETION, bad), "humaneval"), open_sandbox=lambda: box)

@@ -261,32 +261,25 @@ def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:
     names = list(dict.fromkeys(f.name for f in formats))
-    if o.format:
-        named = [f for f in formats if f.name == o.format]
-        form = named[0] if named else None
-        for f in named:
-            _, lacking = f.read(row, o.columns)
-            if not lacking:
-                form = f
-                break
-        if form is None:
-            raise TaskSetError(
-                f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
-            )
-    else:
-        form = None
-        for f in formats:
-            values, lacking = f.read(row, o.columns)
-            if not lacking and f.told_by(values):
-                form = f
-                break
-        if form is None:
-            wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
-            raise TaskSetError(
-                f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows "
-                f"({wanted}); "
-                'set environment.format, and environment.columns = {column = "its name there"}'
-            )
+    named = [f for f in formats if o.format in ("", f.name)]
+    if not named:
+        raise TaskSetError(
+            f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
+        )
+
+    def fits(form: Format) -> bool:
+        values, lacking = form.read(row, o.columns)
+        return not lacking and bool(o.format or form.told_by(values))
+
+    only = named[0] if o.format or len(named) == 1 else None
+    form = next(filter(fits, named), only)
+    if form is None:
+        wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
+        raise TaskSetError(
+            f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows "
+            f"({wanted}); "
+            'set environment.format, and environment.columns = {column = "its name there"}'
+        )
     columns = [*form.needs, *form.may]
     for name, there in o.columns.items():
         if name not in columns:
