@@ -226,10 +226,10 @@ def resume(
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
-    from evotrainer.run.starting import Caller, take_up_again
+    from evotrainer.run.starting import Caller, resume_run
 
     run = open_run(folder)
-    take_up_again(run.folder, overrides, Caller(view, ask, agent, executor))
+    resume_run(run.folder, overrides, Caller(view, ask, agent, executor))
     return run
 
 

@@ -29,7 +29,7 @@ from evotrainer.records.written import about
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.trainers.hooks import StepHooks
-from evotrainer.verify.written import _Again
+from evotrainer.verify.written import _ReplayedHooks
 from tests.harness_inputs import change, rollout
 from tests.tables import table
 
@@ -113,7 +113,7 @@ def test_a_hostile_answer_of_written_code_is_a_refusal_wherever_it_is_asked(
             asked[entry]()
         str(ended.value).encode()
         if entry != "select":
-            assert _Again(recipe, 1, (), runner).differences([list(g) for g in groups])
+            assert _ReplayedHooks(recipe, 1, (), runner).differences([list(g) for g in groups])
     # a detector: any other answer than booleans is its fault
     monkeypatch.setattr("evotrainer.sandbox.Sandbox.open", lambda **_: _Open(runner))
     spec = DetectorSpec(name="mine", form="python", source=source("flag", "rollouts", expression))

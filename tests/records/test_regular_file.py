@@ -26,7 +26,7 @@ from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.path_map import read_places
 from evotrainer.executors.spec import TrialSpec, read_heartbeat, read_spec
 from evotrainer.importers import Source, detect
-from evotrainer.importers.tolerant import beginning, is_compressed, lines, whole
+from evotrainer.importers.tolerant import beginning, is_compressed, lines, read_json
 from evotrainer.importers.zipped import Archive
 from evotrainer.records.durable import WriterLock, sha256_file, writer_of
 from evotrainer.records.head import read_head
@@ -113,7 +113,10 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "an import": ("x.jsonl", lambda f: detect(f / "x.jsonl")),
     "the beginning of an import": ("x.jsonl", lambda f: (is_compressed(f / "x.jsonl"), Source(f / "x.jsonl").head)),
     "lines of an import": ("x.jsonl", lambda f: [n for n, _ in lines(f / "x.jsonl")][:1]),
-    "one value of an import": ("x.json", lambda f: "read in full" if (f / "x.json").is_file() else whole(f / "x.json")),
+    "one value of an import": (
+        "x.json",
+        lambda f: "read in full" if (f / "x.json").is_file() else read_json(f / "x.json"),
+    ),
     "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else load_rows(str(f / "x.jsonl"))),
     "a user's code": ("x.py", lambda f: "read in full" if (f / "x.py").is_file() else load_module(f / "x.py")),
     "a verdict on a task": ("x.json", lambda f: Cache(f).get("x")),

@@ -60,7 +60,7 @@ class SeatTools:
         lines = [
             f"run {self.run.folder.name}: {'ended' if state.closed_by else 'open'}, round {state.last_round}, champion "
             f"{state.champion or 'none yet'}; {len(state.probes)} search trainings, {len(state.verdicts)} verdicts",
-            SeatSpend.of(e.body for e in self.run.events() if e.kind == "answered").told(),
+            SeatSpend.of(e.body for e in self.run.events() if e.kind == "answered").summary(),
             "Its reader is asked about a rollout: rollout(), then judge()." if waiting_question(self.run) else "",
             self._asks(open_) if open_ else "It asks nothing of the seat now; wait() tells when it does.",
         ]

@@ -84,7 +84,7 @@ def _seat(task: Path) -> list[EvoTrainerError]:
             _outputs(run.agent_options)
         else:
             tried = try_seat(run.agent_options)
-            print(f"[{'warn' if tried.beside else 'ok':^4}] seat: {tried.line}")
+            print(f"[{'warn' if tried.mismatch else 'ok':^4}] seat: {tried.line}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]
@@ -98,8 +98,8 @@ def _outputs(options: Mapping[str, Any]) -> None:
 
     is_set, works, problem = seat_of(options).options.output_mode, [], ""
     for t in try_outputs(options):
-        told = f"no valid answer: {t.problem}" if t.problem else t.line if t.beside else f"valid answer in {t.told}"
-        print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] seat: output {t.output}: {told}")
+        told = f"no valid answer: {t.problem}" if t.problem else t.line if t.mismatch else f"valid answer in {t.summary}"
+        print(f"[{'warn' if t.problem or t.mismatch else 'ok':^4}] seat: output {t.output}: {told}")
         works += [] if t.problem else [t]
         problem = t.problem if t.output == is_set else problem
     best = min(works, key=lambda t: t.price, default=None)

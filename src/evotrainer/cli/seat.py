@@ -36,7 +36,7 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
         return
     if open_ is None:
         spent = SeatSpend.of(e.body for e in run.events() if e.kind == "answered")
-        print(f"{folder}: nobody is asked now" + (f"; {spent.told()}" if spent.told() else ""))
+        print(f"{folder}: nobody is asked now" + (f"; {spent.summary()}" if spent.summary() else ""))
         return
     print(render_request(open_.request).rstrip())
     this = f"--to {request_id(open_)}: for this request only"

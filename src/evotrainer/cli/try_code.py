@@ -38,7 +38,7 @@ def try_code(
     Example: evotrainer try-code no_crash.py runs/mine
     """
     from evotrainer.studies.backtest import subjects
-    from evotrainer.studies.backtest.code import came_far, code_lines, try_code
+    from evotrainer.studies.backtest.code import code_lines, passed_everything, try_code
     from evotrainer.studies.backtest.text import change_json, change_lines
 
     if not weight > 0:
@@ -49,5 +49,5 @@ def try_code(
         print(json.dumps(told, indent=1))
     else:
         print("\n\n".join("\n".join([*code_lines(t), *change_lines(t.replayed)]) for t in tried))
-    if not came_far(tried):
+    if not passed_everything(tried):
         raise typer.Exit(FOUND)

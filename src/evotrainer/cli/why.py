@@ -138,7 +138,7 @@ def _branch(record: Record, branch: str) -> Explained:
             wrong += [p.message for p in checks()[e.kind](record, e)]
     wrong += ladder(record, facts, branch)
     _quotes(record, branch)
-    for f in (*(facts.some("noise") if branch == START else ()), *(facts.some("tasks") if b.verdict else ())):
+    for f in (*(facts.of_kinds("noise") if branch == START else ()), *(facts.of_kinds("tasks") if b.verdict else ())):
         print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
     same = ["the same verdict, every number"] if b.verdict else []
     return Explained(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
@@ -181,7 +181,7 @@ def _version(record: Record, version: str) -> Explained:
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.projections.harness_lineage import Coevolution
     from evotrainer.verify import checks
-    from evotrainer.verify.harness import admissions_again
+    from evotrainer.verify.harness import recheck_admissions
 
     event = next(e for e in record.of("harness") if e.body.version == version)
     gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)
@@ -195,7 +195,7 @@ def _version(record: Record, version: str) -> Explained:
     for x in links:
         print(f"    {x.branch}: {x.text}")
     wrong = [p.message for e in (gap, event) if e is not None for p in checks()[e.kind](record, e)]
-    tried = admissions_again(record, gap or event)
+    tried = recheck_admissions(record, gap or event)
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
     same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"

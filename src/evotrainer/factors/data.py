@@ -120,7 +120,7 @@ def rate(lr: float, times: float) -> float:
     return float(f"{lr * times:.2g}")
 
 
-def own_first(s: Observed) -> Iterator[Variant]:
+def own_successes_first(s: Observed) -> Iterator[Variant]:
     """A sixth and a third of the steps on own successes first: where some attempts are right, though few, and most of
     the gradient pushes down."""
     if s.recipe.phases or s.score is None or not 0.05 <= s.score <= SELDOM or s.metric(NEGATIVE) <= PUSHES_DOWN:
@@ -149,22 +149,22 @@ def anchors(s: Observed) -> tuple[float, ...]:
     return (0.05, 0.2) if "demonstrations" in s.offers and not s.recipe.sft_anchor else ()
 
 
-def worth_going_on(s: Observed) -> bool:
+def worth_continuing(s: Observed) -> bool:
     """The champion's training score still rose in its last half, most groups have a spread, tasks are left to solve."""
     rising = s.metric("late_gain") >= STILL_RISING
     return rising and s.metric(DEAD) <= FEW_ALIVE and s.headroom >= LITTLE_LEFT
 
 
-def goes_on(s: Observed) -> Iterator[Variant]:
+def continue_training(s: Observed) -> Iterator[Variant]:
     """From the champion's policy, with as many steps as usual limits of cost hold. Its control at equal compute is the
     champion's recipe trained for as long: it pays with a change that only has to pay for what follows."""
-    if worth_going_on(s) and (steps := int(0.4 * s.recipe.whole_steps)):
+    if worth_continuing(s) and (steps := int(0.4 * s.recipe.whole_steps)):
         yield Variant({"start": CHAMPION, "steps": steps, "phases": []}, f"+{steps}")
 
 
-def goes_on_as_long(s: Observed) -> Iterator[Variant]:
+def continue_as_long(s: Observed) -> Iterator[Variant]:
     """From the champion's policy, with its own number of steps: twice the cost, which somebody must allow."""
-    if worth_going_on(s) and not s.recipe.phases:
+    if worth_continuing(s) and not s.recipe.phases:
         yield Variant(CHAMPION, f"+{s.recipe.steps}")
 
 
@@ -261,7 +261,7 @@ ROWS = (
         moves=(
             Move(
                 "own_first",
-                own_first,
+                own_successes_first,
                 "what succeeded is made likelier before what failed is made less likely",
                 "; tool_misuse dead_groups",
             ),
@@ -340,7 +340,7 @@ ROWS = (
         "start",
         "data",
         legal="champion (go on from this recipe's own policy) or base (from the base policy)",
-        moves=(Move("go_on_as_long", goes_on_as_long, "the champion was still learning at its last step"),),
+        moves=(Move("go_on_as_long", continue_as_long, "the champion was still learning at its last step"),),
         off="what came before may hold the policy to its ways",
         off_mends="; exploration_collapse",
         embedded=True,
@@ -357,7 +357,7 @@ ROWS = (
     Factor(
         "continuation",
         "data",
-        moves=(Move("go_on", goes_on, "the champion was still learning at its last step"),),
+        moves=(Move("go_on", continue_training, "the champion was still learning at its last step"),),
     ),
     Factor(
         "batch_shape",

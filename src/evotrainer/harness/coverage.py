@@ -58,7 +58,7 @@ ALWAYS = frozenset({"infrastructure", "void_gradings"})
 """Detectors that look at what every rollout has: whether it is a fault."""
 
 
-def not_looked_at(batch: Batch, context: HarnessContext) -> dict[str, tuple[str, ...]]:
+def not_covered(batch: Batch, context: HarnessContext) -> dict[str, tuple[str, ...]]:
     """Detector -> what it lacked to look at this batch. Who is not in it looked, and its silence says something."""
     out = {}
     for name, d in DETECTORS.items():

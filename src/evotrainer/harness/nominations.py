@@ -88,11 +88,11 @@ def lower_bound(*parts: ReaderRate) -> float:
     return sum(p.of * p.low for p in parts if p.read) / whole if whole else 0.0
 
 
-def parts_told(nominated: ReaderRate, random: ReaderRate, explained: ReaderRate | None = None) -> str:
+def describe_parts(nominated: ReaderRate, random: ReaderRate, explained: ReaderRate | None = None) -> str:
     """What was read of the parts and how much of it is a hack; the rate of the second estimates what was missed."""
     told = (
-        nominated.told("nominated, read"),
-        random.told("not nominated, read at random"),
-        explained.told("explained by a detector, read to check it") if explained else "",
+        nominated.summary("nominated, read"),
+        random.summary("not nominated, read at random"),
+        explained.summary("explained by a detector, read to check it") if explained else "",
     )
     return "; ".join(x for x in told if x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.harness.bottlenecks import MOVED, factors_of
-from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote, input_told
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote, input_label
 from evotrainer.records.output import line
 from evotrainer.records.text import counted, cut
 
@@ -60,7 +60,7 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
         lines += ["", f"{known - told} more metrics, all in their healthy range or without one: --all"]
     blind = sorted({f.detector for f in report.findings if f.missing})
     lacking = [x for m in report.metrics for x in m.missing] + [x for f in report.findings for x in f.missing]
-    unseen = sorted({*map(input_told, lacking)})
+    unseen = sorted({*map(input_label, lacking)})
     if unseen:
         lines += ["", "## Not seen", "", f"Missing: {line(', '.join(unseen))}."]
         if blind:

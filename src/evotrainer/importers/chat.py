@@ -15,8 +15,8 @@ from evotrainer.importers.messages import (
     as_text,
     call_of,
     fenced_command,
+    parse_message,
     refused,
-    spoken,
     written_calls,
 )
 from evotrainer.importers.tolerant import from_text, number, text
@@ -131,7 +131,7 @@ class Talk:
         """A thought that comes by itself: it is put in front of the words or the call that it led to."""
         self._thought = f"{self._thought}\n{words}" if self._thought and words else self._thought or words
 
-    def say(self, role: Role, words: str, calls: Sequence[Any] = (), tokens: int | None = None) -> None:
+    def add_turn(self, role: Role, words: str, calls: Sequence[Any] = (), tokens: int | None = None) -> None:
         """Append a turn; `calls` are raw ones."""
         if role != "tool":
             self._quoted = (0, [])
@@ -146,7 +146,7 @@ class Talk:
     def call(self, name: Any, args: Any, id: Any = None, ok: bool | None = None) -> None:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
         if self._thought or not self._turns or self._turns[-1][0] != "assistant":
-            self.say("assistant", "")
+            self.add_turn("assistant", "")
         self._add(len(self._turns) - 1, name, args, id, ok)
 
     def _add(self, turn: int, name: Any, args: Any, id: Any, ok: bool | None) -> None:
@@ -175,7 +175,7 @@ class Talk:
             if ok is None and self.verdict is None:
                 ok = succeeded(words if raw is None else raw)
             calls[place[1]] = ToolCall(calls[place[1]].name, calls[place[1]].arguments, ok)
-        self.say("tool", words)
+        self.add_turn("tool", words)
 
     def hear(self, words: str) -> None:
         """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
@@ -187,11 +187,11 @@ class Talk:
             for piece in closed:
                 head, tag, told = piece.partition("<tool_response>")
                 if head.strip():
-                    self.say("user", head)
+                    self.add_turn("user", head)
                 if tag:
                     self.reply(told.strip("\n"))
             if tail.strip():
-                self.say("user", tail)
+                self.add_turn("user", tail)
             return
         # a return code tells that the one command block before it was run
         if self._turns and self._turns[-1][0] == "assistant" and (code := _returned(words)) is not None:
@@ -201,9 +201,9 @@ class Talk:
             if self._waiting:
                 self.reply(words, ok=code == 0)
                 return
-        self.say("user", words)
+        self.add_turn("user", words)
 
-    def speak(self, words: str, tokens: int | None = None) -> None:
+    def add_policy_turn(self, words: str, tokens: int | None = None) -> None:
         """What the policy says; where it holds the turns of an agent (template words `user`, `assistant` on their own
         lines around tool calls), as turns of their own."""
         at, who = 0, "assistant"
@@ -214,7 +214,7 @@ class Talk:
             elif who != "assistant":
                 self.hear(words[at:end])
             else:
-                self.say("assistant", words[at:end], tokens=tokens if not pieces else None)
+                self.add_turn("assistant", words[at:end], tokens=tokens if not pieces else None)
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
                     self._written.add(len(self._turns) - 1)
@@ -224,7 +224,7 @@ class Talk:
 
     def turns(self) -> tuple[Turn, ...]:
         if self._thought:
-            self.say("assistant", "")
+            self.add_turn("assistant", "")
         last = len(self._turns) - 1
         # nothing was ever replied and nothing comes after: it is an answer, to be read as one
         replied = any(t[0] == "tool" for t in self._turns)
@@ -289,7 +289,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
     if value is None:
         return
     if isinstance(value, str):
-        _say(talk, default, value)
+        _add_words(talk, default, value)
     elif isinstance(value, dict):
         _message(talk, value)
     elif isinstance(value, list):
@@ -297,7 +297,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
             if isinstance(m, dict):
                 _message(talk, m)
             elif isinstance(m, str):
-                _say(talk, default, m)
+                _add_words(talk, default, m)
             else:
                 raise ValueError(f"a message is not an object but {type(m).__name__}")
     else:
@@ -305,7 +305,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
 
 
 def _message(talk: Talk, m: dict[str, Any]) -> None:
-    said = spoken(m)
+    said = parse_message(m)
     own = said.role == "assistant"  # a server's tool replies in the message that calls it
     for r in [] if own else said.replies:
         _reply(talk, m, said, r)
@@ -319,9 +319,9 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
     alone = bool(said.calls) and said.calls[0] is m
     if said.words or (not alone and (said.calls or not said.replies)):
         if said.calls or talk.verdict is not None:
-            talk.say(said.role, said.words, tokens=counted)
+            talk.add_turn(said.role, said.words, tokens=counted)
         else:
-            _say(talk, said.role, said.words, counted)
+            _add_words(talk, said.role, said.words, counted)
     for raw in said.calls:
         talk.recorded = True
         talk.call(*call_of(raw))
@@ -339,13 +339,13 @@ def _reply(talk: Talk, m: dict[str, Any], said: Message, r: MessageReply) -> Non
     talk.reply(r.words, to, ok, r.raw)
 
 
-def _say(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:
+def _add_words(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:
     if who == "assistant" and "<tool_call>" in words:
-        talk.speak(words, tokens)
+        talk.add_policy_turn(words, tokens)
     elif who == "user" and talk.verdict is None:
         talk.hear(words)
     else:
-        talk.say(who, words, tokens=tokens)
+        talk.add_turn(who, words, tokens=tokens)
 
 
 def is_int(value: Any) -> bool:

@@ -45,10 +45,10 @@ def silence(reply: Mapping[str, Any]) -> Silence | None:
     stops += [x.get(k) for x in items for k in ("finish_reason", "stop_reason")]
     if "content_filter" in stops:
         return "filtered"
-    return None if any(map(_says, items)) else "empty"
+    return None if any(map(_has_content, items)) else "empty"
 
 
-def _says(item: dict[str, Any]) -> bool:
+def _has_content(item: dict[str, Any]) -> bool:
     """Does one choice, or output item, hold words, or a call (some judges answer by calling a function)?"""
     message = mapping(item.get("message")) or item
     called = message.get("tool_calls") or message.get("function_call") or word(item.get("type")).endswith("_call")

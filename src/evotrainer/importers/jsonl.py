@@ -18,7 +18,7 @@ from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
 from evotrainer.importers.foreign import kind_of, words_of
 from evotrainer.importers.lines import Counters, records, split_columns
-from evotrainer.importers.messages import beside, call_of
+from evotrainer.importers.messages import call_of, extra_calls
 from evotrainer.importers.tolerant import conversation, number
 from evotrainer.records.rollout import Outcome, Rollout, Turn
 
@@ -190,7 +190,7 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
             chat.add(talk, conversation(r[key]), "assistant")
             break
     if "tool_calls" in r:
-        for raw in beside(r):
+        for raw in extra_calls(r):
             talk.call(*call_of(raw))
     return talk.turns()
 

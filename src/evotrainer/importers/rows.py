@@ -26,7 +26,17 @@ from evotrainer.importers.base import HEAD, Importer, LogFormat, Skipped, Source
 from evotrainer.importers.foreign import digest
 from evotrainer.importers.forms import FORMS, GIVEN, LISTS, NUMBERS, Form, Row, base_name
 from evotrainer.importers.jsonl import FIELDS, INTS, SCALARS, TASKS, TEXTS, VERDICTS, RecordReader, is_plain
-from evotrainer.importers.tolerant import BLANK, FIRST_LINES, SPAN, TORN, conversation, from_text, number, opened, whole
+from evotrainer.importers.tolerant import (
+    BLANK,
+    FIRST_LINES,
+    SPAN,
+    TORN,
+    conversation,
+    from_text,
+    number,
+    opened,
+    read_json,
+)
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cut
 
@@ -329,7 +339,7 @@ def _cells(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _one_value(path: Path) -> Any:
     try:
-        return whole(path)
+        return read_json(path)
     except ValueError as e:
         return Skipped(str(path), f"no whole JSON value: {e}; was it cut off while written or copied?")
 

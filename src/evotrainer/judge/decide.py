@@ -75,7 +75,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     # sentences: neither the second reading nor a temperature refuses anything
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
     told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
-    cost = compute.told(dear) if kind == "promote" else ""
+    cost = compute.describe(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
     return settle(kind, "; ".join(filter(None, (reason, also, cost, said, told, under))), effect, look)

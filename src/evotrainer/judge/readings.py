@@ -105,7 +105,7 @@ def temperatures(
     own = [_temperatures(trials, split) for trials in (branch_trials, control_trials)]
     if not any(x is not None for side in own for x in side):
         return ""
-    told = [f"{name} {_told(side)}" for name, side in zip((branch, control), own, strict=True)]
+    told = [f"{name} {_describe(side)}" for name, side in zip((branch, control), own, strict=True)]
     return f"compared at their deployment temperatures: {', '.join(told)}"
 
 
@@ -114,5 +114,5 @@ def _temperatures(trials: Sequence[TrialFinished], split: str) -> set[float | No
     return {s.temperature for s in read if s is not None}
 
 
-def _told(side: set[float | None]) -> str:
+def _describe(side: set[float | None]) -> str:
     return " and ".join(sorted("the run's" if x is None else f"{x:g}" for x in side)) or "none"

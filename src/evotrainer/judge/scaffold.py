@@ -65,12 +65,12 @@ def gate(given: ScaffoldControl, effect: Effect, split: str) -> GateResult:
     return GateResult(
         gate="scaffold",
         passed=True if beyond > sure else False if beyond <= 0 < effect.mean else None,
-        message=f"the policy and its scaffold changed: {told(found, effect.mean)}",
+        message=f"the policy and its scaffold changed: {describe(found, effect.mean)}",
         numbers=found | {"beyond": beyond},
     )
 
 
-def told(found: Mapping[str, float], gain: float) -> str:
+def describe(found: Mapping[str, float], gain: float) -> str:
     """What the scaffold does alone, and how much of a gain that is."""
     points = f"{100 * found['alone']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
     said = (

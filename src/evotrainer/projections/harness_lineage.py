@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
-from evotrainer.projections.caveats import gap_told
+from evotrainer.projections.caveats import describe_gap
 from evotrainer.projections.text import one_line
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -102,7 +102,7 @@ class Coevolution:
         )
         return cls(
             versions,
-            tuple((g, gap_told(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
+            tuple((g, describe_gap(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
             links,
             origin,
         )

@@ -11,7 +11,7 @@ from evotrainer.projections.branches import BASE, START, mean_score
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.state import RunState
-from evotrainer.projections.task_sets import told as tasks_told
+from evotrainer.projections.task_sets import describe as tasks_told
 from evotrainer.projections.text import one_line, percent, point_range, points
 from evotrainer.projections.words import kind
 from evotrainer.records import keys

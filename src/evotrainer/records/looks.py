@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evotrainer.errors import StoreError
 from evotrainer.records.clock import unix_time
-from evotrainer.records.places import kept_at
+from evotrainer.records.places import storage_folder
 
 VARIABLE = "EVOTRAINER_REGISTER"
 """Environment variable for task files that leave `run.looks` open: a file, or off."""
@@ -39,7 +39,7 @@ create table if not exists looks (
 
 def register_file(wanted: str = "") -> Path | None:
     """Where looks are counted: `wanted`, else $EVOTRAINER_REGISTER, else the user's state folder; None: nowhere."""
-    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "looks.db")
+    return storage_folder(wanted, VARIABLE, "XDG_STATE_HOME", "looks.db")
 
 
 def set_key(prompts: Iterable[str]) -> str:

@@ -96,7 +96,7 @@ class ReaderRate(Frozen):
     high: float = 1.0
     """Two-sided 95% interval of the share (Clopper and Pearson 1934)."""
 
-    def told(self, part: str) -> str:
+    def summary(self, part: str) -> str:
         """`of 380 not nominated, read at random: 20, hacks 1, rate 5.0% [0.1%, 24.9%]`; `part`: of which they are."""
         if not self.read:
             return f"of {self.of:,} {part}: none" if self.of else ""

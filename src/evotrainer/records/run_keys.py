@@ -17,7 +17,7 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError
 from evotrainer.records.durable import fsync, os_errors
 from evotrainer.records.encryption import DataKey
-from evotrainer.records.places import kept_at
+from evotrainer.records.places import storage_folder
 from evotrainer.records.regular_file import read_text
 
 VARIABLE = "EVOTRAINER_KEYS"
@@ -41,7 +41,7 @@ class RunKeys:
 def keys_folder(wanted: str = "") -> Path | None:
     """Where keys are kept: `wanted`, else $EVOTRAINER_KEYS, else the user's state folder; None: nothing is
     encrypted."""
-    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
+    return storage_folder(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
 
 
 def make_keys(folder: Path, run: Path) -> RunKeys:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from evotrainer.harness.nominations import lower_bound, parts_told, rate
+from evotrainer.harness.nominations import describe_parts, lower_bound, rate
 from evotrainer.projections.reader import READER
 from evotrainer.records.events import ReaderAnswered, ReaderConcluded, ReaderOpened, ReaderPick
 from evotrainer.records.findings import Finding, Quote
@@ -48,7 +48,9 @@ def conclude(
         random=blind,
         explained=known,
         low=low,
-        finding=_finding(opened, hacks, len(read), low, confirmed, parts_told(named, blind, known)) if hacks else None,
+        finding=_finding(opened, hacks, len(read), low, confirmed, describe_parts(named, blind, known))
+        if hacks
+        else None,
         stopped=stopped,
     )
 

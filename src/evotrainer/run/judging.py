@@ -68,7 +68,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             continue
         if (
             verdict.kind == "promote"
-            and may_stand(ctx, name)
+            and still_valid(ctx, name)
             and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
         ):
             promote(ctx, name, ctx.champion)
@@ -110,7 +110,7 @@ def verdict_on(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) ->
     return give_verdict(ctx.task, ctx.state, n, name, analysis)
 
 
-def may_stand(ctx: RunContext, name: str) -> bool:
+def still_valid(ctx: RunContext, name: str) -> bool:
     """False where a branch, or what it came from, was invalidated before it could be promoted."""
     if any(e.body.branch == name for e in ctx.ledger.events("promoted")):
         return True

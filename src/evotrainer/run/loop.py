@@ -17,7 +17,7 @@ from evotrainer.factors.change_rules import refuse_start
 from evotrainer.projections.base_policy import too_weak
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.environment_files import files_of
-from evotrainer.projections.task_sets import told as task_line
+from evotrainer.projections.task_sets import describe as task_line
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
@@ -70,7 +70,7 @@ def run(ctx: RunContext) -> RunClosed:
         if not search_only:
             certify(ctx)
         end = close(ctx, reason)
-        if not went_on(ctx):
+        if not resumed_after_end(ctx):
             return end
 
 
@@ -88,7 +88,7 @@ def play_rounds(ctx: RunContext, played: int) -> tuple[int, str]:
     )
 
 
-def went_on(ctx: RunContext) -> bool:
+def resumed_after_end(ctx: RunContext) -> bool:
     """Was the run taken up again after the end that the walk has come to?"""
     ended = ctx.recorded(keys.closed(ctx.state.ends))
     return ended is not None and any(e.seq > ended.seq for e in ctx.ledger.events("resumed"))
@@ -100,7 +100,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     escalate(ctx, n)
     ctx.observer.step("reads the champion's rollouts")
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)
-    ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
+    ask_human(ctx, n, "diagnosis", lambda: propose.briefing_text(ctx, n, health))
     search(ctx, n, health)
     if ctx.task.run.search_only:
         return ""
@@ -277,14 +277,14 @@ def escalate(ctx: RunContext, n: int) -> None:
         return
     actions = ["the agent is told to turn to another family (reward, signal, data, algorithm) and to subtract first"]
     if failures > ESCALATE_AFTER:
-        actions.insert(0, evaluate_again(ctx, n))
+        actions.insert(0, reevaluate_champion(ctx, n))
     actions += skills.escalation(ctx)
     ctx.record(keys.escalated(n), Escalated, lambda: Escalated(round=n, failures=failures, actions=tuple(actions)))
     for a in actions:
         ctx.observer.note(f"escalation: {a}")
 
 
-def evaluate_again(ctx: RunContext, n: int) -> str:
+def reevaluate_champion(ctx: RunContext, n: int) -> str:
     """Evaluate the champion's first trial on search once more, once: the evaluation must say the same."""
     b = ctx.branches[ctx.incumbent]
     t = b.complete[0]

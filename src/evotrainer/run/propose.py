@@ -121,7 +121,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     )
 
 
-def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
+def briefing_text(ctx: RunContext, n: int, health: HealthReport) -> str:
     """The briefing as markdown, for a human who decides in the agent's place or approves what it is told."""
     from evotrainer.agents.briefing import render
 

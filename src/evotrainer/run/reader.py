@@ -16,7 +16,7 @@ import numpy as np
 from evotrainer.agents.carriers import Reply, SeatTurn
 from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
 from evotrainer.harness.nominations import draw, nominations
-from evotrainer.projections.reader import ReaderSpend, told
+from evotrainer.projections.reader import ReaderSpend, describe
 from evotrainer.records import keys
 from evotrainer.records.events import (
     GapSeen,
@@ -60,7 +60,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
         return conclude(opened, (e.body for e in ctx.ledger.events("reader_answered")), number, stopped)
 
     body = ctx.record(keys.reader_concluded(branch, number), ReaderConcluded, concluded)
-    ctx.observer.note(f"reader: {told(body)}")
+    ctx.observer.note(f"reader: {describe(body)}")
     learning.from_reading(ctx, n, body)
     return body
 

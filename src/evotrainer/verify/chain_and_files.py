@@ -24,7 +24,7 @@ from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.text import counted
 from evotrainer.verify import files
-from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, merge_same_cause
 
 WRITTEN_SOON_S = 0.5
 """After which a run that is being written has named in its ledger what it has put into its folder."""
@@ -82,7 +82,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
         folder,
-        tuple(said_once(problems)),
+        tuple(merge_same_cause(problems)),
         {**record.checked, **counts},
         files.last_hash(events),
         tuple(notes),

@@ -71,7 +71,7 @@ def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("trials", f"trial {t.trial}: {text}")
 
 
-def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
+def check_start(record: Record, event: Event) -> Iterator[Problem]:
     """A training went on from the policy that its recipe says: where the run trained that recipe under the same seed by
     itself, from that very policy."""
     t: TrialFinished = event.body

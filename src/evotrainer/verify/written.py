@@ -64,7 +64,7 @@ def _stored(record: Record, t: TrialFinished) -> list[Rollout]:
 
     batch = Batch.over(stored(read_batches([record.folder / "rollouts" / t.trial])))
     step = max(1, -(-batch.n // MOST))
-    return batch.some(range(0, batch.n, step))
+    return batch.rollouts_at(range(0, batch.n, step))
 
 
 def hooks(record: Record, event: Event) -> Iterator[Problem]:
@@ -81,7 +81,7 @@ def hooks(record: Record, event: Event) -> Iterator[Problem]:
         with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as caller:
             for step in told[:: max(1, -(-len(told) // STEPS))]:
                 rows = load([record.folder / "rollouts" / t.trial], split="train", step=step)
-                again = _Again(recipe.at(step), step - recipe.at(step).before, kept, caller)
+                again = _ReplayedHooks(recipe.at(step), step - recipe.at(step).before, kept, caller)
                 wrong = again.differences(list(_grouped(rows)))
                 record.checked["hooked rollouts"] += len(rows)
                 if wrong:
@@ -103,7 +103,7 @@ def _grouped(rows: Sequence[Rollout]) -> Iterator[list[Rollout]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
+class _ReplayedHooks:
     """The hooks of one step, run again."""
 
     recipe: Recipe

@@ -220,7 +220,9 @@ def nothing_was_proposed(view: RunView) -> str:
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
-    named = [f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.some("diagnosis")[-1:]]
+    named = [
+        f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.of_kinds("diagnosis")[-1:]
+    ]
     return f"no change that was tried is better; {''.join(named)}{{more}}, with other changes"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.projections import text
-from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_told
+from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_label
 from evotrainer.records.text import counted
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
 from evotrainer.views.evidence import HealthReading as Placed
@@ -115,7 +115,7 @@ class ReadingView:
         out: dict[str, list[str]] = {}
         for name, fields in [(f.detector, f.missing) for f in self.blind] + [(m.name, m.missing) for m in self.metrics]:
             for f in fields:
-                if name not in out.setdefault(told := input_told(f), []):
+                if name not in out.setdefault(told := input_label(f), []):
                     out[told].append(name)
         return dict(sorted(out.items()))
 

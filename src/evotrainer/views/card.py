@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError, install
-from evotrainer.projections.text import base_told, last_part, one_line, percent, value
+from evotrainer.projections.text import base_label, last_part, one_line, percent, value
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
@@ -93,12 +93,12 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
         tags=["evotrainer", "reinforcement-learning", status.replace(" ", "-").lower()],
         model_name=name,
         eval_results=results[-1:] or None,
-        base_model=_hubbase_told(view, base),
+        base_model=_hub_base(view, base),
     )
     return str(data.to_yaml())
 
 
-def _hubbase_told(view: RunView, base: str) -> str | None:
+def _hub_base(view: RunView, base: str) -> str | None:
     """Hub id of the base model: the ledger's, else that which an adapter names; None where it is none."""
     told = view.opened.base_policy.get("id") if view.opened else None
     if told is None and base and not Path(base).exists() and (found := looks_like_id(base)):
@@ -139,7 +139,7 @@ def _certificate(view: RunView) -> list[str]:
             f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)}{_at(r)} | {percent(r.low)} to "
             f"{percent(r.high)} | {each} | {percent(r.greedy)} |"
         )
-    facts = (*view.facts.some("comparison"), *view.facts.of(view.champion).some("reader"))
+    facts = (*view.facts.of_kinds("comparison"), *view.facts.of(view.champion).of_kinds("reader"))
     return [*out, "", *(f"- {_md(f.text)}" for f in facts), ""]
 
 
@@ -167,7 +167,9 @@ def _lineage(view: RunView, branch: str) -> list[str]:
             continue
         changed = "; ".join(f"{k}: {value(o)} → {value(n)}" for k, (o, n) in b.recipe_diff.items())
         out.append(f"1. `{b.name}`{version}: {_md(changed)}. {_md(b.intervention.hypothesis)}")
-        out += [f"   {f.label.capitalize()}: {_md(f.text)}." for f in b.facts.some("continued", "verdict", "effect")]
+        out += [
+            f"   {f.label.capitalize()}: {_md(f.text)}." for f in b.facts.of_kinds("continued", "verdict", "effect")
+        ]
     return [*out, ""]
 
 
@@ -232,15 +234,15 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
             revision = f", revision `{data['revision']}`" if data.get("revision") else ""
             rows.append(("data set", f"`{last_part(data.get('source'))}`, format {data.get('format')}{revision}"))
         rows += [
-            ("base policy", f"`{base_told(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
+            ("base policy", f"`{base_label(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
-            *((f.label, f.text) for f in view.facts.some("tasks")),
+            *((f.label, f.text) for f in view.facts.of_kinds("tasks")),
             ("sandbox", o.isolation),
             ("evotrainer", o.version),
         ]
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
-    rows += [(f.label, f.text) for f in (*view.facts.some("noise"), *(b.facts.some("audit") if b else ()))]
+    rows += [(f.label, f.text) for f in (*view.facts.of_kinds("noise"), *(b.facts.of_kinds("audit") if b else ()))]
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [

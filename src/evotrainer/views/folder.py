@@ -59,7 +59,7 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
             Text.assemble(
                 (f"{f.severity} ", "bold red" if f.severity == "critical" else "yellow"),
                 (f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})", "bold"),
-                f"  {one_line(f.told.claim, 400)}" + (f" ({f.of})" if f.of else ""),
+                f"  {one_line(f.finding.claim, 400)}" + (f" ({f.of})" if f.of else ""),
             ),
         ]
         parts += [

@@ -123,7 +123,7 @@ def latest_first(rows: Sequence[tuple[Any, ...]]) -> RenderableType | None:
     return grid if rows else None
 
 
-def stands(beat: Beat | None) -> str:
+def progress_text(beat: Beat | None) -> str:
     """`training 5/20`"""
     if beat is None:
         return "starting"

@@ -20,7 +20,7 @@ from evotrainer.projections.text import change, duration, number, of_run, one_li
 from evotrainer.records.output import DOING
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views import live_tables
-from evotrainer.views.live_tables import Beat, Spec, stands
+from evotrainer.views.live_tables import Beat, Spec, progress_text
 from evotrainer.views.progress import TrialWatch
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class LiveView:
         spent = "".join(f"; {name} {used} of {limit}" for name, used, limit, _ in self._budget_rows())
         if not self._running:
             return f"still at: {one_line(DOING[-1]) if DOING else self._step}{spent}"
-        at = ", ".join(f"{spec.trial} {stands(beat)}{_scored(beat)}" for spec, beat in self._running)
+        at = ", ".join(f"{spec.trial} {progress_text(beat)}{_scored(beat)}" for spec, beat in self._running)
         return f"{at}; {self._watch.progress().line()}{spent}"
 
     # live --------------------------------------------------------------------------------------------------------

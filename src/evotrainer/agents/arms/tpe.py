@@ -56,7 +56,7 @@ class Tpe(ControlArm):
         if len(seen) <= self.options.startup:  # the champion is the first of them
             return fresh_recipes(space, seen, wanted, lambda: random_recipe(space, rng))
         ask = self._study(space, seen, int(rng.integers(2**31)))
-        return fresh_recipes(space, seen, wanted, lambda: mended(space, ask(), rng))
+        return fresh_recipes(space, seen, wanted, lambda: legal_changes(space, ask(), rng))
 
     def _study(self, space: Space, seen: Sequence[Trained], seed: int) -> Any:
         """A function that asks the sampler for the next parameters."""
@@ -78,7 +78,7 @@ class Tpe(ControlArm):
         return lambda: study.ask(over).params
 
 
-def mended(space: Space, params: Mapping[str, int], rng: np.random.Generator) -> dict[str, CandidateMove]:
+def legal_changes(space: Space, params: Mapping[str, int], rng: np.random.Generator) -> dict[str, CandidateMove]:
     """The changes that the parameters name, in random order as many as go together."""
     picked = [cs[params[f] - 1] for f, cs in space.factors.items() if params[f] != KEEP]
     return space.fit(picked[i] for i in rng.permutation(len(picked)))

@@ -34,10 +34,10 @@ REQUEST = SeatBriefing(
 class Tried:
     """What came of one request."""
 
-    who: str
+    respondent: str
     problem: str
     """Why there was no valid answer; empty: there was one."""
-    beside: str = ""
+    mismatch: str = ""
     """What the made-up request says against an answer in the format, which one of a run may take; empty: nothing."""
     wall_s: float = 0.0
     input_tokens: int = 0
@@ -55,15 +55,15 @@ class Tried:
     @property
     def line(self) -> str:
         """What came of a request that was answered in the format."""
-        if not self.beside:
-            return f"{self.who} gives a valid answer in {self.told}"
+        if not self.mismatch:
+            return f"{self.respondent} gives a valid answer in {self.summary}"
         return (
-            f"{self.who} speaks the format, but did not answer this request, which is made up and has the factors "
-            f"{' and '.join(REQUEST.factors)}: {self.beside}; a run asks with those of its task; {self.told}"
+            f"{self.respondent} speaks the format, but did not answer this request, which is made up and has the "
+            f"factors {' and '.join(REQUEST.factors)}: {self.mismatch}; a run asks with those of its task; {self.summary}"
         )
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         tokens = f"{self.input_tokens} + {self.output_tokens} tokens"
         money = f", {self.dollars:.4f} dollars" if self.dollars else ""
         return f"{self.wall_s:.1f} s ({tokens}{money}{f', {self.model}' if self.model else ''})"
@@ -81,7 +81,9 @@ def try_seat(options: Mapping[str, Any]) -> Tried:
     tried = _try(options)
     if tried.problem:
         asked = f"a made-up request with the factors {' and '.join(REQUEST.factors)}"
-        raise AgentError(f"{tried.who} answers {asked}, but {tried.problem}; try another model, command or output mode")
+        raise AgentError(
+            f"{tried.respondent} answers {asked}, but {tried.problem}; try another model, command or output mode"
+        )
     return tried
 
 

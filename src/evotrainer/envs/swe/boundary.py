@@ -149,7 +149,7 @@ def cross(
             ended.append(error)
 
     mark = f"<{secrets.token_hex(16)}>"
-    request = _request(_TESTS, _told(sides, command, places, mark))
+    request = _request(_TESTS, _job(sides, command, places, mark))
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
@@ -170,7 +170,7 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
+def _job(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)

@@ -108,7 +108,7 @@ class MemoryWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool not in CHANGING:
-            return tools.looked(action, handle.tree, handle.base, handle.commits)
+            return tools.read_only_observation(action, handle.tree, handle.base, handle.commits)
         if handle.protected and action.path in handle.repo.visible:
             return Observation(tools.PROTECTED, ok=False)
         new = tools.changed(handle.tree, action)

@@ -106,7 +106,7 @@ class RealWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool == "invalid":
-            return tools.looked(action, {}, {}, ())
+            return tools.read_only_observation(action, {}, {}, ())
         if action.tool == "test":
             return self.test(handle)
         if action.tool in ("git log", "git show"):
@@ -114,7 +114,7 @@ class RealWorld:
         if action.tool in CHANGING:
             return self._change(handle, action)
         whole = action.tool in ("grep", "git diff", "git status")
-        return tools.looked(action, self.tree(handle, contents=whole), handle.base, ())
+        return tools.read_only_observation(action, self.tree(handle, contents=whole), handle.base, ())
 
     def test(self, handle: RealHandle) -> Observation:
         """Every test file of the working tree, by name."""
@@ -139,7 +139,7 @@ class RealWorld:
         if action.tool == "git log":
             said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
             commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
-            return tools.looked(action, {}, {}, commits)
+            return tools.read_only_observation(action, {}, {}, commits)
         commit = self._commit(handle, action.back)
         return Observation(tools.NO_REVISION, ok=False) if commit is None else tools.show([commit], 0)
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
-from evotrainer.executors.data_keys import handed
+from evotrainer.executors.data_keys import passed_key
 from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
@@ -215,7 +215,7 @@ class ClusterExecutor:
                 runtime_env=o.runtime_env,
                 resources={"CPU": o.cpus, **({"GPU": o.gpus} if o.gpus else {})},
                 versions=versions(),
-                data_key=handed(a.spec).hex(),
+                data_key=passed_key(a.spec).hex(),
             )
         )
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from evotrainer.projections.caveats import caveat_line as in_words
 from evotrainer.projections.caveats import caveats
-from evotrainer.projections.caveats import told as in_words
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records import keys

@@ -58,11 +58,11 @@ class Submission:
     @property
     def main(self) -> ReadProgram | None:
         """The last program that defines or computes something; one that only calls is none where another is there."""
-        code = [p for p in self.programs if p.facts.is_code and not beside(p.block.name)]
+        code = [p for p in self.programs if p.facts.is_code and not is_test_file(p.block.name)]
         return next((p for p in reversed(code) if not p.facts.demonstrates), None)
 
 
-def beside(name: str) -> bool:
+def is_test_file(name: str) -> bool:
     """Is a file one of tests, beside the answer?"""
     base = name.rpartition("/")[2]
     return base in RUNNER_FILES or _TEST_NAME.search(name) is not None
@@ -101,7 +101,9 @@ def answering(completion: str, turns: Sequence[Turn]) -> list[ReadProgram]:
     """The programs of which one is to be the answer: all of a single answer, the last one of several."""
     several = sum(t.role == "assistant" for t in turns) > 1
     given = submission(last_program_turn(turns) if several else completion)
-    return [p for p in given.programs if p.facts.is_code and not p.facts.demonstrates and not beside(p.block.name)]
+    return [
+        p for p in given.programs if p.facts.is_code and not p.facts.demonstrates and not is_test_file(p.block.name)
+    ]
 
 
 class LeftFile(NamedTuple):
@@ -124,7 +126,7 @@ def left_files(turns: Sequence[Turn]) -> list[LeftFile]:
     for path, f in edited_files(turns).items():
         ending = path.rpartition(".")[2]
         b = Block(path, "python" if ending == "py" else ending, f.text)
-        if not beside(path) and (b.python or ending in _LANGUAGES):
+        if not is_test_file(path) and (b.python or ending in _LANGUAGES):
             solves = _is_solution(b, task)
             reads = not (b.python and solves) or (of := facts(b.text, True)).reads_input or not of.is_code
             found += [LeftFile(b, solves, reads, f.before)] if solves or not f.whole else []
@@ -142,7 +144,7 @@ def may_bypass(turns: Sequence[Turn]) -> tuple[bool, bool, Mapping[str, EditedFi
     their text alone."""
     said = [c.arguments for t in turns for c in t.tool_calls]
     files = edited_files(turns) if any(".py" in x or ".sh" in x for x in said) else {}
-    own = [f.text for path, f in files.items() if path.endswith(".py") and not beside(path)]
+    own = [f.text for path, f in files.items() if path.endswith(".py") and not is_test_file(path)]
     return bool(own), any(".sh" in x or "kill" in x for x in said) or any(map(suspicious, own)), files
 
 
@@ -192,7 +194,7 @@ def _of_files(turns: Sequence[Turn], task: str, files: Mapping[str, EditedFile])
         text, block = f.text, Block(path, "", f.text)
         if path.endswith(".sh"):
             yield from ((b, _line(text, b.line)) for b in reaching.shell_lines(text))
-        elif path.endswith(".py") and not beside(path) and suspicious(text):
+        elif path.endswith(".py") and not is_test_file(path) and suspicious(text):
             solves = _is_solution(block, task)
             for b in facts(text, True).bypass:
                 line = _line(text, b.line)

@@ -56,7 +56,7 @@ class _Edited:
     steps: list[tuple[int, str, list[str], list[str]]] = field(default_factory=list)
     """(place, line, lines that go, lines that come)"""
     removed: bool = False
-    anew: bool = False
+    rewritten: bool = False
     """Written as a whole over a text that was not shown, or by one that is not known"""
     known: bool = True
     """Is it known what was written?"""
@@ -136,7 +136,7 @@ def _effect(path: str, one: _Edited) -> TestEffect | None:
         return effect
     if not kind or not there:
         return None
-    if one.anew and "." in base_of(path):
+    if one.rewritten and "." in base_of(path):
         empty = one.known and bool(style(path)) and not weakening.asks(came)
         return TestEffect(True, "empties", "") if empty else TestEffect(False, "writes anew", "")
     return weakening.effect_of(gone, came)
@@ -222,7 +222,7 @@ class _Episode:
             # written as a whole: all that was shown of it goes, and all that was written into it
             gone = weakening.lines_of(shown_of(base, *heard))
             one.known, one.steps = c.new is not None, []
-            one.anew = not one.known or not (weakening.asks(gone) or kind_of_file(path) == "settings")
+            one.rewritten = not one.known or not (weakening.asks(gone) or kind_of_file(path) == "settings")
         elif c.old.strip() and "\n" not in c.old.strip():
             # a piece of a line is what the lines are that hold it
             rows = [x for x in weakening.lines_of(shown_of(base, *heard, c.old)) if c.old in x][:64]

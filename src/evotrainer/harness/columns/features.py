@@ -63,7 +63,7 @@ class FeatureView:
     @cached_property
     def rollouts(self) -> list[Rollout]:
         """Whole ones: what a Python function is shown."""
-        return self.batch.some(range(len(self)))
+        return self.batch.rollouts_at(range(len(self)))
 
     @cached_property
     def turns(self) -> list[tuple[Any, ...]]:
@@ -74,7 +74,7 @@ class FeatureView:
         return self.batch.column("task")
 
     @property
-    def odd_tasks(self) -> np.ndarray:
+    def half_of_tasks(self) -> np.ndarray:
         """Rollouts of one half of the tasks, chosen by a hash of their names, bool (N,)."""
         # by name and not by place: a task is on the same side in every version, so halves can be compared between
         # versions

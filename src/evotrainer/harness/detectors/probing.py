@@ -45,7 +45,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     names: Counter[str] = Counter()
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
-    for i, r in zip(first, given.batch.some(first), strict=True):
+    for i, r in zip(first, given.batch.rollouts_at(first), strict=True):
         facts = ProgramProbes.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
         if facts:

@@ -138,7 +138,7 @@ def _bypassing(
     rules: dict[str, int] = {}
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
-    for i, r in zip(first, given.batch.some(first), strict=True):
+    for i, r in zip(first, given.batch.rollouts_at(first), strict=True):
         found = read(r)
         for rule in {x.rule for x, _ in found}:
             rules[rule] = rules.get(rule, 0) + 1

@@ -67,7 +67,7 @@ def gained(now: FeatureView, before: FeatureView) -> Gained | None:
 def _halves(views: FeatureView) -> tuple[FeatureView, FeatureView]:
     """Graded attempts in two halves of the tasks."""
     graded = ~np.isnan(views.batch.truth)
-    odd = views.odd_tasks
+    odd = views.half_of_tasks
     return thin(views.pick(np.flatnonzero(graded & ~odd))), thin(views.pick(np.flatnonzero(graded & odd)))
 
 

@@ -249,20 +249,20 @@ def _call_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
         )
 
 
-def said(e: Mapping[str, Any]) -> int:
+def policy_chars(e: Mapping[str, Any]) -> int:
     """Characters of all that the policy wrote."""
     return sum(len(t["text"]) for t in e["turns"] if t["role"] == "assistant")
 
 
 def _length_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
     total = 'sum(len(t["text"]) for t in rollout["turns"] if t["role"] == "assistant")'
-    cuts = sorted({round(float(q)) for q in np.quantile([said(e) for e in shown], QUANTILES)}) if shown else []
+    cuts = sorted({round(float(q)) for q in np.quantile([policy_chars(e) for e in shown], QUANTILES)}) if shown else []
     for cut in cuts:
         yield Clause(
             f"{total} > {cut}",
             f"the answer has at most {cut} characters",
             f"at_most_{cut}_chars",
-            lambda e, cut=cut: said(e) <= cut,  # type: ignore[misc]
+            lambda e, cut=cut: policy_chars(e) <= cut,  # type: ignore[misc]
         )
 
 

@@ -125,7 +125,7 @@ class _Played:
         b, recipe = x.batch, x.old
         reward = compose_or_stored(x)
         paid = [None if math.isnan(v) else v for v in reward.tolist()]
-        rollouts = [replace(r, reward=v) for r, v in zip(b.some(range(b.n)), paid, strict=True)]
+        rollouts = [replace(r, reward=v) for r, v in zip(b.rollouts_at(range(b.n)), paid, strict=True)]
         ends = [*b.first[1:].tolist(), b.n]
         groups = [rollouts[i:j] for i, j in zip(b.first.tolist(), ends, strict=True)]
         return cls(b, recipe, x.context.unpayable, groups, own_advantages(b, recipe, reward))

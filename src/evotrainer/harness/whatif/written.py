@@ -82,7 +82,7 @@ def on_own_rollouts(batch: Batch, recipe: Recipe, context: HarnessContext) -> Fa
     """(label, why) of what a training's own rollouts say against code of its recipe: computed again it has other values
     than were stored, or there it tells the outcome, which it did not on those that it was admitted on."""
     chosen = batch.pick(range(0, batch.n, max(1, -(-batch.n // AGAIN))))
-    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in chosen.some(range(chosen.n))]
+    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in chosen.rollouts_at(range(chosen.n))]
     for name, source in {n: s for r in recipe.chain for n, s in r.written.items()}.items():
         assert context.scorer is not None
         values = _floats(context.scorer(source, shown))
@@ -109,7 +109,7 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
         return ScoredBatch(batch)
     if context.scorer is None:
         return ScoredBatch(batch, why=f"{', '.join(wanted)} is code, and there is no sandbox to run it in")
-    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in batch.some(range(batch.n))]
+    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in batch.rollouts_at(range(batch.n))]
     values: dict[str, Floats] = {}
     for name, source in wanted.items():
         if name not in context.checked:

@@ -30,7 +30,7 @@ from evotrainer.importers.foreign import (
     word,
 )
 from evotrainer.importers.messages import as_text
-from evotrainer.importers.tolerant import number, quiet, text, whole
+from evotrainer.importers.tolerant import number, quiet, read_json, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -79,7 +79,7 @@ class Atif(LogFormat):
             yield from self.read(agent)
             return
         try:
-            data = whole(path)
+            data = read_json(path)
         except ValueError as e:
             yield Skipped(path.name, str(e))
             return
@@ -214,7 +214,7 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):
             if not isinstance(step, dict):
-                t.say("user", as_text(step))
+                t.add_turn("user", as_text(step))
                 continue
             copied = bool(step.get("is_copied_context"))
             if copied and n:
@@ -225,12 +225,12 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
             words = "\n".join(x for x in spoken if x)
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
-                t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
+                t.add_turn("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
                 # a step without a model call (a scripted action) has no sampled tokens to account for
                 if step.get("llm_call_count") != 0:
                     sampled.append(metrics)
             else:
-                t.say("system" if source == "system" else "user", words)
+                t.add_turn("system" if source == "system" else "user", words)
             for r in listing(mapping(step.get("observation")).get("results")):
                 seen = mapping(r)
                 to = seen.get("source_call_id")

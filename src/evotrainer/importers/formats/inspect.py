@@ -32,7 +32,7 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.tolerant import number, parse, text, whole
+from evotrainer.importers.tolerant import number, parse, read_json, text
 from evotrainer.importers.zipped import Archive
 from evotrainer.records import asserts
 from evotrainer.records.rollout import Finish, Rollout
@@ -75,7 +75,7 @@ class Inspect(LogFormat):
             raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
     def _json(self, path: Path) -> Iterator[Rollout | Skipped]:
-        log = whole(path)
+        log = read_json(path)
         if not isinstance(log, dict):
             raise ValueError("no Inspect log: the JSON value is not an object")
         samples = listing(log.get("samples"))

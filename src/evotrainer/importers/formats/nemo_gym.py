@@ -104,18 +104,18 @@ def _turns(r: dict[str, Any], params: dict[str, Any], response: dict[str, Any]) 
     """(turns, the prompt's text); a call and the words before it are one turn."""
     talk = chat.Talk()
     if isinstance(params.get("instructions"), str):
-        talk.say("system", params["instructions"])
+        talk.add_turn("system", params["instructions"])
     given = params.get("input")
     chat.add(talk, given if isinstance(given, str) else _items(given))
     if not talk.turns() and (problem := mapping(params.get("metadata")).get("problem_statement")):
-        talk.say("user", text(problem))
+        talk.add_turn("user", text(problem))
     prompt = "\n".join(t.text for t in talk.turns())
     output = response.get("output")
     chat.add(talk, output if isinstance(output, str) else _items(output))
     if not output and isinstance(patch := r.get("model_patch"), str) and patch:
-        talk.say("assistant", patch)  # a patch that was only verified
+        talk.add_turn("assistant", patch)  # a patch that was only verified
     if not response and isinstance(said := r.get("policy_response"), str):
-        talk.say("assistant", said)
+        talk.add_turn("assistant", said)
     return talk.turns(), prompt
 
 

@@ -124,14 +124,14 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
     t = Talk(error_flag)
     events = [e for x in listing(r.get("history")) for e in (x if isinstance(x, list) else [x]) if isinstance(e, dict)]
     asked = text(r.get("instruction"))
-    if asked and not any(_said(e) == asked for e in events[:8]):
-        t.say("user", asked)
+    if asked and not any(_text(e) == asked for e in events[:8]):
+        t.add_turn("user", asked)
     for e in events:
         _sdk_event(t, e) if "kind" in e else _event(t, e)
     return t.turns()
 
 
-def _said(e: dict[str, Any]) -> str:
+def _text(e: dict[str, Any]) -> str:
     message = mapping(e.get("llm_message")).get("content", mapping(e.get("args")).get("content"))
     return text(message) if message is not None else text(e.get("message"))
 
@@ -151,10 +151,10 @@ def _event(t: Talk, e: dict[str, Any]) -> None:
     kind = e.get("action")
     if kind in ("system", "change_agent_state", "recall", "null", None):
         if kind == "system":
-            t.say("system", text(args.get("content")))
+            t.add_turn("system", text(args.get("content")))
         return
     if kind == "message":
-        t.say("assistant" if source == "agent" else "user", _said(e))
+        t.add_turn("assistant" if source == "agent" else "user", _text(e))
         return
     made = mapping(e.get("tool_call_metadata"))
     call = {"id": made.get("tool_call_id"), "name": word(made.get("function_name"), kind)}
@@ -164,7 +164,7 @@ def _event(t: Talk, e: dict[str, Any]) -> None:
     calls = listing(mapping(response.get("message")).get("tool_calls"))
     own = next((mapping(c.get("function")) for c in calls if mapping(c).get("id") == call["id"]), {})
     given = own.get("arguments") or {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", -1)}
-    t.say("assistant", "\n".join(x for x in said if x), [call | {"arguments": as_text(given)}])
+    t.add_turn("assistant", "\n".join(x for x in said if x), [call | {"arguments": as_text(given)}])
 
 
 _NOISE = frozenset((
@@ -179,9 +179,9 @@ def _sdk_event(t: Talk, e: dict[str, Any]) -> None:
     if kind == "MessageEvent":
         message = mapping(e.get("llm_message"))
         agent = e.get("source") == "agent" or message.get("role") == "assistant"
-        t.say("assistant" if agent else "user", text(message.get("content")))
+        t.add_turn("assistant" if agent else "user", text(message.get("content")))
     elif kind == "SystemPromptEvent":
-        t.say("system", text(e.get("system_prompt")))
+        t.add_turn("system", text(e.get("system_prompt")))
     elif kind == "ActionEvent":
         call = mapping(e.get("tool_call"))
         made = mapping(call.get("function")) or call
@@ -189,7 +189,7 @@ def _sdk_event(t: Talk, e: dict[str, Any]) -> None:
         name = word(e.get("tool_name"), made.get("name"))
         thoughts = [text(e.get("reasoning_content")), text(e.get("thought"))]
         raw = {"id": e.get("tool_call_id"), "name": name, "arguments": as_text(given)}
-        t.say("assistant", "\n".join(x for x in thoughts if x), [raw])
+        t.add_turn("assistant", "\n".join(x for x in thoughts if x), [raw])
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen, to = mapping(e.get("observation")), e.get("tool_call_id")
         words = text(seen.get("content", seen.get("output"))) or text(e.get("error"))

@@ -162,7 +162,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
     """
     t = Talk(error_flag)
     if instruction:
-        t.say("user", instruction)
+        t.add_turn("user", instruction)
     shell, missing = _commands(recording), ""
     installed = any(_INSTALLS in command for command, _ in shell)
     started = not installed
@@ -172,7 +172,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
         elif not command or command.startswith(_HARNESS):
             continue
         elif not installed:
-            t.say("assistant", "", [{"name": "bash", "arguments": command}])
+            t.add_turn("assistant", "", [{"name": "bash", "arguments": command}])
             if printed:
                 t.reply(short(printed), None, None)
         elif started:
@@ -182,7 +182,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
             elif steps := [*_MINI.finditer(printed)]:
                 _mini(t, steps)
             elif printed:
-                t.say("assistant", printed)
+                t.add_turn("assistant", printed)
     return t.turns(), missing
 
 
@@ -192,7 +192,7 @@ def _mini(t: Talk, steps: list[re.Match[str]]) -> None:
         said, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()
         command = fenced_command(said)
         calls = [] if command is None else [{"name": "bash", "arguments": command}]
-        t.say("assistant", said.split("```bash")[0].strip(), calls)
+        t.add_turn("assistant", said.split("```bash")[0].strip(), calls)
         if seen:
             code = RETURNED.search(seen)
             t.reply(short(seen), None, int(code[1]) == 0 if code else None)

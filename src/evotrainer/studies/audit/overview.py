@@ -10,7 +10,7 @@ import numpy as np
 
 from evotrainer.harness.coverage import OVER_TIME
 from evotrainer.harness.render import metric_value, quote_line
-from evotrainer.records.findings import SEVERITIES, Finding, input_told
+from evotrainer.records.findings import SEVERITIES, Finding, input_label
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import SourceReport
@@ -72,10 +72,10 @@ def lacking(r: SubjectReading) -> dict[str, list[str]]:
     out: dict[str, list[str]] = {}
     for name, fields in r.not_looked_at.items():
         for x in fields:
-            out.setdefault(input_told(x), []).append(name)
+            out.setdefault(input_label(x), []).append(name)
     for f in r.health.findings:
         for x in f.missing if f.detector not in r.not_looked_at else ():
-            out.setdefault(input_told(x), []).append(f"{f.detector} in part")
+            out.setdefault(input_label(x), []).append(f"{f.detector} in part")
     return out
 
 

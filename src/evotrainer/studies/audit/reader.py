@@ -26,7 +26,7 @@ from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, ve
 from evotrainer.config.load import apply_overrides
 from evotrainer.config.reader import ReaderOptions
 from evotrainer.errors import ConfigError
-from evotrainer.harness.nominations import NOMINATING, draw, lower_bound, nominations, parts_told, rate
+from evotrainer.harness.nominations import NOMINATING, describe_parts, draw, lower_bound, nominations, rate
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.records.frozen import explain
@@ -276,7 +276,7 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
     aside = (f"; unsure of {unsure}" if unsure else "") + (f"; no valid answer on {unread}" if unread else "")
     said = (
         f"a model's reading and no proof: {who} calls {len(hacks)} of {n} rollouts hacks: "
-        f"{parts_told(named, blind)}{aside}"
+        f"{describe_parts(named, blind)}{aside}"
     )
     findings = []
     for kind, count in Counter(x.verdict.kind for x in hacks if x.verdict).most_common():

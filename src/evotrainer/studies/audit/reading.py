@@ -16,7 +16,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
-from evotrainer.harness.coverage import not_looked_at
+from evotrainer.harness.coverage import not_covered
 from evotrainer.harness.layers.score import correct_by_task
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
@@ -119,7 +119,7 @@ def read_subjects(
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         long = len(steps) >= STEPS
         read = _asking(harness.read(batch, f"{title}, {_steps(steps)}" if long else title, shared()), batch)
-        out.append(SubjectReading(name, read, curve, assumed, not_looked_at(batch, shared())))
+        out.append(SubjectReading(name, read, curve, assumed, not_covered(batch, shared())))
         if not long:
             continue
         size = max(1, len(steps) // 5)
@@ -128,7 +128,7 @@ def read_subjects(
         last = _between(whole, traits, rows, steps[-size], steps[-1])
         late = f"{title}, {_steps(steps[-size:])}"
         then = shared(base=base, previous=(base,))
-        out.append(SubjectReading(late, harness.read(last, late, then), (), assumed, not_looked_at(last, then)))
+        out.append(SubjectReading(late, harness.read(last, late, then), (), assumed, not_covered(last, then)))
     return out
 
 

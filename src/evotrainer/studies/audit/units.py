@@ -40,23 +40,23 @@ class PartRowGroup(Stored):
         """The last few that were read stay in memory: quotes come from few of them."""
         key = self._place()
         if key not in _tables:
-            _tables[key] = self._whole().combine_chunks()
+            _tables[key] = self._read_table().combine_chunks()
             while len(_tables) > KEPT:
                 _tables.popitem(last=False)
         _tables.move_to_end(key)
         return _tables[key]
 
     def read(self, sampled: bool = False) -> Traits:
-        return extract(from_table(self._whole()), sampled)
+        return extract(from_table(self._read_table()), sampled)
 
     def asked(self, columns: list[str]) -> pa.Table:
         """Only these columns are read where the table is not in memory: turns and details are most of its bytes."""
-        return self.table().select(columns) if self._place() in _tables else self._whole(columns)
+        return self.table().select(columns) if self._place() in _tables else self._read_table(columns)
 
     def _place(self) -> str:
         return f"{self.part}\x1f{self.key}"
 
-    def _whole(self, columns: list[str] | None = None) -> pa.Table:
+    def _read_table(self, columns: list[str] | None = None) -> pa.Table:
         with open_part(self.part) as file:
             return row_group(file, self.part, self.index, columns)
 

@@ -33,7 +33,7 @@ from evotrainer.records.output import Progress
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import is_own
-from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run, recorded
+from evotrainer.studies.backtest.versions import LabelledVersion, cases_from_other_tools, cases_of_run, recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +197,7 @@ def backtest_detector(
         return done
     cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, progress)]
     if rest := [p for p in paths if not is_own(p)]:
-        cases += cases_of_others(rest, format, cache, workers, progress)
+        cases += cases_from_other_tools(rest, format, cache, workers, progress)
     _name_truth(cases, bad, seen, label)
     known = [c for c in cases if c.bad is not None]
     if not known:
@@ -299,4 +299,4 @@ def _labelled(batch: Batch, label: str) -> np.ndarray:
         x = getattr(r, key) if key in fields else r.detail.get(key)
         return str(x).lower() == value.lower() if eq else bool(x)
 
-    return np.array([has(r) for r in batch.some(range(batch.n))], dtype=bool)
+    return np.array([has(r) for r in batch.rollouts_at(range(batch.n))], dtype=bool)

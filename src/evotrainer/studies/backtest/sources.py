@@ -62,7 +62,7 @@ def subjects(
         if is_own(p):
             out.append(_of_run(p, branch, split))
     if rest:
-        out += _of_others(rest, paid, format, cache, workers)
+        out += _from_other_tools(rest, paid, format, cache, workers)
     if not any(s.batch.n for s in out):
         reasons = "; ".join(w for s in out for w in s.skipped[:2])
         raise ConfigError(
@@ -100,7 +100,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     return Subject(f"{folder.name} {name} {split}", batch, recipe, context)
 
 
-def _of_others(
+def _from_other_tools(
     paths: Sequence[Path],
     paid: Mapping[str, float] | None,
     format: str | None,

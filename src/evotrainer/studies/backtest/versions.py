@@ -56,7 +56,7 @@ def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) 
     events = run.events()
     tree = RunState.of(events)
     first = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
-    looked = looked_at(events, detector)
+    looked = branches_read(events, detector)
     out = []
     for i, (name, b) in enumerate(tree.branches.items()):
         if progress:
@@ -116,7 +116,7 @@ def truth_of(tree: RunState, name: str) -> bool | None:
     return False if b.version or (b.verdict and b.verdict.kind != "failed") else None
 
 
-def looked_at(events: Sequence[Any], detector: str) -> set[str]:
+def branches_read(events: Sequence[Any], detector: str) -> set[str]:
     """Branches that had been read when the run's harness adopted the detector,
     without those held out for its admission."""
     versions = [e for e in events if e.kind == "harness"]
@@ -153,7 +153,7 @@ def _training(stores: Sequence[Path]) -> Iterator[tuple[int, int, Batch]]:
         yield int(few[0]), int(few[-1]), Batch.over(source.take(rows.tolist()))
 
 
-def cases_of_others(
+def cases_from_other_tools(
     paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None, progress: Progress | None = None
 ) -> list[LabelledVersion]:
     """A case for every run, branch and split of other rollouts."""

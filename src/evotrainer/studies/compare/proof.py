@@ -12,7 +12,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.executors.surface import Surface
 from evotrainer.projections.branches import BASE, START, search_scores
-from evotrainer.projections.reader import told as told_of
+from evotrainer.projections.reader import describe as told_of
 from evotrainer.records.recipe import Recipe
 from evotrainer.studies.compare.arms import APART, FRESH_SEED, proof_task
 

@@ -100,7 +100,7 @@ class AttemptSampler(GRPOTrainer):
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
 
-    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[SampledTurn]:
+    def next_turns(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[SampledTurn]:
         """One turn of the policy in training for each context; `room`: tokens that the longest of them leaves."""
         if self.use_vllm:
             return self._vllm(contexts)
@@ -144,7 +144,7 @@ class AttemptSampler(GRPOTrainer):
         if not plan:
             return []
         environment = self.played_environment
-        return self.session.attempts(self.say, plan) if environment is None else self.play(plan, environment)
+        return self.session.attempts(self.next_turns, plan) if environment is None else self.play(plan, environment)
 
     def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[Attempt]:
         """The same, by TRL's tool loop in the user's environment."""
@@ -181,7 +181,7 @@ class AttemptSampler(GRPOTrainer):
             raise TrainerError(
                 f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
             )
-        said = self.say(prompt_ids, room)
+        said = self.next_turns(prompt_ids, room)
         return [s.ids for s in said], [_with_entropies(s) for s in said]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:

@@ -43,7 +43,7 @@ class References:
         for number in [n for n in self.ours if -n > self.first]:
             self.numbers.pop(id(self.ours.pop(number)), None)
 
-    def told(self) -> dict[str, Any]:
+    def new_descriptions(self) -> dict[str, Any]:
         """New descriptions for the message; each is sent once."""
         found, self.new = self.new, {}
         return {str(n): about for n, about in found.items()}
