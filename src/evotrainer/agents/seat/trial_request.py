@@ -59,7 +59,8 @@ class Tried:
             return f"{self.respondent} gives a valid answer in {self.summary}"
         return (
             f"{self.respondent} speaks the format, but did not answer this request, which is made up and has the "
-            f"factors {' and '.join(REQUEST.factors)}: {self.mismatch}; a run asks with those of its task; {self.summary}"
+            f"factors {' and '.join(REQUEST.factors)}: {self.mismatch}; a run asks with those of its task; "
+            f"{self.summary}"
         )
 
     @property
