@@ -121,8 +121,6 @@ ALLOWED = {
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
-    "executors.paper": "records config executors.spec",
-    "executors.surface": "errors records executors.paper executors.spec",
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
@@ -158,9 +156,6 @@ ALLOWED = {
     "harness.registry harness.render executors.process",
     "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
     "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
-    "executors.spec "
-    "executors.surface run api",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
@@ -170,7 +165,7 @@ ALLOWED = {
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "
+    "studies.estimate studies.rollouts studies.scaffold extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",
 }

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.compare.surface import Behaviour, Best, Main, Pair, Surface, Value
 from evotrainer.agents.arms.control import MAX_COST, Space
 from evotrainer.agents.arms.score_only import Blind
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
-from evotrainer.executors.surface import Behaviour, Best, Main, Pair, Surface, Value
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe, diff

@@ -162,7 +162,7 @@ def test_an_arm_uses_up_its_trainings_and_proposes_nothing(name: str) -> None:
     assert len(done) == 14
     assert choice.score == pytest.approx(max([0.5, *(p.score for p in done if p.score is not None)]))
     proposed = agent.propose(opened(), FakeTools())
-    assert proposed.interventions == () and "evotrainer compare" in proposed.stop
+    assert proposed.interventions == () and "bench.compare" in proposed.stop
 
 
 @pytest.mark.parametrize("name", CONTROLS)

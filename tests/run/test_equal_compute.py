@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer.agents.belief import observations
 from evotrainer.cli.show import show
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import compute, cost_ratio
 from evotrainer.projections.history import cases

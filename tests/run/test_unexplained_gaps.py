@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.harness.evolving.named_rollouts import named_views

@@ -25,7 +25,7 @@ from evotrainer.records.output import print, tolerate
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "show", "rollouts", "health", "harness", "cases", "forecasts", "report", "track"),
-    "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
+    "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "backtest", "try-code", "try-scaffold", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),

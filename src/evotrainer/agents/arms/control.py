@@ -173,7 +173,7 @@ class ControlArm(ABC):
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """Nothing: a control arm promotes nobody."""
-        why = "a control arm proposes nothing; `evotrainer compare` proves what it settled on"
+        why = "a control arm proposes nothing; `python -m bench.compare` proves what it settled on"
         return Proposal(agent=self.name, interventions=(), stop=why)
 
     def _space(self, briefing: Briefing, tools: Tools) -> Space:
