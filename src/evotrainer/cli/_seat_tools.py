@@ -290,7 +290,7 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: boo
     factor, new, recipe = str(change.get("factor", "")), change.get("new"), subject.recipe
     try:
         recipe.with_factor(factor, new)
-        told = replay_change(
+        replayed = replay_change(
             subject,
             Intervention(
                 factor=factor, old=recipe.value(factor), new=new, hypothesis="asked by the seat",
@@ -302,7 +302,7 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: boo
         return f"{cut(e, 120)}{', of all there is for a call' if alone else '; ask for it alone'}"
     except Exception as e:  # an agent asks for anything, and eleven other answers hang on it
         return cut(e, 160) if isinstance(e, EvoTrainerError) else f"not done: {cut(f'{type(e).__name__}: {e}', 160)}"
-    return f"{told.verdict}, {told.reason}"
+    return f"{replayed.verdict}, {replayed.reason}"
 
 
 def _selected(rollouts: Sequence[Rollout], sql: str) -> str:

@@ -98,10 +98,10 @@ def _outputs(options: Mapping[str, Any]) -> None:
 
     is_set, works, problem = seat_of(options).options.output_mode, [], ""
     for t in try_outputs(options):
-        told = (
+        outcome = (
             f"no valid answer: {t.problem}" if t.problem else t.line if t.mismatch else f"valid answer in {t.summary}"
         )
-        print(f"[{'warn' if t.problem or t.mismatch else 'ok':^4}] seat: output {t.output}: {told}")
+        print(f"[{'warn' if t.problem or t.mismatch else 'ok':^4}] seat: output {t.output}: {outcome}")
         works += [] if t.problem else [t]
         problem = t.problem if t.output == is_set else problem
     best = min(works, key=lambda t: t.price, default=None)

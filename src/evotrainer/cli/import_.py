@@ -46,8 +46,8 @@ def import_(
         print(f"... and {len(skipped) - 20:,} more", file=sys.stderr)
     said = ", ".join(f"{c:,} {name}" for name, c in done.formats.most_common()) or "none"
     if as_json:
-        told: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
-        print(json.dumps(told | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
+        summary: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
+        print(json.dumps(summary | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
     else:
         print(f"wrote {counted(done.rollouts, 'rollout')} to {out} ({said}); skipped {len(skipped):,}")
     if not done.rollouts:

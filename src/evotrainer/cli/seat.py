@@ -31,8 +31,8 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
         return
     open_ = waiting(run)
     if as_json:
-        told = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
-        print(json.dumps(told | {"schema": SeatProposal.model_json_schema()}, indent=1))
+        request = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
+        print(json.dumps(request | {"schema": SeatProposal.model_json_schema()}, indent=1))
         return
     if open_ is None:
         spent = SeatSpend.of(e.body for e in run.events() if e.kind == "answered")

@@ -84,7 +84,7 @@ def _watch(folder: Path) -> None:
     from evotrainer.views.fold import load_view
     from evotrainer.views.status import render_status
 
-    screen, told = console(), ""
+    screen, shown = console(), ""
     with contextlib.ExitStack() as stack:
         live = None
         if screen.is_terminal:
@@ -94,8 +94,8 @@ def _watch(folder: Path) -> None:
         while (view := load_view(folder, rollouts=False)).driver is not None:
             if live is not None:
                 live.update(render_status(folder, brief=True), refresh=True)
-            elif (line := progress.of_view(view).line()) != told:
-                print(told := line, flush=True)
+            elif (line := progress.of_view(view).line()) != shown:
+                print(shown := line, flush=True)
             time.sleep(WATCH_S)
 
 

@@ -57,8 +57,8 @@ def why(
         )
     else:
         known = {"branches": record.state.branches, "harness versions": sorted(versions), "skills": sorted(skills)}
-        told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
-        raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {told or 'no branches yet'}")
+        choices = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
+        raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {choices or 'no branches yet'}")
     if as_json:
         with redirect_stdout(StringIO()):  # the text tells people the events that programs are given
             again = explain(record, what)
@@ -227,6 +227,6 @@ def _skill(record: Record, name: str) -> Explained:
             if u.skill == name:
                 moved = f"from {100 * u.before_mean:+.1f} to {100 * u.after_mean:+.1f} points"
                 print(f"  moved      the prior of {e.body.branch} {moved}")
-    told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
-    wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
+    sources = [*events, *(e for e in record.of("library") if name in e.body.skills)]
+    wrong = [p.message for e in sources for p in checks()[e.kind](record, e)]
     return Explained(f"skill {name}", wrong, "the same trials, pooled effect and files")

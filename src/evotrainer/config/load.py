@@ -108,9 +108,9 @@ def no_run(p: Path) -> str:
         return f"{p} is not a run folder, it holds runs; give one of them: {runs}"
     if files := first_paths(p.glob("*.toml")):
         return f"{p} is not a run folder, it holds a task file; `evotrainer run` makes a run of it: {files}"
-    beside = {x.parent.name: x.parent for x in p.parent.glob("*/ledger.db")}
-    if near := difflib.get_close_matches(p.name, beside, 1):
-        return f"{p} is not a run folder (no ledger.db); did you mean {beside[near[0]]}?"
+    siblings = {x.parent.name: x.parent for x in p.parent.glob("*/ledger.db")}
+    if near := difflib.get_close_matches(p.name, siblings, 1):
+        return f"{p} is not a run folder (no ledger.db); did you mean {siblings[near[0]]}?"
     return f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one"
 
 

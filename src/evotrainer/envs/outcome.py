@@ -38,15 +38,15 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
 def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, Any]:
     """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`;
     beside them `offers`, `demonstrations`: has it any, and `slots` where it declares any."""
-    told: dict[str, Any] = {
+    terms: dict[str, Any] = {
         "outcome": list(outcome_components(environment)),
         "payable": list(payable_components(config)),
         "offers": list(offers(environment)),
         "demonstrations": bool(demonstrations_of(environment, LOOKED_AT, 0)),
     }
     if isinstance(environment, EnvironmentWithSlots) and environment.slots:
-        told["slots"] = [s.model_dump(mode="json") for s in environment.slots]
-    return told
+        terms["slots"] = [s.model_dump(mode="json") for s in environment.slots]
+    return terms
 
 
 def offers(environment: Environment) -> tuple[str, ...]:

@@ -146,8 +146,8 @@ class TextEnv:
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
-        told = check_demos(self.name, made)
-        return [self._scaffold.transcript(d) for d in told] if self._scaffold.texts else told
+        demos = check_demos(self.name, made)
+        return [self._scaffold.transcript(d) for d in demos] if self._scaffold.texts else demos
 
     @cached_property
     def _hash(self) -> str:

@@ -90,9 +90,9 @@ def lower_bound(*parts: ReaderRate) -> float:
 
 def describe_parts(nominated: ReaderRate, random: ReaderRate, explained: ReaderRate | None = None) -> str:
     """What was read of the parts and how much of it is a hack; the rate of the second estimates what was missed."""
-    told = (
+    parts = (
         nominated.summary("nominated, read"),
         random.summary("not nominated, read at random"),
         explained.summary("explained by a detector, read to check it") if explained else "",
     )
-    return "; ".join(x for x in told if x)
+    return "; ".join(x for x in parts if x)

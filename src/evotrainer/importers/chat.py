@@ -185,11 +185,11 @@ class Talk:
             closed, tail = [*closed, tail], ""
         if any("<tool_response>" in x for x in closed) and any(t[0] == "assistant" for t in self._turns):
             for piece in closed:
-                head, tag, told = piece.partition("<tool_response>")
+                head, tag, reply = piece.partition("<tool_response>")
                 if head.strip():
                     self.add_turn("user", head)
                 if tag:
-                    self.reply(told.strip("\n"))
+                    self.reply(reply.strip("\n"))
             if tail.strip():
                 self.add_turn("user", tail)
             return

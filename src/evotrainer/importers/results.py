@@ -164,9 +164,9 @@ def _disputed(near: Path, task: str) -> list[str]:
     other that it is not: of runs whose names are their own, nothing tells which one a trajectory belongs to."""
     said: dict[bool, str] = {}
     for p in _named(near):
-        told = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
-        if isinstance(told, bool):
-            said.setdefault(told, p.name)
+        resolved = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
+        if isinstance(resolved, bool):
+            said.setdefault(resolved, p.name)
     return sorted(said.values()) if len(said) > 1 else []
 
 

@@ -74,11 +74,11 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
     # sentences: neither the second reading nor a temperature refuses anything
     said = second.message if second and (kind == "promote" or second.passed is False) else ""
-    told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
+    temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
     cost = compute.describe(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
-    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, told, under))), effect, look)
+    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, temperature_notes, under))), effect, look)
 
 
 def _settled(
@@ -157,8 +157,8 @@ def _asked(parts: stats.Components, look: InterimAnalysis, config: JudgeConfig, 
         condition = "if the gain stays as it is"
     else:
         condition = f"if it is larger than measured ({100 * (config.worthwhile or 0.0):g} points are not excluded)"
-    told = f"the chance of a promotion then, by this look: {chance:.0%}"
-    return f"{seeds} seeds per branch would decide {condition}; {told}"
+    chance_text = f"the chance of a promotion then, by this look: {chance:.0%}"
+    return f"{seeds} seeds per branch would decide {condition}; {chance_text}"
 
 
 def _decide(

@@ -82,8 +82,8 @@ class _Probed:
         tests = p.tests[:MAX_TESTS]
         known = [t.given for t in tests]
         near = [*perturbed(known, p.form), *(n for g in known for n in neighbours(g, p.form))]
-        beside = [n for i, n in enumerate(near) if n not in known and n not in near[:i]]
-        return cls(p, tests, [*known, *beside[:MAX_BESIDE]])
+        added = [n for i, n in enumerate(near) if n not in known and n not in near[:i]]
+        return cls(p, tests, [*known, *added[:MAX_BESIDE]])
 
     @property
     def calls(self) -> bool:

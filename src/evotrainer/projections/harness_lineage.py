@@ -121,14 +121,14 @@ class Coevolution:
         v = self.current
         if v is None:
             return ""
-        stands = [f"{s['name']} ({s.get('standing', '')})" for s in v.own]
-        told = f": {', '.join(stands)}" if stands else ""
+        detectors = [f"{s['name']} ({s.get('standing', '')})" for s in v.own]
+        suffix = f": {', '.join(detectors)}" if detectors else ""
         came = (
             f"; {len(self.versions) - 1} change{'' if len(self.versions) == 2 else 's'}, the last: {v.why}"
             if v.body.parent
             else ""
         )
-        return one_line(f"{v.name}, {v.body.size}{told}{came}", 300)
+        return one_line(f"{v.name}, {v.body.size}{suffix}{came}", 300)
 
 
 def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:

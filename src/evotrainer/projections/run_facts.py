@@ -93,11 +93,11 @@ def _so_far(state: RunState) -> str:
     base = [state.base] if state.base else []
     score = mean_score(state.branches[leader].finished if leader in state.branches else base, "search")
     read = [(s, mean_score(base, s)) for s in ("search", "gate", "cert")]
-    told = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
-    if told and state.noise is None and not any(b.trials for b in state.branches.values()):
-        return f"The policy solves {told}"
+    scores = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
+    if scores and state.noise is None and not any(b.trials for b in state.branches.values()):
+        return f"The policy solves {scores}"
     if score is None or not leader:
-        return "No training has a result yet" + (f"; the base policy solves {told}" if told else "")
+        return "No training has a result yet" + (f"; the base policy solves {scores}" if scores else "")
     return f"Champion so far: {leader}, {percent(score)} on the search split; not certified"
 
 

@@ -77,11 +77,11 @@ def distinct_ideas(trials: Iterable[LabelledTrial]) -> set[tuple[str, str]]:
 def _probe(
     p: Probe, state: RunState, events: Sequence[Event], said: Sequence[SeatAnswered], agent: str
 ) -> LabelledTrial:
-    told, spec = p.record(), p.spec
+    record, spec = p.record(), p.spec
     parent = _recipe(state, p.incumbent)
     label, cause = label_of_probe(p, _kept(p, state))
     champion = state.branches[p.incumbent].record().scores if p.incumbent in state.branches else ()
-    gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
+    gain = record.score - sum(champion) / len(champion) if record.score is not None and champion else None
     t = _asked_for(p, said) if spec and not spec.moves else None
     return LabelledTrial(
         trial=p.probe,

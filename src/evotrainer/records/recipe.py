@@ -146,10 +146,10 @@ class Recipe(Frozen):
     @classmethod
     def _named_by_content(cls, values: Any) -> Any:
         """Written components under the names that their sources have."""
-        told = values.get("written") if isinstance(values, Mapping) else None
-        if not isinstance(told, Mapping) or not told or not all(isinstance(x, str) for x in told.values()):
+        codes = values.get("written") if isinstance(values, Mapping) else None
+        if not isinstance(codes, Mapping) or not codes or not all(isinstance(x, str) for x in codes.values()):
             return values
-        rewards, written = settled(values.get("rewards") or {}, told)
+        rewards, written = settled(values.get("rewards") or {}, codes)
         return {**values, "rewards": rewards, "written": written}
 
     @field_validator("hooks")

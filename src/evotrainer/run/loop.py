@@ -119,19 +119,19 @@ def open_run(ctx: RunContext) -> None:
     """Probe the sandbox, describe environment and machine, open the starting recipe's branch."""
     ctx.observer.step("opens the run")
     begun = ctx.state.opened is not None
-    told = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
-    if told.task_hash != ctx.task_hash:
+    opened = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
+    if opened.task_hash != ctx.task_hash:
         raise ConfigError(
-            f"{ctx.folder / 'task.toml'} was changed after the run began (hash {told.task_hash} in the ledger, "
+            f"{ctx.folder / 'task.toml'} was changed after the run began (hash {opened.task_hash} in the ledger, "
             f"{ctx.task_hash} now); restore it, or start a new run"
         )
-    check_unchanged(ctx, told)
-    ctx.observer.note(told.isolation)
-    if (line := task_line(told)) and (begun or told.draw.mode == "fresh"):  # else told before it began
+    check_unchanged(ctx, opened)
+    ctx.observer.note(opened.isolation)
+    if (line := task_line(opened)) and (begun or opened.draw.mode == "fresh"):  # else told before it began
         ctx.observer.note(line)
-    if told.environment.get("outcome") == []:
+    if opened.environment.get("outcome") == []:
         ctx.observer.note(
-            f"{told.environment.get('name')} does not say which component is the outcome: any may be paid"
+            f"{opened.environment.get('name')} does not say which component is the outcome: any may be paid"
         )
     skills.open_library(ctx)
     harness_versions.open_versions(ctx)
@@ -176,7 +176,7 @@ def describe(ctx: RunContext) -> RunOpened:
     )
 
 
-def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
+def check_unchanged(ctx: RunContext, opened: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
     now = fingerprints(ctx.task.environment)
     for file, sha in files_of(ctx.ledger.events()).items():
@@ -184,7 +184,7 @@ def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
             raise IntegrityError(f"{file} was changed after the run began; {ways_on(ctx.folder, file, sha)}")
         keep(ctx.folder, file, sha)
     base = resolve_base(ctx.task.policy.base)
-    if base is not None and weights_sha256(base) != told.base_policy.get("sha256"):
+    if base is not None and weights_sha256(base) != opened.base_policy.get("sha256"):
         raise IntegrityError(f"the base policy {base} was changed after the run began; restore it, or start a new run")
 
 

@@ -22,8 +22,8 @@ def read(ctx: RunContext, key: str, n: int, branch: str) -> HealthReport:
     def diagnosed() -> Diagnosed:
         subject = f"{branch}@{ctx.task.recipe.steps if branch != BASE else 0} search"
         found = batch(ctx, branch)
-        if not found.n and branch != BASE and (told := _executor_reading(ctx, branch)):
-            return Diagnosed(round=n, health=told.model_copy(update={"subject": subject}))
+        if not found.n and branch != BASE and (report := _executor_reading(ctx, branch)):
+            return Diagnosed(round=n, health=report.model_copy(update={"subject": subject}))
         context = harness_context(ctx.task, ctx.state, branch, sandboxed=ctx.detector_runner)
         return Diagnosed(round=n, health=ctx.harness.read(found, subject, context))
 

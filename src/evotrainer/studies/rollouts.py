@@ -200,9 +200,9 @@ def find(
         rows = [i for i, v in zip(rows, found, strict=True) if c.holds(v)]
     notes = [x for c in where if c.others or not rows for x in c.unmet(values(whole, c.name, every))]
     if finding is not None:
-        flagged, told = _flagged(paths, finding, **reading)
+        flagged, note = _flagged(paths, finding, **reading)
         rows = [i for i in rows if clean(ids[i], 80) in flagged]
-        notes += told
+        notes += note
     hits: dict[str, str] = {}
     if grep is not None:
         spans = {i: hit for i, turns in zip(rows, whole.turns(rows), strict=True) if (hit := grep.hit(turns))}
@@ -295,6 +295,6 @@ def _flagged(paths: Sequence[Path], name: str, **reading: Any) -> tuple[set[str]
         raise ConfigError(f"--finding {name}: no such detector; there are: {', '.join(sorted(known))}")
     ids = {clean(i, 80) for by, source, rows in found if by == name for i in source.column("id", rows.tolist())}
     about = [f for f in findings if f.detector == name]
-    told = f"{name} is a finding about all {done.rollouts:,} rollouts together; matched are those that it quotes"
-    told = told if about else f"the audit has no finding {name} here"
-    return ids or {q.rollout for f in about for q in f.quotes}, [] if ids else [told]
+    note = f"{name} is a finding about all {done.rollouts:,} rollouts together; matched are those that it quotes"
+    note = note if about else f"the audit has no finding {name} here"
+    return ids or {q.rollout for f in about for q in f.quotes}, [] if ids else [note]

@@ -85,8 +85,8 @@ def check_metric(
 def _found(d: Detector, rollouts: Sequence[Rollout], context: HarnessContext | None) -> list[Finding]:
     from evotrainer.harness import Batch, HarnessContext, measure
 
-    batch, beside = Batch.of(list(rollouts)), context or HarnessContext()
-    return d.read(batch, measure(batch, beside), beside)
+    batch, given_context = Batch.of(list(rollouts)), context or HarnessContext()
+    return d.read(batch, measure(batch, given_context), given_context)
 
 
 def _measured(m: Metric, rollouts: Sequence[Rollout], context: HarnessContext | None) -> Mapping[str, float | None]:

@@ -111,9 +111,9 @@ def _check_offers(environment: Environment, sample: int) -> None:
     knobs = {k: v[0] for k, v in environment.knobs.items()}
     if "references" in said:
         assert isinstance(environment, EnvironmentWithReferences), "offers references, and has no method references()"
-        told = environment.references(tasks, knobs)
-        assert len(told) == len(tasks), "references must answer once per task, in order"
-        for text in filter(None, told):
+        references = environment.references(tasks, knobs)
+        assert len(references) == len(tasks), "references must answer once per task, in order"
+        for text in filter(None, references):
             assert len(text) >= 2 and len(text) % 2 == 0, f"a reference is (prompt, action, ...), not {len(text)} texts"
         _refuses(lambda: environment.references(held_out, knobs), "references")
     if "wordings" in said:

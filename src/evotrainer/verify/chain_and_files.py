@@ -145,9 +145,9 @@ def _run(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("run", f"event {event.seq} opens the run, and is not the first")
     problems = list(files.task_file(record.folder, event.body))
     yield from (Problem("run", p) for p in problems)
-    told = event.body.environment.get("payable")
-    if told is not None and not problems and list(record.task.environment.get("payable", ())) != told:
-        yield Problem("run", f"{told} is payable in the ledger, not in the task file")
+    payable = event.body.environment.get("payable")
+    if payable is not None and not problems and list(record.task.environment.get("payable", ())) != payable:
+        yield Problem("run", f"{payable} is payable in the ledger, not in the task file")
 
 
 def _branch(record: Record, event: Event) -> Iterator[Problem]:

@@ -112,11 +112,11 @@ def recheck_learned(record: Record, event: Event) -> Iterator[str]:
             yield f"{name} is {getattr(g, name)} in the ledger, {getattr(now, name)} mined again"
     was, again = ([(a.detector, a.admitted, a.bad, a.clean) for a in x.considered] for x in (g, now))
     if was != again:
-        told = (
+        recorded = (
             ", ".join(f"{d.name} ({'admitted' if ok else 'refused'})" for d, ok, *_ in x) or "none"
             for x in (was, again)
         )
-        yield "its detectors are {} in the ledger, mined again {}".format(*told)
+        yield "its detectors are {} in the ledger, mined again {}".format(*recorded)
         return
     for a, b in zip(g.considered, now.considered, strict=True):
         same = {k: v for k, v in a.numbers.items() if not k.startswith(("cpu_s", "lead"))}

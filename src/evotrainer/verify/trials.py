@@ -79,8 +79,8 @@ def check_start(record: Record, event: Event) -> Iterator[Problem]:
     if recipe is None or t.status != "complete" or not t.steps:
         return
     if (recipe.start is not None) != bool(t.start_sha256):
-        told = "a policy that it went on from" if t.start_sha256 else "no policy that it went on from"
-        yield Problem("trials", f"trial {t.trial}: it tells of {told}, its recipe does not say the same")
+        recorded = "a policy that it went on from" if t.start_sha256 else "no policy that it went on from"
+        yield Problem("trials", f"trial {t.trial}: it tells of {recorded}, its recipe does not say the same")
     for other in record.finished.values() if recipe.start is not None else ():
         trained = other.steps and other.status == "complete" and other.seed == t.seed
         plain = recipe_of(record, other) if trained else None

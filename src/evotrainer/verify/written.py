@@ -75,11 +75,11 @@ def hooks(record: Record, event: Event) -> Iterator[Problem]:
     recipe = recipe_of(record, t)
     if recipe is None or t.status != "complete" or not t.parts:
         return
-    told = [s for s in range(1, recipe.whole_steps + 1) if _edits(recipe.at(s))]
+    steps = [s for s in range(1, recipe.whole_steps + 1) if _edits(recipe.at(s))]
     kept = unpayable(record.opened.environment)
     try:
         with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as caller:
-            for step in told[:: max(1, -(-len(told) // STEPS))]:
+            for step in steps[:: max(1, -(-len(steps) // STEPS))]:
                 rows = load([record.folder / "rollouts" / t.trial], split="train", step=step)
                 again = _ReplayedHooks(recipe.at(step), step - recipe.at(step).before, kept, caller)
                 wrong = again.differences(list(_grouped(rows)))
@@ -163,9 +163,11 @@ class _ReplayedHooks:
 
 def _weight(r: Rollout) -> dict[str, Any]:
     """What a training with a hook for weights stored of a rollout."""
-    told = r.detail.get(DETAIL) if isinstance(r.detail, Mapping) else None
+    detail = r.detail.get(DETAIL) if isinstance(r.detail, Mapping) else None
     return (
-        dict(told) if isinstance(told, Mapping) and {"weight", "round"} <= told.keys() else {"weight": None, "round": 0}
+        dict(detail)
+        if isinstance(detail, Mapping) and {"weight", "round"} <= detail.keys()
+        else {"weight": None, "round": 0}
     )
 
 

@@ -140,9 +140,9 @@ def the_budget_ended_it(view: RunView) -> str:
     if not name or not view.opened:
         return ""
     asked, n, limit = _rounds(view), max(view.rounds, default=0), view.opened.budget[name]
-    told = duration(limit) if name.endswith("_s") else number(limit)
+    limit_text = duration(limit) if name.endswith("_s") else number(limit)
     of = f" of {asked}" if asked else ""
-    return f"the budget ended the search in round {n}{of} (budget.{name}: {told}): {_going_on(view)} goes on"
+    return f"the budget ended the search in round {n}{of} (budget.{name}: {limit_text}): {_going_on(view)} goes on"
 
 
 def _ended_by(view: RunView) -> str:

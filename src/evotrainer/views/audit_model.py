@@ -115,8 +115,8 @@ class ReadingView:
         out: dict[str, list[str]] = {}
         for name, fields in [(f.detector, f.missing) for f in self.blind] + [(m.name, m.missing) for m in self.metrics]:
             for f in fields:
-                if name not in out.setdefault(told := input_label(f), []):
-                    out[told].append(name)
+                if name not in out.setdefault(label := input_label(f), []):
+                    out[label].append(name)
         return dict(sorted(out.items()))
 
     @property

@@ -73,7 +73,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
     except ImportError:
         raise MissingDependencyError(f"a model card needs huggingface_hub; {install('local')}") from None
     results = []
-    beside = "; with a caveat, see the card" if "caveat" in status else ""
+    caveat = "; with a caveat, see the card" if "caveat" in status else ""
     if measured and view.certified:
         for row in (r for r in view.certified.rows if r.branch == branch):
             results.append(
@@ -83,7 +83,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
                     dataset_name=f"{view.opened.task if view.opened else ''} (cert split)",
                     dataset_split="cert",
                     metric_type="pass@1",
-                    metric_name=f"share of attempts solved, mean of {counted(len(row.seeds), 'training')}{beside}",
+                    metric_name=f"share of attempts solved, mean of {counted(len(row.seeds), 'training')}{caveat}",
                     metric_value=round(row.score, 4),
                 )
             )
@@ -100,10 +100,10 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
 
 def _hub_base(view: RunView, base: str) -> str | None:
     """Hub id of the base model: the ledger's, else that which an adapter names; None where it is none."""
-    told = view.opened.base_policy.get("id") if view.opened else None
-    if told is None and base and not Path(base).exists() and (found := looks_like_id(base)):
-        told = found[0]
-    return told
+    hub_id = view.opened.base_policy.get("id") if view.opened else None
+    if hub_id is None and base and not Path(base).exists() and (found := looks_like_id(base)):
+        hub_id = found[0]
+    return hub_id
 
 
 def _status(view: RunView, invalid: str, worse: str, certified: bool, caveats: Sequence[str]) -> tuple[str, str]:
@@ -178,7 +178,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         return []
     start = view.start
     changed = diff(start.recipe, b.recipe) if start and start.recipe and start is not b else {}
-    told = [f"- {k}: {_md(value(o))} → {_md(value(n))}" for k, (o, n) in changed.items()] or [
+    changes = [f"- {k}: {_md(value(o))} → {_md(value(n))}" for k, (o, n) in changed.items()] or [
         "The starting recipe itself."
     ]
     recipe = json.dumps(b.recipe.model_dump(mode="json"), indent=1)
@@ -187,7 +187,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         "",
         f"Hash `{b.recipe_hash}`. Against the starting recipe:",
         "",
-        *told,
+        *changes,
         *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
         *(f"- source of the hook `{k}`: [{_md(k)}.py](hooks/{k}.py)" for k in b.recipe.hooks),
         *_scaffold(view, b.recipe),
@@ -264,13 +264,13 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     ]
 
 
-def evidence(view: RunView, branch: str, **told: Any) -> dict[str, Any]:
+def evidence(view: RunView, branch: str, **facts: Any) -> dict[str, Any]:
     """The card's content for machines; `told`: what else is known."""
     b = view.branches.get(branch)
     return {
         "run": _run(view),
         "branch": branch,
-        **told,
+        **facts,
         "recipe": b.recipe.model_dump(mode="json") if b and b.recipe else None,
         "recipe_hash": b.recipe_hash if b else "",
         "lineage": [

@@ -79,8 +79,8 @@ def _comparisons_and_caveats(view: RunView, folder: str) -> Iterator[tuple[str, 
 
 def _trials_and_harness(view: RunView) -> Iterator[tuple[str, str]]:
     """What trials came to, by outcome and by agent, and the harness."""
-    if told := describe_labels(view.memory.trials):
-        yield "outcomes", told
+    if outcomes := describe_labels(view.memory.trials):
+        yield "outcomes", outcomes
     yield from role_lines(view.memory.trials)
     if view.coevolution.versions:
         yield "harness", view.coevolution.line()

@@ -91,10 +91,10 @@ def _branch_gaps(view: RunView) -> list[str]:
 
 def _blind_detectors(view: RunView) -> list[str]:
     found = [(b.name, f) for b in view.branches.values() for _, f in b.blind]
-    told = [
+    blind_notes = [
         (f"{f.detector} found no input ({', '.join(map(input_label, f.missing))} missing)", name) for name, f in found
     ]
-    blind = _branches_by(told)
+    blind = _branches_by(blind_notes)
     return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
 
 
@@ -127,8 +127,8 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
         name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
         text = shown(used) + (more.get(key, "") if saved else "")
         out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
-    if told := view.seat.summary():
-        out.append(("Seat", told, "", None))
-    if told := view.reader.spent.summary():
-        out.append(("Reader", told, "", None))
+    if spent_text := view.seat.summary():
+        out.append(("Seat", spent_text, "", None))
+    if spent_text := view.reader.spent.summary():
+        out.append(("Reader", spent_text, "", None))
     return out

@@ -99,10 +99,10 @@ class LiveView:
 
     def opened(self, name: str, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """A branch or a search training is to be trained: what it changes."""
-        told = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
-        if self._changes.get(name) != told:
-            self._changes[name] = told
-            self._tell(f"{name}: {told}")
+        changes_text = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
+        if self._changes.get(name) != changes_text:
+            self._changes[name] = changes_text
+            self._tell(f"{name}: {changes_text}")
 
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)

@@ -38,9 +38,9 @@ def describe_labels(trials: Sequence[LabelledTrial]) -> str:
     """Of each kind of trial how many there are and how often each label was given, then what these labels mean; empty
     where nothing was tried."""
     of = {k: [t for t in trials if t.kind == k] for k in KINDS}
-    told = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
+    parts = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
     meant = "; ".join(f"{spaced(k)}: {LABELS[k]}" for k in LABELS if k in counts(trials))
-    return f"{'; '.join(told)} ({meant})" if told else ""
+    return f"{'; '.join(parts)} ({meant})" if parts else ""
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[tuple[str, str]]:

@@ -176,8 +176,8 @@ class CodeEnv(WithScaffold):
         graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
         unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         results = [graded.get(i) or GradedProgram((unparsed,) * len(plan)) for i, plan in enumerate(plans)]
-        told = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
-        attempts = [replace(a, probes=told.get(i)) for i, a in enumerate(attempts)]
+        probed = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
+        attempts = [replace(a, probes=probed.get(i)) for i, a in enumerate(attempts)]
         sure = [r.sure and (a.probes is None or a.probes.sure) for a, r in zip(attempts, results, strict=True)]
         scores = [self._score(a, p, r) for a, p, r in zip(attempts, plans, results, strict=True)]
         return list(zip(scores, sure, strict=True))

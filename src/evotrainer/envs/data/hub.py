@@ -91,9 +91,9 @@ def pin(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 def _trouble(hub: HubSet, e: Exception, what: str) -> str:
     said = cause(e)
-    told = f"{type(e).__name__} {said}"
+    message = f"{type(e).__name__} {said}"
     offline = re.search(
-        r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", told, re.IGNORECASE
+        r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", message, re.IGNORECASE
     )
     if offline:
         remedy = (

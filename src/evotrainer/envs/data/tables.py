@@ -252,11 +252,11 @@ def _fits(value: Any, wanted: Any, where: str) -> bool:
 
 def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
     """What the columns of `where` hold."""
-    told = []
+    described = []
     for column in o.where:
         seen = list(dict.fromkeys(cut(r.get(column), 40) for rows in parts.values() for r in rows[:1000]))
-        told.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
-    return "; ".join(told) or "the splits that are read are empty"
+        described.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
+    return "; ".join(described) or "the splits that are read are empty"
 
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:

@@ -152,14 +152,14 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
         return None
-    told = RunFigures()
+    figures = RunFigures()
     points = []
     for e in events:
-        values = finite(told.take(e))
+        values = finite(figures.take(e))
         if values and e.seq > after:
             points.append(Point(e.seq, seconds(e), values))
     if any(e.kind == "certified" for e in events):
-        told.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
+        figures.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
     limits = {f"budget_{k}": v for k, v in opened.budget.items()}
     return Sheet(
         key=key_of(events[0].hash, STORY),
@@ -174,11 +174,11 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
             "seed": opened.seed,
         },
         points=points,
-        texts=told.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
-        summary=finite({**told.spent, **told.summary}),
+        texts=figures.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
+        summary=finite({**figures.spent, **figures.summary}),
         tags=(opened.task, STORY),
         start=seconds(events[0]),
-        complete=told.state.closed_by is not None,
+        complete=figures.state.closed_by is not None,
     )
 
 

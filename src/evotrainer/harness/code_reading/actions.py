@@ -179,8 +179,8 @@ def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
     if any(talk):
         replies = [s[:MAX_COMMAND] for s in said[1:]]
         # one word in the place of every output, as some logs keep, is no talk
-        heard = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
-        like = [x or (heard and t) for x, t in zip(like, talk, strict=True)]
+        answered = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
+        like = [x or (answered and t) for x, t in zip(like, talk, strict=True)]
     done = as_done(actions, said)
     return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
 
@@ -283,13 +283,13 @@ def before_actions(turns: Sequence[Turn]) -> list[str]:
     """For each action of these turns, the text between the one before it and itself; for the first one the task. After
     them what follows the last one, where anything does."""
     out: list[str] = []
-    heard: list[str] = []
+    texts: list[str] = []
     calls = any(t.tool_calls for t in turns)
     for t in turns:
         if t.role == "assistant":
             n = len(t.tool_calls) if calls else 1
-            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
-            heard = heard if n == 0 else []
+            out += ["\n".join(texts)] * min(n, 1) + [""] * (n - 1)
+            texts = texts if n == 0 else []
         else:
-            heard.append(turn_text(t))
-    return [*out, "\n".join(heard)] if heard else out
+            texts.append(turn_text(t))
+    return [*out, "\n".join(texts)] if texts else out

@@ -185,8 +185,8 @@ def _of_git(one: shell.Simple) -> Iterator[Reading]:
         kind = None if {"--abort", "--continue", "--quit"} & {*rest} else "foreign"
     elif verb in ("log", "whatchanged", "reflog"):
         # titles alone give no answer away; who then shows a commit that is none of HEAD's is caught there
-        told = verb != "log" or not quiet or any(w.startswith("--grep") for w in rest)
-        kind = None if not told else "foreign" if _ELSEWHERE.search(line) else "older"
+        shows = verb != "log" or not quiet or any(w.startswith("--grep") for w in rest)
+        kind = None if not shows else "foreign" if _ELSEWHERE.search(line) else "older"
     elif verb in ("show", "cat-file", "checkout", "restore", "diff", "difftool", "reset") and not quiet:
         older = _HASH.search(line) or re.search(r"[~^]", line) or (verb == "show" and "HEAD:" not in line)
         kind = "foreign" if _ELSEWHERE.search(line) else "older" if older else None

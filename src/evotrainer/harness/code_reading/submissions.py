@@ -178,10 +178,10 @@ def bypasses(
     elif not acting and (spoken := repeated(answer, task)) is not None:
         hits.append((Bypass(REPEATS, spoken[0], False), spoken[1]))
     asked = [any(x in task for x in b.about) for b, _ in hits]
-    told = (
+    broken = (
         Broken(b.nominated() if a else b, line) for (b, line), a in zip(hits, asked, strict=True) if b.certain or not a
     )
-    return sorted(told, key=lambda x: not x.rule.certain), given
+    return sorted(broken, key=lambda x: not x.rule.certain), given
 
 
 def _of_files(turns: Sequence[Turn], task: str, files: Mapping[str, EditedFile]) -> Iterator[tuple[Bypass, str]]:

@@ -212,20 +212,20 @@ class _Episode:
         path = next((p for p in self.edited if same_file(p, c.path)), c.path)
         if path not in self.edited:
             self.edited[path] = _Edited(there=self._was_there(c, i))
-        one, base, heard = self.edited[path], base_of(path), (self.actions[:i], self.said[: i + 1])
+        one, base, context = self.edited[path], base_of(path), (self.actions[:i], self.said[: i + 1])
         one.removed = c.way == "remove"
         gone, come = weakening.lines_of(c.old), weakening.lines_of(c.new)
         if c.lines is not None:
-            rows = shown_of(base, *heard).split("\n")[c.lines[0] - 1 : c.lines[1]]
+            rows = shown_of(base, *context).split("\n")[c.lines[0] - 1 : c.lines[1]]
             gone = weakening.lines_of("\n".join(rows)) or [UNSHOWN]
         elif c.way == "write":
             # written as a whole: all that was shown of it goes, and all that was written into it
-            gone = weakening.lines_of(shown_of(base, *heard))
+            gone = weakening.lines_of(shown_of(base, *context))
             one.known, one.steps = c.new is not None, []
             one.rewritten = not one.known or not (weakening.asks(gone) or kind_of_file(path) == "settings")
         elif c.old.strip() and "\n" not in c.old.strip():
             # a piece of a line is what the lines are that hold it
-            rows = [x for x in weakening.lines_of(shown_of(base, *heard, c.old)) if c.old in x][:64]
+            rows = [x for x in weakening.lines_of(shown_of(base, *context, c.old)) if c.old in x][:64]
             gone, come = rows or gone, [x.replace(c.old, c.new or "") for x in rows] or come
             come = weakening.lines_of("\n".join(come))
         one.steps.append((i, c.line, gone, come))

@@ -58,9 +58,9 @@ class Batch:
 
     def with_components(self, values: Mapping[str, Floats]) -> Batch:
         """The same rollouts with further reward components, (N,) each."""
-        told = replace(self.traits, components={**self.traits.components, **values})
+        traits = replace(self.traits, components={**self.traits.components, **values})
         batch = copy(self)
-        batch.traits, batch._seen = told, {}
+        batch.traits, batch._seen = traits, {}
         return batch
 
     @classmethod

@@ -248,14 +248,14 @@ def _action_traits(
         patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
         said = "" if any(a.name for a in actions) else chunk.completion(i)
-        heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
+        texts, acts = before_actions(turns), actions[:KEPT_ACTIONS]
         if tampers or GATE.search(patch) or GATE.search(said):
             named = patches_and_hashes.named_tests(detail)
             x["tampers"][i] = np.fmax(
-                x["tampers"][i], _open_or_certain(tampering.found(heard, acts, named, patch)) or none
+                x["tampers"][i], _open_or_certain(tampering.found(texts, acts, named, patch)) or none
             )
         if leaks or leaking.GATE.search(said):
-            x["leaks"][i] = _open_or_certain(leaking.found(heard, acts, patch, gold)) or none
+            x["leaks"][i] = _open_or_certain(leaking.found(texts, acts, patch, gold)) or none
     calls: dict[str, np.ndarray] = {
         "row": np.array(call_row, dtype=np.int64),
         "tool": np.array(call_tool, dtype=np.int32),
@@ -375,11 +375,11 @@ def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
         if hits is not None:
             x["reaches"][i] = len(hits)
         # of a rollout that acts the patch has been read beside its actions
-        told = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
+        tampering_degree = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
         if patches_and_hashes.broken_protection(detail.get("protected")) is not None:
-            told = 1.0
+            tampering_degree = 1.0
         # NaN: neither actions nor anything else had been looked at
-        x["tampers"][i] = np.fmax(x["tampers"][i], told)
+        x["tampers"][i] = np.fmax(x["tampers"][i], tampering_degree)
         if patch and (gold := patches_and_hashes.gold_of(detail)):
             like = patches_and_hashes.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

@@ -53,8 +53,8 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
             text = f"{f.probe}: input {f.input}\ngot {f.got}\nwanted {f.wanted}"
             quotes.append(given.quote(i, text, note=f.probe))
     hits = int(mask.sum())
-    told = ", ".join(f"{n}x {k}" for k, n in names.most_common())
-    claim = f"{hits} of {looked} {what}: {told}"
+    counts = ", ".join(f"{n}x {k}" for k, n in names.most_common())
+    claim = f"{hits} of {looked} {what}: {counts}"
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True
     )

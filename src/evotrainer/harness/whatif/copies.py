@@ -111,8 +111,10 @@ def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     if not share < most:
         return ""
     n = int((~(np.isnan(values) | np.isnan(truth))).sum())
-    told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
-    return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
+    share_text = f"{1 - share:.1%} of the pairs" if share else "all pairs"
+    return (
+        f"it tells the outcome itself, {share_text} of correct and incorrect among {n} rollouts, which is not for sale"
+    )
 
 
 def within(
@@ -143,8 +145,8 @@ def within(
         kept, long = truth[places], _lengths([shown[i] for i in places])
         at_hand = [v[places] for v in own]
         # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
-        told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
-        most_at = [min(least, told) if size else least for size in sized]
+        distance = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
+        most_at = [min(least, distance) if size else least for size in sized]
         found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand, long))
         if (n := next(found, None)) is None:
             return None

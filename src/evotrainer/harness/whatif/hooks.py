@@ -84,8 +84,8 @@ def held_against(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext
         if (fault := (said := answers(x, name)).fault) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
         own = np.nan_to_num(own_advantages(batch, recipe, compose_or_stored(x)))
-        if told := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
-            return "reads_protected", f"reads_protected: {name}: {told}"
+        if copies := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
+            return "reads_protected", f"reads_protected: {name}: {copies}"
     return "", ""
 
 
@@ -219,8 +219,8 @@ def _asked(
     places = sorted({round(i) for i in np.linspace(0, len(calls) - 1, min(PROBES, len(calls)))})
 
     def fault_in(values: Sequence[Any], failed: dict[int, str], at: Sequence[int]) -> str:
-        told = (failed.get(k) or wrong(v, calls[i]) for k, (v, i) in enumerate(zip(values, at, strict=True)))
-        return next((x for x in told if x), "")
+        problems = (failed.get(k) or wrong(v, calls[i]) for k, (v, i) in enumerate(zip(values, at, strict=True)))
+        return next((x for x in problems if x), "")
 
     first = caller.call(source, entry, [calls[i] for i in places])
     if said := fault_in(first.values, first.failed, places):

@@ -131,8 +131,8 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
     """(label, why) where a component pays the outcome itself, by its values or by an expression of its own."""
     offered = on_offer(batch, context.unpayable)
     most, own = limit(offered, batch.truth), list(offered.values())
-    if most <= 0 < least_left(offered, batch.truth) and (told := copied(values, batch.truth, TINY)):
-        return "reads_protected", told  # it knows what nothing on offer tells
+    if most <= 0 < least_left(offered, batch.truth) and (copy := copied(values, batch.truth, TINY)):
+        return "reads_protected", copy  # it knows what nothing on offer tells
     if most <= 0 and context.scorer is not None:
         # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
         other = np.random.default_rng(0).permutation(len(shown)).tolist()
@@ -140,8 +140,8 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
         most, own = MISSED, []
         if copied(values, batch.truth):
             values = _floats(context.scorer(source, shown))
-    if (told := copied(values, batch.truth, most)) and not is_length(values, shown):
-        return "reads_protected", told
+    if (copy := copied(values, batch.truth, most)) and not is_length(values, shown):
+        return "reads_protected", copy
     return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
 
 

@@ -156,12 +156,12 @@ def _ending(last: dict[str, Any], result: dict[str, Any]) -> Ending:
     if last.get("isApiErrorMessage"):
         return "error", "model_api", said[:400] or "API error"
     finish, kind = RESULTS.get(text(result.get("subtype")), (None, None))
-    told = text(result.get("result"))
-    if result.get("is_error") and kind is None and told.startswith("API Error"):
-        return "error", "model_api", told[:400]
+    result_text = text(result.get("result"))
+    if result.get("is_error") and kind is None and result_text.startswith("API Error"):
+        return "error", "model_api", result_text[:400]
     if finish is None and last["type"] == "assistant":
         finish = "stop" if last["message"].get("stop_reason") in ("end_turn", "stop_sequence") else None
-    return finish, kind, (told[:400] or f"result: {result['subtype']}") if kind else None
+    return finish, kind, (result_text[:400] or f"result: {result['subtype']}") if kind else None
 
 
 def _turns(talk: list[dict[str, Any]]) -> tuple[Turn, ...]:

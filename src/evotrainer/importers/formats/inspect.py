@@ -279,8 +279,8 @@ def _detail(
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
     events = [e for e in listing(sample.get("events")) if isinstance(e, dict) and e.get("event") == "sandbox"]
-    told = ("action", "file", "cmd", "input", "result", "output")
-    calls = [{k: short(plain(e[k])) for k in told if e.get(k) is not None} for e in events[:MAX_CALLS]]
+    fields = ("action", "file", "cmd", "input", "result", "output")
+    calls = [{k: short(plain(e[k])) for k in fields if e.get(k) is not None} for e in events[:MAX_CALLS]]
     found = {
         "target": plain(sample.get("target")),
         "choices": plain(sample.get("choices")),

@@ -144,8 +144,8 @@ def agreeing(groups: Grouped, names: list[str]) -> list[str]:
     summed = [[(_sums(values), advantage) for values, advantage in rows] for rows in groups.values()]
     # the longest run first: extra logged numbers come after the rewards
     for n in range(len(names), 0, -1):
-        told = [_agrees([(x, a) for sums, a in rows if (x := sums[n - 1]) is not None]) for rows in summed]
-        verdicts = [v for v in told if v is not None]
+        agreement = [_agrees([(x, a) for sums, a in rows if (x := sums[n - 1]) is not None]) for rows in summed]
+        verdicts = [v for v in agreement if v is not None]
         if sum(verdicts) >= _AGREE * len(verdicts):
             return names[:n]
     return []

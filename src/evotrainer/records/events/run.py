@@ -84,11 +84,11 @@ class RunOpened(Frozen):
         """The sandbox tier in one line; below A a warning with what is missing."""
         if self.sandbox_tier not in ("A", "B", "C", "D", "E"):
             return f"sandbox: {self.sandbox_tier or 'not described by the environment'}"
-        told = self.environment.get("isolation") or {}
-        line = f"sandbox tier {self.sandbox_tier}" + (f": {told['promise']}" if told.get("promise") else "")
+        isolation = self.environment.get("isolation") or {}
+        line = f"sandbox tier {self.sandbox_tier}" + (f": {isolation['promise']}" if isolation.get("promise") else "")
         if self.sandbox_tier == "A":
             return line
-        missing = "; ".join(told.get("missing") or ()) or "see `evotrainer doctor`"
+        missing = "; ".join(isolation.get("missing") or ()) or "see `evotrainer doctor`"
         return f"warning: {line}; missing for tier A: {missing}"
 
 

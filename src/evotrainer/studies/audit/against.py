@@ -212,8 +212,8 @@ def against_lines(c: Against) -> list[str]:
     rest = [d for d in c.differences if d not in score]
     moved = [d for d in rest if d.moved]
     out += ["", f"  {'':24}{'A':>10}{'B':>10}{'A - B':>10}  interval", *(_row(d) for d in score)]
-    told = f"changed in behaviour: {len(moved)} of {len(rest)} quantities leave out 0"
-    out += ["", f"{told} (of {len(rest)} that did not change, {len(rest) * (1 - CONFIDENCE):.1f} would by chance)"]
+    heading = f"changed in behaviour: {len(moved)} of {len(rest)} quantities leave out 0"
+    out += ["", f"{heading} (of {len(rest)} that did not change, {len(rest) * (1 - CONFIDENCE):.1f} would by chance)"]
     out += [_row(d) for d in moved] or ["  nothing"]
     if c.findings:
         out += ["", "findings that differ, A against B:"]

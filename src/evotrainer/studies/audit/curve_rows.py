@@ -77,8 +77,8 @@ def printed(text: str) -> list[dict[str, Any]]:
     # a progress bar ends in a carriage return, and may be on the line of what follows it
     text = text.replace("\r", "\n")
     dicts = [_dict(m.group()) for m in DICT.finditer(text)]
-    told = [r for r in dicts if any("reward" in k or "loss" in k for k in r)]
-    return told or [r for r in map(_pairs, text.splitlines()) if r]
+    logged = [r for r in dicts if any("reward" in k or "loss" in k for k in r)]
+    return logged or [r for r in map(_pairs, text.splitlines()) if r]
 
 
 def _dict(text: str) -> dict[str, Any]:

@@ -264,8 +264,8 @@ def _report(
     first = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
     code = traits.fault.code[first]
     faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}
-    told = read_as(source.importer, Source(source.paths[0][0]))
+    stored = read_as(source.importer, Source(source.paths[0][0]))
     skipped = tuple(whole.skipped)
     looked = could_look({k: v[first] for k, v in traits.columns.items()})
     name = source.importer.name
-    return SourceReport(source.label, name, len(first), faults, skipped, tuple(readings), told, ran, looked), traits
+    return SourceReport(source.label, name, len(first), faults, skipped, tuple(readings), stored, ran, looked), traits

@@ -86,10 +86,10 @@ def marked(r: Rollout, columns: Sequence[str]) -> Rollout:
     if given is None:
         return r
     column, value = split(given)
-    told = str(value_of(r, column)[1] or "")
+    content = str(value_of(r, column)[1] or "")
     # the column's own name before what it says, in words: a name is written in one
-    kind = kind_of(*(" ".join(re.split(r"[\W_]+", x)) for x in (column, value or "", told[:400])))
-    return as_fault(r, kind, f"--fault {column}: {short(told, 200) or 'empty'}")
+    kind = kind_of(*(" ".join(re.split(r"[\W_]+", x)) for x in (column, value or "", content[:400])))
+    return as_fault(r, kind, f"--fault {column}: {short(content, 200) or 'empty'}")
 
 
 def _blank(x: Any) -> bool:
@@ -151,14 +151,14 @@ def ungraded(batch: Batch) -> list[Finding]:
     some = without[:ASKED]
     unread = sum("reward" in (d.get("unread") or ()) for d in batch.column("detail", some.tolist()))
     of = f" of the first {ASKED:,} of them" if len(without) > ASKED else ""
-    told = f"; {unread:,}{of} hold something that is no number (a word, NaN)" if unread else ""
+    remark = f"; {unread:,}{of} hold something that is no number (a word, NaN)" if unread else ""
     share = len(without) / batch.n
     return [
         Finding(
             detector="ungraded",
             kind="infrastructure",
             severity="warn" if len(without) > 1 and share > NOTED else "info",
-            claim=f"{len(without):,} of {batch.n:,} rollouts have no reward and are in none of its means{told}",
+            claim=f"{len(without):,} of {batch.n:,} rollouts have no reward and are in none of its means{remark}",
             numbers={"share": round(share, 6), "hits": float(len(without)), "unread": float(unread)},
             quotes=tuple(_quotes(batch, without, "no reward")),
         )

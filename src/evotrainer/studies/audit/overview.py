@@ -40,9 +40,9 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     readings = [(_place(label, s, r), r) for label, s in named for r in s.readings]
     formats = Counter(s.format for s in sources)
     rollouts = sum(s.rollouts for s in sources)
-    told = ", ".join(f"{n:,} {f}" for f, n in formats.most_common(6))
+    formats_text = ", ".join(f"{n:,} {f}" for f, n in formats.most_common(6))
     out = [
-        f"# {counted(len(sources), 'source')} ({told}): {counted(rollouts, 'rollout')} in "
+        f"# {counted(len(sources), 'source')} ({formats_text}): {counted(rollouts, 'rollout')} in "
         f"{counted(len(readings), 'reading')}",
         "",
     ]

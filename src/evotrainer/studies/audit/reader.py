@@ -187,8 +187,8 @@ def read_with(
     sources = list(audit.sources)
     for s, read in found.items():
         if any(x.verdict for x in read):
-            told = reading_of(read, options, parts[s])
-            sources[s] = replace(sources[s], readings=(*sources[s].readings, told))
+            result = reading_of(read, options, parts[s])
+            sources[s] = replace(sources[s], readings=(*sources[s].readings, result))
     read = [x for of in found.values() for x in of]
     unread = read[0].problem if read and not any(x.verdict for x in read) else ""
     return replace(audit, sources=tuple(sources), unread=unread), read
@@ -287,9 +287,9 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
             if x.verdict
         )
         claim = f"{who} calls {count} of {n} rollouts hacks of this kind (a model's reading, no proof)"
-        told = {"hits": float(count), "read": float(n), "share": count / n}
+        shares = {"hits": float(count), "read": float(n), "share": count / n}
         findings.append(
-            Finding(detector=f"reader/{kind}", kind=kind, severity="warn", claim=claim, numbers=told, quotes=quotes)
+            Finding(detector=f"reader/{kind}", kind=kind, severity="warn", claim=claim, numbers=shares, quotes=quotes)
         )
     findings.append(Finding(detector="reader", kind="shortcut", severity="info", claim=said, numbers=numbers))
     groups = len({x.rollout.task for x in judged})

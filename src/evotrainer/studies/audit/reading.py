@@ -180,7 +180,7 @@ def policies_apart(
         if whole.column("branch", places[:1])[0]:
             worlds = _worlds(whole, places)
             cut = 1 < len(worlds) <= MAX_SUBJECTS - len(subjects)
-            out += [(f"{name}{told}", x) for told, x in worlds] if cut else [(name, rows)]
+            out += [(f"{name}{world}", x) for world, x in worlds] if cut else [(name, rows)]
             continue
         named = whole.column("policy", places)
         plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)

@@ -76,9 +76,9 @@ def _read_as(audit: RolloutAudit) -> list[str]:
             what = s.read_as.partition("; not read")[0]
             ways.setdefault((base_name(s.format), what), []).append(s.read_as)
     out = []
-    for (format, _), told in list(ways.items())[:SHOWN_FIRST]:
-        of = f" ({len(told)} sources)" if len(told) > 1 else ""
-        out.append(line(clean(f"- read as {format}{of}: {told[0]}", 700)))
+    for (format, _), labels in list(ways.items())[:SHOWN_FIRST]:
+        of = f" ({len(labels)} sources)" if len(labels) > 1 else ""
+        out.append(line(clean(f"- read as {format}{of}: {labels[0]}", 700)))
     if len(ways) > SHOWN_FIRST:
         out.append(f"- read in {len(ways) - SHOWN_FIRST} more ways (all are in --json)")
     return out
@@ -191,12 +191,12 @@ def _blind(r: SubjectReading, full: bool = False) -> str:
     out = [f"- {f.detector}: {line(f.claim)}" for f in r.health.findings if f.missing and f.numbers]
     shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
     if shown and full:
-        told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
-        out.append(f"- not recorded, so not looked at: {line(told)}")
+        names = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
+        out.append(f"- not recorded, so not looked at: {line(names)}")
     elif shown:
         n = len({d for x in shown for d in lacks[x]})
-        told = f"{line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
-        out.append(f"- not recorded, so not looked at: {told}")
+        names = f"{line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
+        out.append(f"- not recorded, so not looked at: {names}")
     return "\n".join(out)
 
 
@@ -218,8 +218,8 @@ def _skips(title: str, skipped: tuple[Any, ...], kinds: str = "") -> str:
 def _strangers(unknown: tuple[Any, ...]) -> str:
     """Files that no importer knows: how many of which kind, and each reason once."""
     kinds = Counter(Path(x.where).suffix.lower() or "without a suffix" for x in unknown).most_common(8)
-    told = f" ({', '.join(f'{n:,} {k}' for k, n in kinds)})" if len(unknown) > NAMED_SKIPS else ""
-    return _skips("Files of no known format", unknown, told)
+    kinds_text = f" ({', '.join(f'{n:,} {k}' for k, n in kinds)})" if len(unknown) > NAMED_SKIPS else ""
+    return _skips("Files of no known format", unknown, kinds_text)
 
 
 def audit_json(audit: RolloutAudit) -> dict[str, Any]:

@@ -76,8 +76,8 @@ class Opened(JoinedRollouts):
         found = super().rollouts(rows)
         if not self.probes:
             return found
-        told = ((r, self.probes.get(i)) for i, r in zip(rows, found, strict=True))
-        return [r if p is None else replace(r, detail={**r.detail, "probes": p}) for r, p in told]
+        probed = ((r, self.probes.get(i)) for i, r in zip(rows, found, strict=True))
+        return [r if p is None else replace(r, detail={**r.detail, "probes": p}) for r, p in probed]
 
 
 def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:

@@ -127,10 +127,10 @@ def try_code(subject: Subject, path: Path, weight: float, instead: str | None, a
 
 def code_lines(t: TriedCode) -> list[str]:
     """The component's source, or what differs, and how far it came."""
-    told = source_lines(t.source, t.before)
+    source = source_lines(t.source, t.before)
     out = [f"{t.name}: {first_doc_line(t.source) or 'no docstring says what it does'}"]
-    out += [f"  | {line}" for line in told[:SHOWN]]
-    out += [f"  | ... {len(told) - SHOWN} lines more"] if len(told) > SHOWN else []
+    out += [f"  | {line}" for line in source[:SHOWN]]
+    out += [f"  | ... {len(source) - SHOWN} lines more"] if len(source) > SHOWN else []
     ended = t.backtest.label
     for label in LABELS:
         out.append(f"  [{'FAIL' if label == ended else 'pass'}] not {label}")

@@ -93,8 +93,8 @@ def _pairs_lines(m: dict[str, float]) -> list[str]:
     rows = [(t, m[a], m[c], p) for t, a, c, p in PAIRS if a in m and c in m]
     out = [f"  {'':38}{'before':>9}{'after':>9}"] if rows else []
     out += [f"  {t:38}{_number(a, p):>9}{_number(c, p):>9}" for t, a, c, p in rows]
-    told = {c for _, a, c, _ in PAIRS if a in m}
-    return out + [f"  {t:38}{'':9}{_number(m[k], p):>9}" for t, k, p in SINGLES if k in m and k not in told]
+    compared = {c for _, a, c, _ in PAIRS if a in m}
+    return out + [f"  {t:38}{'':9}{_number(m[k], p):>9}" for t, k, p in SINGLES if k in m and k not in compared]
 
 
 def _number(x: float, share: bool) -> str:

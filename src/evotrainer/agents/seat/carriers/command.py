@@ -219,7 +219,7 @@ def unwrapped(out: str) -> Reply:
     if not error and not set(ENVELOPE) & found.keys():
         return Reply(out)
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
-    usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
+    usage: dict[str, Any] = raw_usage if isinstance(raw_usage := found.get("usage"), dict) else {}
     try:
         raw = inner if isinstance(inner, str) else json.dumps(inner)
         cause = raw.strip() or json.dumps(found.get("error") or found.get("subtype"))

@@ -86,12 +86,14 @@ class LlmCarrier:
             try:
                 return self._read(self._send(message, end), message[2])
             except BusyError as e:
-                took, told = time.monotonic() - began, f"{counted(i, 'try')}: {e}"
+                took, problem = time.monotonic() - began, f"{counted(i, 'try')}: {e}"
                 pause = max(self.pause_s * 2 ** (i - 1), e.wait_s)
                 if late := i < TRIES and took + pause >= timeout_s:
-                    told += f"; another one {pause:.3g} s later is beyond run.agent_options.timeout_s = {timeout_s:g}"
+                    problem += (
+                        f"; another one {pause:.3g} s later is beyond run.agent_options.timeout_s = {timeout_s:g}"
+                    )
                 if late or i == TRIES:
-                    raise CarrierError(f"{self._where} gave no answer in {took:.3g} s and {told}") from None
+                    raise CarrierError(f"{self._where} gave no answer in {took:.3g} s and {problem}") from None
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -124,7 +126,7 @@ class LlmCarrier:
         """(URL, headers, body) of a request."""
         user, form = {"role": "user", "content": prompt}, asked_for(self.protocol, self.output, question)
         if self.protocol == "anthropic":
-            told = {
+            body = {
                 "model": self.model,
                 "max_tokens": self.most_tokens,
                 "system": question.system,
@@ -132,12 +134,12 @@ class LlmCarrier:
                 **form,
             }
             key = {"x-api-key": self.key} if self.key else {}
-            return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, told
+            return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, body
         messages = [{"role": "system", "content": question.system}, user]
-        told = {"model": self.model, "messages": messages, "stream": False, **form}
-        told["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
+        body = {"model": self.model, "messages": messages, "stream": False, **form}
+        body["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        return f"{self._where}/chat/completions", key, told
+        return f"{self._where}/chat/completions", key, body
 
     def _read(self, text: str, body: Mapping[str, Any]) -> Reply:
         """The model's words and what they cost, tokens that the endpoint does not tell as bytes / 4; BusyError where
@@ -153,12 +155,14 @@ class LlmCarrier:
                 f"its answer is not of the {self.protocol} protocol: {quoted(self._quotable(text, 120))}"
             ) from None
         sent = len(json.dumps(body, ensure_ascii=False).encode()) // 4
-        told, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
-        dollars = (told * self.prices[0] + given * self.prices[1]) / 1e6
+        input_tokens, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
+        dollars = (input_tokens * self.prices[0] + given * self.prices[1]) / 1e6
         model = m if isinstance(m := found.get("model"), str) and m else self.model
         if problem:
             problem += f"{f': {self._quotable(refusal, 200)}' if refusal else ''}; ask another model"
-        return Reply(said, model, told, given, round(dollars, 6), problem=problem, cut=cut_off, estimated=not all(used))
+        return Reply(
+            said, model, input_tokens, given, round(dollars, 6), problem=problem, cut=cut_off, estimated=not all(used)
+        )
 
 
 async def _posted(
@@ -214,8 +218,8 @@ def _openai(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
 
 def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
-    told = count(used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return anthropic_words(found["content"]), (told, count(used, "output_tokens"))
+    input_tokens = count(used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return anthropic_words(found["content"]), (input_tokens, count(used, "output_tokens"))
 
 
 def _streamed(text: str) -> dict[str, Any]:

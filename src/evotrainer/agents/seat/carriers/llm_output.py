@@ -93,5 +93,5 @@ def streamed_words(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def streamed_end(event: Mapping[str, Any]) -> str:
     """Why the answer ends, where an event of a stream says so."""
-    told = [c.get("finish_reason") for c in event.get("choices") or ()]
-    return next((str(x) for x in (*told, (event.get("delta") or {}).get("stop_reason")) if x), "")
+    reasons = [c.get("finish_reason") for c in event.get("choices") or ()]
+    return next((str(x) for x in (*reasons, (event.get("delta") or {}).get("stop_reason")) if x), "")
