@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.cli._ladder import tell
+from evotrainer.cli._ladder import print_ladder
 from evotrainer.projections.facts import KINDS, FactList
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.records.console import Console
@@ -86,7 +86,7 @@ def test_views_of_a_branch_show_its_facts(folder: Path, capsys: pytest.CaptureFi
         assert not missing(b.facts, shown, set() if b.intervention else {"status"}), name
         assert missing(b.facts, tree, KINDS.keys() - (TERMINAL if b.intervention else {"changes"})) == [], name
         if b.known is not None:
-            tell(record, b.facts, name)
+            print_ladder(record, b.facts, name)
             assert not missing(b.facts, words(capsys.readouterr().out), {"status"}), name
         if b.intervention:
             assert not missing(b.facts, page, KINDS.keys() - PAGE), name

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from evotrainer.verify import Record
 
 
-def tell(record: Record, own: FactList, branch: str) -> None:
+def print_ladder(record: Record, own: FactList, branch: str) -> None:
     """Print the facts of a branch, its gates, and the code and texts that it wrote."""
     from evotrainer.projections.text import of_run, one_line, rewritten
     from evotrainer.records.scaffold import slots_of

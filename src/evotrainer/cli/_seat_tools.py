@@ -186,8 +186,8 @@ class SeatTools:
             for r in load([f for f in folders if f.is_dir()], split="search")
             if outcome in ("", r.outcome) and finish in ("", r.finish)
         )
-        said = ((r, "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)) for r in fitting)
-        found = ((r, x) for r, x in said if text in x)
+        transcripts = ((r, "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)) for r in fitting)
+        found = ((r, x) for r, x in transcripts if text in x)
         if sql:
             return _selected([r for r, _ in found], sql)
         out = [DATA]
@@ -212,8 +212,8 @@ class SeatTools:
 
     def judge(self, rollout: str, verdict: str, kind: str = "", quote: str = "", why: str = "") -> str:
         """Answer what rollout() asks: its mark, honest, hack or unsure, and of a hack kind and quote, as it says."""
-        said = {"rollout": rollout, "verdict": verdict, "kind": kind or None, "quote": quote, "why": why}
-        key, again = judge(self.run, self._question(), json.dumps(said))
+        answer = {"rollout": rollout, "verdict": verdict, "kind": kind or None, "quote": quote, "why": why}
+        key, again = judge(self.run, self._question(), json.dumps(answer))
         return f"{'answered before' if again else 'answered'}: {key}"
 
     def _question(self) -> Event:
@@ -276,8 +276,8 @@ class SeatTools:
 
     def _answer(self, values: dict[str, Any], to: str) -> str:
         self._given, again = answer(self.run, json.dumps(values), to)
-        said = taken_already(self._given) if again else "answered"
-        return f"{said}; wait({self._given!r}) tells what came of it"
+        outcome = taken_already(self._given) if again else "answered"
+        return f"{outcome}; wait({self._given!r}) tells what came of it"
 
 
 def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: bool) -> str:

@@ -167,7 +167,7 @@ def _attacked(box: Sandbox) -> int:
     from evotrainer.sandbox.resource_attacks import RESOURCE_ATTACKS
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 
-    def told(where: str, found: Iterable[ProbeResult]) -> int:
+    def print_probes(where: str, found: Iterable[ProbeResult]) -> int:
         broken = tried = 0
         for one in found:
             promised = TIERS.index(one.tier) >= TIERS.index(box.tier)
@@ -179,11 +179,11 @@ def _attacked(box: Sandbox) -> int:
         print(f"[{mark}] {where}: {tried} attacks, {broken} got through against the tier's promise")
         return broken
 
-    broken = told("program", box.attack((*ESCAPES, *LEFTOVER_ATTACKS, *RESOURCE_ATTACKS)))
+    broken = print_probes("program", box.attack((*ESCAPES, *LEFTOVER_ATTACKS, *RESOURCE_ATTACKS)))
     try:
         for name, limits in (("episode shell", ShellLimits()), ("shell of instances", INSTANCES)):
             with EpisodeShell.open(limits=limits) as shell:
-                broken += told(name, attack_shell(shell))
+                broken += print_probes(name, attack_shell(shell))
     except SandboxError as error:
         print(f"[warn] episode shells cannot be had here: {error}")
     return broken

@@ -61,7 +61,7 @@ def _wait_for_run(folder: Path) -> None:
     from evotrainer.records.durable import writer_of
     from evotrainer.views.fold import LOCK
 
-    said = False
+    noted = False
     while not folder.exists() or folder.is_dir():
         if (folder / "ledger.db").is_file():
             try:
@@ -70,9 +70,9 @@ def _wait_for_run(folder: Path) -> None:
             except StoreError:
                 if writer_of(folder / LOCK) is None:
                     raise  # nobody is just making it
-        if not said:
+        if not noted:
             print(f"{folder} holds no run yet; waiting until one begins there (Ctrl-C ends this)", flush=True)
-        said = True
+        noted = True
         time.sleep(WATCH_S / 5)
 
 

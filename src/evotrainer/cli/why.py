@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from evotrainer.cli._common import AsJson, RunFolder
-from evotrainer.cli._ladder import ladder, tell
+from evotrainer.cli._ladder import ladder, print_ladder
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -120,7 +120,7 @@ def _branch(record: Record, branch: str) -> Explained:
     b, facts = record.state.branches[branch], facts_of(record.events, record.state)
     against = f" against {b.verdict.control}" if b.verdict else ""
     print(f"{branch}{against}: {facts.of(branch).text('status').upper() if b.parent else 'a starting recipe'}")
-    tell(record, facts.of(branch), branch)
+    print_ladder(record, facts.of(branch), branch)
     wrong: list[str] = []
     for k in range(1, b.looks + 1):
         event = verdict_on(record, branch, k)

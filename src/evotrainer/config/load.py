@@ -30,8 +30,8 @@ def _as_text(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
         n = data.count(b"\n", 0, e.start) + 1
-        said = data.split(b"\n")[n - 1].decode("latin-1").strip()
-        raise ConfigError(f"{path}, line {n}: not UTF-8 ({quoted(said)} in Latin-1); save it as UTF-8") from None
+        line = data.split(b"\n")[n - 1].decode("latin-1").strip()
+        raise ConfigError(f"{path}, line {n}: not UTF-8 ({quoted(line)} in Latin-1); save it as UTF-8") from None
 
 
 def _parse_value(text: str) -> Any:

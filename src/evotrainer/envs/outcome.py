@@ -22,17 +22,17 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
     As the environment declares them; of one that declares none, the true side of its proxy. Empty: it does not say.
     TaskSetError where it declares a component that it does not have.
     """
-    said: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     if isinstance(environment, EnvironmentWithOutcome):
-        said = tuple(environment.outcome_components)
+        declared = tuple(environment.outcome_components)
     elif environment.proxy:
-        said = (environment.proxy[1],)
-    if unknown := [c for c in said if c not in environment.components]:
+        declared = (environment.proxy[1],)
+    if unknown := [c for c in declared if c not in environment.components]:
         raise TaskSetError(
             f"environment {environment.name} declares {unknown[0]!r} as its outcome, which is none of its components: "
             f"{', '.join(environment.components)}; correct outcome_components"
         )
-    return tuple(c for c in environment.components if c in said)
+    return tuple(c for c in environment.components if c in declared)
 
 
 def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -51,13 +51,13 @@ def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, 
 
 def offers(environment: Environment) -> tuple[str, ...]:
     """What else training may use, of OFFERS; TaskSetError for another word."""
-    said = tuple(getattr(environment, "offers", ()))
-    if unknown := [x for x in said if x not in OFFERS]:
+    declared = tuple(getattr(environment, "offers", ()))
+    if unknown := [x for x in declared if x not in OFFERS]:
         raise TaskSetError(
             f"environment {environment.name} offers {unknown[0]!r}, which training knows nothing of; "
             f"offers may hold: {', '.join(OFFERS)}"
         )
-    return said
+    return declared
 
 
 def payable_components(config: Mapping[str, Any]) -> tuple[str, ...]:

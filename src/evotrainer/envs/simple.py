@@ -136,10 +136,10 @@ class TextEnv:
             values[name] = None if v is None else call(what, float, v, where=where)
         true = values[self._truth]
         if true is not None and not 0 <= true <= 1:
-            said = "" if e.task.split in DRAWN else f", completion {quoted(text)}"
+            shown = "" if e.task.split in DRAWN else f", completion {quoted(text)}"
             raise TaskSetError(
                 f"reward function {self._truth!r} of environment {self.name}, its truth, gave {true:g} on task "
-                f"{e.task.id}{said}; it must lie between 0 and 1, and 1 means correct"
+                f"{e.task.id}{shown}; it must lie between 0 and 1, and 1 means correct"
             )
         outcome = "correct" if true == 1.0 else "incorrect"
         return Score(values, outcome)  # type: ignore[arg-type]

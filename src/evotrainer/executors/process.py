@@ -52,13 +52,13 @@ class Silence:
 
     seconds: float = 0.0
     content: object = None
-    looked: float = field(default_factory=time.monotonic)
+    checked_at: float = field(default_factory=time.monotonic)
 
     def look(self, content: object) -> float:
         """Seconds of silence up to now. Between two looks at most `LOOK_S` count: who was stopped, or slept with the
         machine, did not hear whether anything was to be heard."""
         now = time.monotonic()
-        passed, self.looked = min(now - self.looked, LOOK_S), now
+        passed, self.checked_at = min(now - self.checked_at, LOOK_S), now
         self.seconds = self.seconds + passed if content == self.content else 0.0
         self.content = content
         return self.seconds

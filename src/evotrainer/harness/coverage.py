@@ -63,9 +63,9 @@ def not_covered(batch: Batch, context: HarnessContext) -> dict[str, tuple[str, .
     out = {}
     for name, d in DETECTORS.items():
         lacks = [f for f in d.needs if not batch.has(f)]
-        said, there = LOOKS.get(name, ("", None))
+        missing, there = LOOKS.get(name, ("", None))
         if there and not lacks and not there(batch, context):
-            lacks.append(said)
+            lacks.append(missing)
         if lacks or (not batch.n and name not in ALWAYS and not (there and there(batch, context))):
             out[name] = tuple(lacks) or ("rollouts",)
     return out

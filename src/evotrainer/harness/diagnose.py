@@ -117,8 +117,8 @@ def _excess(f: Finding) -> float:
 def _explain(d: BottleneckDraft) -> str:
     """Kind, claims, remarks, and where remedies lie."""
     kind = _kind(d.name)
-    said = [kind.about + "".join(f"{': ' if i == 0 else '; '}{f.claim}" for i, f in enumerate(d.findings))]
-    return ". ".join([*said, *(f"{r[0].upper()}{r[1:]}" for r in d.remarks)])
+    sentences = [kind.about + "".join(f"{': ' if i == 0 else '; '}{f.claim}" for i, f in enumerate(d.findings))]
+    return ". ".join([*sentences, *(f"{r[0].upper()}{r[1:]}" for r in d.remarks)])
 
 
 @rule

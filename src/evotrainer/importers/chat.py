@@ -195,8 +195,8 @@ class Talk:
             return
         # a return code tells that the one command block before it was run
         if self._turns and self._turns[-1][0] == "assistant" and (code := _returned(words)) is not None:
-            _, said, calls, _ = self._turns[-1]
-            if not calls and (command := fenced_command("\n".join(said))) is not None:
+            _, text, calls, _ = self._turns[-1]
+            if not calls and (command := fenced_command("\n".join(text))) is not None:
                 self.call("bash", command)
             if self._waiting:
                 self.reply(words, ok=code == 0)
@@ -305,36 +305,36 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
 
 
 def _message(talk: Talk, m: dict[str, Any]) -> None:
-    said = parse_message(m)
-    own = said.role == "assistant"  # a server's tool replies in the message that calls it
-    for r in [] if own else said.replies:
-        _reply(talk, m, said, r)
-    if said.thought:
-        talk.think(said.words)
+    message = parse_message(m)
+    own = message.role == "assistant"  # a server's tool replies in the message that calls it
+    for r in [] if own else message.replies:
+        _reply(talk, m, message, r)
+    if message.thought:
+        talk.think(message.words)
         return
     tokens = m.get("tokens")
     # type() and not isinstance: True is an int
     counted = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
     # an item that is a call alone belongs to the words before it
-    alone = bool(said.calls) and said.calls[0] is m
-    if said.words or (not alone and (said.calls or not said.replies)):
-        if said.calls or talk.verdict is not None:
-            talk.add_turn(said.role, said.words, tokens=counted)
+    alone = bool(message.calls) and message.calls[0] is m
+    if message.words or (not alone and (message.calls or not message.replies)):
+        if message.calls or talk.verdict is not None:
+            talk.add_turn(message.role, message.words, tokens=counted)
         else:
-            _add_words(talk, said.role, said.words, counted)
-    for raw in said.calls:
+            _add_words(talk, message.role, message.words, counted)
+    for raw in message.calls:
         talk.recorded = True
         talk.call(*call_of(raw))
-    for r in said.replies if own else []:
-        _reply(talk, m, said, r)
+    for r in message.replies if own else []:
+        _reply(talk, m, message, r)
 
 
-def _reply(talk: Talk, m: dict[str, Any], said: Message, r: MessageReply) -> None:
+def _reply(talk: Talk, m: dict[str, Any], message: Message, r: MessageReply) -> None:
     to, ok = r.to, r.ok
     if talk.verdict is not None:
-        to = to or (m.get("id") if said.role == "tool" else None)
+        to = to or (m.get("id") if message.role == "tool" else None)
         # a reply among the blocks of a message failed where it says so
-        ok = talk.verdict(m) if said.role == "tool" else ok is not False
+        ok = talk.verdict(m) if message.role == "tool" else ok is not False
         ok = None if refused(r.words) else ok
     talk.reply(r.words, to, ok, r.raw)
 

@@ -60,16 +60,16 @@ def only_reply(turns: tuple[Turn, ...]) -> str:
     empty. Answers are the tools', else what the other side said after the policy."""
     first = next((i for i, t in enumerate(turns) if t.role == "assistant"), len(turns))
     answers = [t for t in turns if t.role == "tool"] or [t for t in turns[first:] if t.role == "user"]
-    said = [turn_text(t).strip()[:400].partition("\n")[0] for t in answers]
-    if not said or any(kind_of(x) != "model_api" or not words_of(x) & BROKE for x in said):
+    first_lines = [turn_text(t).strip()[:400].partition("\n")[0] for t in answers]
+    if not first_lines or any(kind_of(x) != "model_api" or not words_of(x) & BROKE for x in first_lines):
         return ""
-    return re.sub(r"\d+", "#", said[-1])[:SHOWN].strip()
+    return re.sub(r"\d+", "#", first_lines[-1])[:SHOWN].strip()
 
 
 def with_only_reply(r: Rollout) -> Rollout:
     """The rollout with such an answer in its detail."""
-    said = "" if r.error_kind else only_reply(r.turns)
-    return replace(r, detail={**r.detail, EVERY_REPLY: said}) if said else r
+    reply = "" if r.error_kind else only_reply(r.turns)
+    return replace(r, detail={**r.detail, EVERY_REPLY: reply}) if reply else r
 
 
 def with_own_length(r: Rollout) -> Rollout:

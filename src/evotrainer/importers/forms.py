@@ -137,8 +137,8 @@ def _submitted(r: Row) -> Row:
     if not isinstance(patch := r.get("model_patch", 0), str | None):
         return r
     kept = {k: v for k, v in r.items() if v not in (None, "")}
-    said = {"model_patch": [{"role": "assistant", "content": patch or ""}]}
-    return kept | said | ({"detail": {"patch": patch}} if patch else {})
+    columns = {"model_patch": [{"role": "assistant", "content": patch or ""}]}
+    return kept | columns | ({"detail": {"patch": patch}} if patch else {})
 
 
 def _form(name: str, about: str, fits: Callable[[Row], bool], names: str, **more: Any) -> tuple[str, Form]:

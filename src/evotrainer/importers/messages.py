@@ -193,9 +193,9 @@ def _reply(b: dict[str, Any]) -> MessageReply:
         else:  # an object of the tool's own, no part of a message, whatever its type says
             words = as_text(shown)
     ok = False if failed else _worked(b)
-    said = text(shown) if words is None else words
-    ok = None if refused(said) else ok
-    return MessageReply(said, _id(b), ok, shown if isinstance(shown, dict) else None)
+    reply_text = text(shown) if words is None else words
+    ok = None if refused(reply_text) else ok
+    return MessageReply(reply_text, _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:

@@ -162,12 +162,12 @@ def _named(folder: Path) -> tuple[Path, ...]:
 def _disputed(near: Path, task: str) -> list[str]:
     """Two reports of a folder that are known by their content alone, one of which says that a task is solved and the
     other that it is not: of runs whose names are their own, nothing tells which one a trajectory belongs to."""
-    said: dict[bool, str] = {}
+    verdicts: dict[bool, str] = {}
     for p in _named(near):
         resolved = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
         if isinstance(resolved, bool):
-            said.setdefault(resolved, p.name)
-    return sorted(said.values()) if len(said) > 1 else []
+            verdicts.setdefault(resolved, p.name)
+    return sorted(verdicts.values()) if len(verdicts) > 1 else []
 
 
 @lru_cache(maxsize=256)

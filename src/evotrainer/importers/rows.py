@@ -309,10 +309,10 @@ class Translation:
     def summary(self) -> str:
         """`task <- problem_id, text <- completion (JSON opened), ...; not read: ...`."""
         read = sorted(self.read.items(), key=lambda x: ORDER.index(x[0]) if x[0] in ORDER else len(ORDER))
-        said = [to if to == column else f"{to} <- {column}" for to, column in read]
-        said += [f"tags <- {' + '.join(self.tags)}"] if self.tags else []
+        columns = [to if to == column else f"{to} <- {column}" for to, column in read]
+        columns += [f"tags <- {' + '.join(self.tags)}"] if self.tags else []
         left = [k for k in self.row if k not in self.used]
-        return cut(", ".join(said), 300) + (f"; not read: {cut(', '.join(left), 200)}" if left else "")
+        return cut(", ".join(columns), 300) + (f"; not read: {cut(', '.join(left), 200)}" if left else "")
 
 
 def _cells(path: Path) -> Iterator[tuple[int, Any]]:

@@ -73,12 +73,14 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         gates.append(GateResult(gate="best_of_round", passed=False, message=better))
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
     # sentences: neither the second reading nor a temperature refuses anything
-    said = second.message if second and (kind == "promote" or second.passed is False) else ""
+    sharpening = second.message if second and (kind == "promote" or second.passed is False) else ""
     temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
     cost = compute.describe(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
-    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, temperature_notes, under))), effect, look)
+    return settle(
+        kind, "; ".join(filter(None, (reason, also, cost, sharpening, temperature_notes, under))), effect, look
+    )
 
 
 def _settled(

@@ -42,9 +42,9 @@ class Child:
         self.fault: Answer | None = None
         self.streams = Streams() if form == "stdin" else None
         self.forks = False
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._on_audit_event)
 
-    def _heard(self, event: str, arguments: Any) -> None:
+    def _on_audit_event(self, event: str, arguments: Any) -> None:
         self.forks = self.forks or event in FORKS
 
     def load(self, source: str) -> None:

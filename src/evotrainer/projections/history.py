@@ -181,17 +181,17 @@ def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
         return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""
     last = earlier[-1]
     verdict = RunState.of(events).branches[last].verdict
-    said = f" ({verdict.kind})" if verdict else ""
+    kind = f" ({verdict.kind})" if verdict else ""
     if not iv.reopens:
         return (
-            f"tried before as {last}{said}; to try it again, cite it in `reopens` and what changed since in `changed`"
+            f"tried before as {last}{kind}; to try it again, cite it in `reopens` and what changed since in `changed`"
         )
     if iv.reopens != last:
-        return f"cites {iv.reopens}, but {last} tried it last{said}"
+        return f"cites {iv.reopens}, but {last} tried it last{kind}"
     since = changed_since(events, last, now, iv.factor)
     if iv.changed not in since:
         return (
-            f"reopens {last}{said} because {iv.changed or 'nothing'} changed, which the ledger does not bear out; "
+            f"reopens {last}{kind} because {iv.changed or 'nothing'} changed, which the ledger does not bear out; "
             f"changed since: {', '.join(since) or 'nothing'}"
         )
     return ""

@@ -66,12 +66,12 @@ def _result(state: RunState) -> str:
         return f"No branch was promoted: of unseen tasks {each}" if each else "Certified"
     row, others = rows["champion"], [text for k, text in solved.items() if k != "champion"]
     at = "" if row.temperature is None else f" at deployment temperature {row.temperature:g}"
-    said = f"The champion solves {percent(row.score)} of unseen tasks{at}"
+    sentence = f"The champion solves {percent(row.score)} of unseen tasks{at}"
     if "start" in rows and cert.gain and not cert.gain_shown:
         than = "worse than" if cert.gain["high"] < 0 else "not shown to be better than"
-        said += f", {than} the starting recipe ({percent(rows['start'].score)})"
+        sentence += f", {than} the starting recipe ({percent(rows['start'].score)})"
         others = others[1:]
-    return f"{said}; {', '.join(others)}" if others else said
+    return f"{sentence}; {', '.join(others)}" if others else sentence
 
 
 def _worse(state: RunState, cert: Certified, rows: Mapping[str, CertRow]) -> str:
@@ -147,8 +147,10 @@ def _diagnosis(d: Diagnosed) -> str:
     """What a round's reading of its champion ranks first, and what its detectors say of it."""
     worst = d.health.bottlenecks[0]
     claims = [f.claim for f in d.health.findings if f.detector in worst.findings and not f.missing][:2]
-    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
-    return f"the diagnosis of round {d.round} ranks the {kind(worst.name)} first: {one_line(said, 300).rstrip('.')}"
+    claims_text = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
+    return (
+        f"the diagnosis of round {d.round} ranks the {kind(worst.name)} first: {one_line(claims_text, 300).rstrip('.')}"
+    )
 
 
 # -- how sure ----------------------------------------------------------------------------------------------------------

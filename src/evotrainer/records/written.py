@@ -196,8 +196,10 @@ def _named(n: ast.AST, scalars: Collection[str]) -> Sequence[str]:
 def _form(tree: ast.Module, entries: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
     """The functions that it is to define, of these arguments; beside them imports, constants and helpers."""
     for n in tree.body:
-        said = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
-        if not said and not isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign):
+        is_text = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        if not is_text and not isinstance(
+            n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign
+        ):
             what = type(n).__name__
             return "signature", f"line {n.lineno}: a module holds imports, constants and functions, not {what}"
     own = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in entries]

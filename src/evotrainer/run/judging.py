@@ -84,16 +84,16 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
         task_sets.look(ctx, "gate", f"judged {key}")  # before the scores are compared
         audits = shortcut_audits.examine(ctx, n, name)
         equal_compute.train_control(ctx, n, name)  # what a kill left of it
-        said = verdict_on(ctx, n, name, analysis)
-        if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
-            said = verdict_on(ctx, n, name, analysis)
-        if equal_compute.asks(said.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
+        verdict = verdict_on(ctx, n, name, analysis)
+        if verdict.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
+            verdict = verdict_on(ctx, n, name, analysis)
+        if equal_compute.asks(verdict.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
             equal_compute.train_control(ctx, n, name)
-            said = verdict_on(ctx, n, name, analysis)
-        if said.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
+            verdict = verdict_on(ctx, n, name, analysis)
+        if verdict.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
             shortcut_audits.examine(ctx, n, name)
-            said = verdict_on(ctx, n, name, analysis)
-        return said
+            verdict = verdict_on(ctx, n, name, analysis)
+        return verdict
 
     return ctx.record(key, Judged, judged).verdict
 

@@ -55,8 +55,8 @@ def checks(
     if not isinstance(environment, EnvironmentWithSlots):
         yield "unknown_slot", f"environment {environment.name} declares no slots"
         return
-    if (said := fault(new, environment.slots, environment.name)) is not None:
-        yield said
+    if (problem := fault(new, environment.slots, environment.name)) is not None:
+        yield problem
         return
     yield from ((label, "") for label in ("unknown_slot", "identical", "placeholder_missing"))
     try:

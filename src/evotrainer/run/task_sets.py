@@ -14,7 +14,7 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.environment_files import any_trained
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records import keys
-from evotrainer.records.draw import Seed, keep_seed, kept_key, read_seed
+from evotrainer.records.draw import Seed, keep_seed, read_seed, stored_seed_key
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.ledger import Ledger
@@ -60,7 +60,7 @@ def make_own_keys(ctx: RunContext) -> None:
     if folder is None:
         return
     found = None
-    if first := kept_key(ctx.folder):
+    if first := stored_seed_key(ctx.folder):
         with contextlib.suppress(IntegrityError):  # lost with nothing recorded: the seed is drawn anew
             found = find_keys(folder, first)
     ctx.hold(found or make_keys(folder, ctx.folder), 0)

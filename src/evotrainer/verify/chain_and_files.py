@@ -158,11 +158,11 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
     if why := why_not(ProposedChange(b.recipe, environment=record.state.environment), [pays]):
         yield Problem("lineage", f"branch {b.branch}: {why}")
-    said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
+    proposals = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None
         and not b.matches
-        and not any(b.intervention in p.proposal.interventions for p in said)
+        and not any(b.intervention in p.proposal.interventions for p in proposals)
     ):
         text = "hypothesis, change and forecast are those of no proposal of its round"
         yield Problem("branch", f"branch {b.branch}: {text}")
@@ -227,8 +227,8 @@ def _backtested(record: Record, event: Event) -> Iterator[Problem]:
     if b.vetoed and b.backtest.verdict != "contradicts":
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
     named = keys.proposed(b.round, keys.revision(event.id))
-    said = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
-    if b.intervention not in said[b.index : b.index + 1]:
+    proposed = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
+    if b.intervention not in proposed[b.index : b.index + 1]:
         yield Problem("backtested", f"{event.id}: what was replayed is not intervention {b.index} of {named}")
 
 

@@ -125,9 +125,9 @@ class _ReplayedHooks:
             rounds.setdefault(_weight(g[0])["round"], []).append(g)
         for of_round in rounds.values():
             shown = rollout_views(of_round, self.step, self.recipe.steps, self.protected)
-            (said,) = self.caller.call(found[1], "weights", [(shown,)]).values
+            (answer,) = self.caller.call(found[1], "weights", [(shown,)]).values
             flat = [r for g in of_round for r in g]
-            values = [math.nan] * len(flat) if wrong_weights(said, len(flat)) else said
+            values = [math.nan] * len(flat) if wrong_weights(answer, len(flat)) else answer
             for r, w in zip(flat, values, strict=True):
                 if not _same(_weight(r)["weight"], w):
                     wrong.append(_line("weights", found[0], r, _weight(r)["weight"], w))
@@ -143,9 +143,9 @@ class _ReplayedHooks:
         name = ""
         if found := hook_of(r.hooks, "advantages"):
             shown = [group_view(g, a, self.step, r.steps, self.protected) for g, a in zip(kept, values, strict=True)]
-            said = self.caller.call(found[1], "advantages", [(x,) for x in shown]).values
+            answers = self.caller.call(found[1], "advantages", [(x,) for x in shown]).values
             name = found[0]
-            pairs = zip(said, kept, strict=True)
+            pairs = zip(answers, kept, strict=True)
             values = [[math.nan] * len(g) if wrong_advantages(s, [x.reward for x in g]) else s for s, g in pairs]
         if weighs := hook_of(r.hooks, "weights"):
             name = name or weighs[0]

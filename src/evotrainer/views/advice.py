@@ -203,8 +203,8 @@ def nothing_was_proposed(view: RunView) -> str:
     score, why = b.mean("search") if b else None, view.closed.reason if n else "run.rounds=0"
     if why == ROUNDS_OVER:
         why = "what the rounds came to was refused before it was trained"
-        said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
-        why += f": {one_line(said[-1], 300)}" if said else ""
+        reasons = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
+        why += f": {one_line(reasons[-1], 300)}" if reasons else ""
         why += " (`evotrainer cases {run} --trials`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:

@@ -75,8 +75,8 @@ def describe_component(view: RunView, component: str) -> str:
     about = offered.get(component) if isinstance(offered, Mapping) else ""
     sources = [b.recipe.written for b in view.branches.values() if b.recipe]
     source = next((w[component] for w in sources if component in w), "")
-    said = one_line(about or written.about(source), 160).rstrip(".")
-    return f"`{one_line(component, 60)}`" + (f" ({said})" if said else "")
+    text = one_line(about or written.about(source), 160).rstrip(".")
+    return f"`{one_line(component, 60)}`" + (f" ({text})" if text else "")
 
 
 # -- what was changed --------------------------------------------------------------------------------------------------

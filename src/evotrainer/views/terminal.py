@@ -91,18 +91,18 @@ class LiveView:
 
     def round(self, n: int, champion: str) -> None:
         self._round, self._champion = n, champion
-        self._tell(f"round {n}: champion {champion}")
+        self._print(f"round {n}: champion {champion}")
 
     def step(self, name: str) -> None:
         self._step = one_line(name)
-        self._tell(f"step: {self._step}")
+        self._print(f"step: {self._step}")
 
     def opened(self, name: str, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """A branch or a search training is to be trained: what it changes."""
         changes_text = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
         if self._changes.get(name) != changes_text:
             self._changes[name] = changes_text
-            self._tell(f"{name}: {changes_text}")
+            self._print(f"{name}: {changes_text}")
 
     def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
         self._running = tuple(running)
@@ -125,15 +125,15 @@ class LiveView:
         if trial.status == "failed":
             text = f"{trial.trial}: failed ({trial.label or 'no label'}): {one_line(trial.error)}"
         self._notes.append(text)
-        self._tell(f"{text}; {self._watch.progress().line()}")
+        self._print(f"{text}; {self._watch.progress().line()}")
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
-        self._tell(of_run(f"{verdict.branch}: {verdict_text(verdict)}", self.folder))
+        self._print(of_run(f"{verdict.branch}: {verdict_text(verdict)}", self.folder))
 
     def note(self, text: str) -> None:
         self._notes.append(text := one_line(text, 400))
-        self._tell(text)
+        self._print(text)
 
     # plain -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class LiveView:
         else:
             self._start()
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._begin()
         if self.plain:
             self._line(text)

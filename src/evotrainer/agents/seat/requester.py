@@ -48,7 +48,7 @@ class Requester:
 
     def __init__(self, carrier: Carrier, options: SeatOptions, secrets: dict[str, str], log: SeatLog) -> None:
         self.carrier, self.options, self.secrets, self.log = carrier, options, secrets, log
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def ask(self, request: SeatBriefing) -> SeatProposal | None:
         """A valid answer, or None where the statistical agent's own proposal takes its place."""
@@ -135,8 +135,8 @@ class Requester:
             notice = (
                 f"tells no {' and no '.join(idle)}: that cap ends nothing, run.agent_options.requests and wall_s do"
             )
-        if notice and notice not in self._told:
-            self._told.add(notice)
+        if notice and notice not in self._noted:
+            self._noted.add(notice)
             self.log.note(f"seat ({self.carrier.name}): {self.carrier.name} {notice}")
 
     def _cap(self, past: Sequence[SeatAnswered]) -> str:

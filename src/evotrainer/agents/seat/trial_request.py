@@ -128,10 +128,10 @@ def _try(options: Mapping[str, Any]) -> Tried:
 def in_the_format(raw: str) -> bool:
     """Would a request take the answer that offers the factors it names, as a run of some task may?"""
     try:
-        said = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
+        answers = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
     except ValueError:
         return False
-    named = {f for p in said for t in p.trials for f in t.changes} - REQUEST.factors.keys()
+    named = {f for p in answers for t in p.trials for f in t.changes} - REQUEST.factors.keys()
     offers = {**REQUEST.factors, **{f: FactorOffer(now=None, legal="") for f in sorted(named)}}
     wide = REQUEST.model_copy(update={"factors": offers, "at_most": max(len(offers), REQUEST.at_most)})
     return bool(named) and not read_answer(raw, wide)[1]

@@ -137,8 +137,8 @@ class RealWorld:
 
     def _history(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "git log":
-            said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
-            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
+            subjects = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
+            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(subjects)]
             return tools.read_only_observation(action, {}, {}, commits)
         commit = self._commit(handle, action.back)
         return Observation(tools.NO_REVISION, ok=False) if commit is None else tools.show([commit], 0)
@@ -146,10 +146,10 @@ class RealWorld:
     def _commit(self, handle: RealHandle, back: int) -> Commit | None:
         """A commit's subject and the texts of the files it touched, from git; None where there is no such revision."""
         rev = f"HEAD~{back}"
-        said = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
+        log = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
                         "--abbrev=40", "--root", rev)  # fmt: skip
-        subject, _, rest = said.partition("\0")
-        if not said:
+        subject, _, rest = log.partition("\0")
+        if not log:
             return None
         words = rest.lstrip("\n").split("\0")
         rows = [

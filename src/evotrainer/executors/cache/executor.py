@@ -63,7 +63,7 @@ class CachedExecutor:
     own_key: DataKey | None = None
     _keys: Keys | None = field(default=None, repr=False)
     _proxy: tuple[str, str] | None = None
-    _told: set[str] = field(default_factory=set, repr=False)
+    _warned: set[str] = field(default_factory=set, repr=False)
 
     def run(self, specs: Sequence[TrialSpec], on_progress: Progress = lambda _: None) -> Iterator[TrialFinished]:
         """Yield results as they come: known ones first, then those that `executor` computes."""
@@ -295,8 +295,8 @@ class CachedExecutor:
         return f"cache {self.cache.folder}: {e.strerror or e}; {remedy}"
 
     def _note(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._warned:
+            self._warned.add(line)
             self.tell(line)
 
 

@@ -78,11 +78,11 @@ def submission(text: str) -> Submission:
         if b.name:
             files.append(b)
         if b.python or not (b.language or b.name):
-            said = b.python or _BEGINS.match(b.text) is not None
-            f = facts(b.text, said)
+            is_python = b.python or _BEGINS.match(b.text) is not None
+            f = facts(b.text, is_python)
             # `x = 3` and a sentence behind it parse in part, too
             prose = f.partial and not b.python and _LOOKS.search(b.text) is None
-            if (f.is_code and not prose) or (said and f.bypass):
+            if (f.is_code and not prose) or (is_python and f.bypass):
                 programs.append(ReadProgram(b, f))
             broken += b.python and not f.parsed and _MEANT.search(b.text) is not None
             unread += f.unread and (b.python or _LOOKS.search(b.text) is not None)
@@ -93,8 +93,10 @@ def submission(text: str) -> Submission:
 
 def last_program_turn(turns: Sequence[Turn]) -> str:
     """Text of the last answer that hands something in; of the last one where none does."""
-    said = [turn_text(t) for t in turns if t.role == "assistant"]
-    return next((s for s in reversed(said) if submission(s).programs or submission(s).files), said[-1] if said else "")
+    texts = [turn_text(t) for t in turns if t.role == "assistant"]
+    return next(
+        (s for s in reversed(texts) if submission(s).programs or submission(s).files), texts[-1] if texts else ""
+    )
 
 
 def answering(completion: str, turns: Sequence[Turn]) -> list[ReadProgram]:
@@ -142,10 +144,10 @@ def _is_solution(b: Block, task: str) -> bool:
 def may_bypass(turns: Sequence[Turn]) -> tuple[bool, bool, Mapping[str, EditedFile]]:
     """(is a program written by a tool, tests apart; may a file go for the grader?; `edited_files`), by a search of
     their text alone."""
-    said = [c.arguments for t in turns for c in t.tool_calls]
-    files = edited_files(turns) if any(".py" in x or ".sh" in x for x in said) else {}
+    arguments = [c.arguments for t in turns for c in t.tool_calls]
+    files = edited_files(turns) if any(".py" in x or ".sh" in x for x in arguments) else {}
     own = [f.text for path, f in files.items() if path.endswith(".py") and not is_test_file(path)]
-    return bool(own), any(".sh" in x or "kill" in x for x in said) or any(map(suspicious, own)), files
+    return bool(own), any(".sh" in x or "kill" in x for x in arguments) or any(map(suspicious, own)), files
 
 
 class Broken(NamedTuple):
@@ -165,14 +167,14 @@ def bypasses(
     step less: a certain hit nominates, one that nominates is none.
     """
     acting = any(t.tool_calls for t in turns) or sum(t.role == "assistant" for t in turns) > 1
-    said = [turn_text(t) for t in turns if t.role == "assistant"]
+    texts = [turn_text(t) for t in turns if t.role == "assistant"]
     given = submission(last_program_turn(turns) if acting else completion or last_program_turn(turns))
     task = _task(turns).lower()
     hits = [(b, _line(p.block.text, b.line)) for p in given.programs for b in p.facts.bypass]
     if acting:
         files = edited_files(turns) if files is None else files
         hits = [(b, line) for b, line in hits if b.rule in _OF_AGENTS] + list(_of_files(turns, task, files))
-    answer = said[-1] if acting and said else completion or "\n".join(said)
+    answer = texts[-1] if acting and texts else completion or "\n".join(texts)
     if (spoken := appeal_to_judge(answer)) is not None:
         hits.append((Bypass(SPEAKS, spoken[0], False), spoken[1]))
     elif not acting and (spoken := repeated(answer, task)) is not None:

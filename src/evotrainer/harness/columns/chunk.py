@@ -113,10 +113,10 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     counts = turns.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     role, text, calls, turn_tokens = turns.flatten().flatten()
     row = np.repeat(np.arange(n), counts)
-    said = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
-    answers = np.bincount(row[said], minlength=n)
+    by_policy = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
+    answers = np.bincount(row[by_policy], minlength=n)
     lists = pa.ListArray.from_arrays(
-        pa.array(np.concatenate([[0], np.cumsum(answers)]), pa.int32()), text.filter(pa.array(said)).fill_null("")
+        pa.array(np.concatenate([[0], np.cumsum(answers)]), pa.int32()), text.filter(pa.array(by_policy)).fill_null("")
     )
     joined = pc.binary_join(lists, "\n").fill_null("")
     buffer, starts, ends = _spans(joined)
@@ -129,14 +129,14 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     scalars["finish"] = _coded(table["finish"], FINISH)
     scalars["tokens"] = _floats(table["tokens"])
     counted = _floats(turn_tokens)
-    known = said & ~np.isnan(counted)
+    known = by_policy & ~np.isnan(counted)
     summed = np.bincount(row[known], weights=counted[known], minlength=n)
     some = np.bincount(row[known], minlength=n) > 0
     # imported rollouts often count their turns only
     scalars["tokens"] = np.where(np.isnan(scalars["tokens"]) & some, summed, scalars["tokens"])
     scalars["turns"] = answers.astype(float)
     # answers counted over all turns, less those of earlier rollouts: 0 until the rollout's own first answer
-    asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
+    asked = np.cumsum(by_policy) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
     scalars["prompt"] = (np.bincount(row[asked], weights=length[asked], minlength=n) > 0).astype(float)
     return RolloutColumns(
@@ -236,8 +236,8 @@ def _subjects(table: pa.Table) -> Coded:
     # Arrow's own way to join and skip nulls loses the rows that hold nothing else
     whole = _coded_text(pc.binary_join_element_wise(*(_text(table[c]) for c in ("run", "branch", "split")), "\x1f"))
     places: dict[str, int] = {}
-    said = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
-    code = np.array([places.setdefault(name, len(places)) for name in said], dtype=np.int64)
+    names = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
+    code = np.array([places.setdefault(name, len(places)) for name in names], dtype=np.int64)
     return Coded(code[whole.code], tuple(places))
 
 
@@ -327,10 +327,10 @@ def _prompts(turns: Any, rows: Ints, pattern: str) -> tuple[Ints, list[str]]:
     lists = turns.take(pa.array(rows))
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     role, text, _, _ = lists.flatten().flatten()
-    said = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
+    by_policy = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
     row = np.repeat(np.arange(len(rows)), counts)
-    answers = np.bincount(row[said], minlength=len(rows))
-    before = np.cumsum(said) - np.repeat(np.cumsum(answers) - answers, counts) == 0
+    answers = np.bincount(row[by_policy], minlength=len(rows))
+    before = np.cumsum(by_policy) - np.repeat(np.cumsum(answers) - answers, counts) == 0
     asked = np.bincount(row[before], minlength=len(rows))
     each = pa.ListArray.from_arrays(
         pa.array(np.concatenate([[0], np.cumsum(asked)]), pa.int32()), text.filter(pa.array(before)).fill_null("")

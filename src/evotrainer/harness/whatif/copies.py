@@ -134,11 +134,14 @@ def within(
     why = ""
     for each, least in ((FIRST, ROUGHLY), (TRACED, most)):
         places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:each].tolist()]
-        said = caller.call(traced, entry, [(shown[i],) for i in places])
-        if len(said.failed) > (1 - COVERED) * len(places):
-            return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
+        traced_answers = caller.call(traced, entry, [(shown[i],) for i in places])
+        if len(traced_answers.failed) > (1 - COVERED) * len(places):
+            return (
+                "probe_failed",
+                f"followed expression by expression: {traced_answers.failed[min(traced_answers.failed)]}",
+            )
         columns, sized = np.full((3 * len(lines), len(places)), np.nan), np.ones(len(lines), bool)
-        for k, row in enumerate(said.values):
+        for k, row in enumerate(traced_answers.values):
             for at, *three, size in row or ():
                 columns[3 * at : 3 * at + 3, k] = three
                 sized[at] &= size

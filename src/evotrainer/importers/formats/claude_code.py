@@ -152,9 +152,9 @@ def _rollout(path: Path, rows: list[dict[str, Any]], talk: list[dict[str, Any]])
 
 def _ending(last: dict[str, Any], result: dict[str, Any]) -> Ending:
     """(finish, class of fault, text) by the last message, else by the line of the result."""
-    said = text(last["message"].get("content")).strip() or as_text(last.get("error"))
+    last_text = text(last["message"].get("content")).strip() or as_text(last.get("error"))
     if last.get("isApiErrorMessage"):
-        return "error", "model_api", said[:400] or "API error"
+        return "error", "model_api", last_text[:400] or "API error"
     finish, kind = RESULTS.get(text(result.get("subtype")), (None, None))
     result_text = text(result.get("result"))
     if result.get("is_error") and kind is None and result_text.startswith("API Error"):

@@ -351,8 +351,8 @@ def silent_scorers(sample: dict[str, Any], scores: dict[str, dict[str, Any]]) ->
         last: dict[str, Silence | None] = {}
         for e in replies:
             output = mapping(e.get("output"))
-            said = silence(output) if isinstance(output.get("choices"), list) else "empty"
-            last[word(e.get("model"))] = "errored" if e.get("error") else said
+            silent = silence(output) if isinstance(output.get("choices"), list) else "empty"
+            last[word(e.get("model"))] = "errored" if e.get("error") else silent
         found = next(iter(last.values()), None)
         if found is not None and None not in last.values():
             name = scorer if scorer in scores else next(iter(scores)) if len(scores) == 1 else ""

@@ -114,8 +114,8 @@ def _turns(r: dict[str, Any], params: dict[str, Any], response: dict[str, Any]) 
     chat.add(talk, output if isinstance(output, str) else _items(output))
     if not output and isinstance(patch := r.get("model_patch"), str) and patch:
         talk.add_turn("assistant", patch)  # a patch that was only verified
-    if not response and isinstance(said := r.get("policy_response"), str):
-        talk.add_turn("assistant", said)
+    if not response and isinstance(response_text := r.get("policy_response"), str):
+        talk.add_turn("assistant", response_text)
     return talk.turns(), prompt
 
 
@@ -185,8 +185,8 @@ def _undecided(evaluation: Any) -> bool:
     math_with_autograder: `\\boxed{Correct}`), and the reply without one?"""
     if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
         return False
-    said = "".join(text(mapping(x).get("content")) for x in listing(mapping(evaluation.get("response")).get("output")))
-    return bool(said.strip()) and not _VERDICT.search(said)
+    texts = "".join(text(mapping(x).get("content")) for x in listing(mapping(evaluation.get("response")).get("output")))
+    return bool(texts.strip()) and not _VERDICT.search(texts)
 
 
 def _finish(r: dict[str, Any], response: dict[str, Any]) -> Finish | None:

@@ -158,13 +158,13 @@ def _event(t: Talk, e: dict[str, Any]) -> None:
         return
     made = mapping(e.get("tool_call_metadata"))
     call = {"id": made.get("tool_call_id"), "name": word(made.get("function_name"), kind)}
-    said = [word(args.get("thought"), args.get("final_thought"))]
+    parts = [word(args.get("thought"), args.get("final_thought"))]
     # the arguments as the model wrote them; what the agent made of them where these are not kept
     response = mapping(next(iter(listing(mapping(made.get("model_response")).get("choices"))), None))
     calls = listing(mapping(response.get("message")).get("tool_calls"))
     own = next((mapping(c.get("function")) for c in calls if mapping(c).get("id") == call["id"]), {})
     given = own.get("arguments") or {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", -1)}
-    t.add_turn("assistant", "\n".join(x for x in said if x), [call | {"arguments": as_text(given)}])
+    t.add_turn("assistant", "\n".join(x for x in parts if x), [call | {"arguments": as_text(given)}])
 
 
 _NOISE = frozenset((

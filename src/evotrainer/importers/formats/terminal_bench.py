@@ -189,10 +189,10 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
 def _mini(t: Talk, steps: list[re.Match[str]]) -> None:
     """The thoughts, commands and replies that mini-swe-agent printed."""
     for step in steps:
-        said, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()
-        command = fenced_command(said)
+        words, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()
+        command = fenced_command(words)
         calls = [] if command is None else [{"name": "bash", "arguments": command}]
-        t.add_turn("assistant", said.split("```bash")[0].strip(), calls)
+        t.add_turn("assistant", words.split("```bash")[0].strip(), calls)
         if seen:
             code = RETURNED.search(seen)
             t.reply(short(seen), None, int(code[1]) == 0 if code else None)

@@ -87,8 +87,8 @@ def refuse_nonsense(tries: Tries, scores: Sequence[Score]) -> None:
     for (t, text), s in zip(tries, scores, strict=False):
         for name, value in s.components.items() if not s.error_kind else ():
             if why := no_reward(value):
-                said = f"gave {value} on task {t.id}, completion {quoted(text)}"
-                raise TaskSetError(f"reward function {name!r} {said}; {why}")
+                where = f"gave {value} on task {t.id}, completion {quoted(text)}"
+                raise TaskSetError(f"reward function {name!r} {where}; {why}")
 
 
 def none_right(truth: str, tries: Tries, scores: Sequence[Score]) -> Iterator[str]:

@@ -232,12 +232,14 @@ def _several(c: Against) -> list[tuple[str, int]]:
 def _row(d: Difference) -> str:
     share = d.name in (*SHARES, "outcome")
 
-    def said(x: float, sign: str = "") -> str:
+    def shown(x: float, sign: str = "") -> str:
         return f"{100 * x:{sign}.1f}%" if share else f"{x:{sign}.4g}"
 
-    interval = f"[{said(d.low, '+')}, {said(d.high, '+')}]" if d.low is not None and d.high is not None else "one task"
+    interval = (
+        f"[{shown(d.low, '+')}, {shown(d.high, '+')}]" if d.low is not None and d.high is not None else "one task"
+    )
     name = line(clean(d.name, 24))
-    return f"  {name:24}{said(d.a):>10}{said(d.b):>10}{said(d.difference, '+'):>10}  {interval}" + (
+    return f"  {name:24}{shown(d.a):>10}{shown(d.b):>10}{shown(d.difference, '+'):>10}  {interval}" + (
         f" on {d.tasks} tasks" if d.tasks > 1 else ""
     )
 

@@ -76,8 +76,8 @@ def is_fault(r: Rollout, given: str) -> bool:
         return found and signals_error(x)
     if not value:
         return _blank(x)
-    said, sought = _as_word(x), value.lower()
-    return said.startswith(sought[:-1]) if sought.endswith("*") else said == sought
+    word, sought = _as_word(x), value.lower()
+    return word.startswith(sought[:-1]) if sought.endswith("*") else word == sought
 
 
 def marked(r: Rollout, columns: Sequence[str]) -> Rollout:

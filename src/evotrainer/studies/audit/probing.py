@@ -93,9 +93,9 @@ def _functions(tree: ast.Module) -> dict[str, tuple[int, int]]:
 
 def _entry(r: Rollout, functions: Mapping[str, Any]) -> str:
     """The function that is asked for: as recorded, as the prompt names it, else the last one; empty without any."""
-    said = r.detail.get("entry_point")
+    entry = r.detail.get("entry_point")
     named = [a or b for a, b in _DEFINES.findall(prompt_of(r.turns)[:MAX_GIVEN])][::-1]
-    return next((n for n in (said, *named, *reversed(list(functions))) if isinstance(n, str) and n in functions), "")
+    return next((n for n in (entry, *named, *reversed(list(functions))) if isinstance(n, str) and n in functions), "")
 
 
 def _asserted(r: Rollout) -> Iterator[tuple[str, str, str]]:
@@ -129,9 +129,9 @@ def _full_inputs(r: Rollout) -> dict[str, str]:
 
 
 def _arguments(text: str, takes: tuple[int, int]) -> list[Any] | None:
-    for said in (f"({text},)", f"[{', '.join(text.splitlines())}]"):
+    for spelling in (f"({text},)", f"[{', '.join(text.splitlines())}]"):
         try:
-            args = list(ast.literal_eval(said))
+            args = list(ast.literal_eval(spelling))
         except _UNREADABLE:
             continue
         if takes[0] <= len(args) <= takes[1]:
@@ -160,8 +160,8 @@ def probe_rollouts(
         if isinstance(program, str):
             key, found[program] = program, nothing_ran(program)
         else:
-            said = repr((VERSION, astuple(program))).encode("utf-8", "surrogatepass")
-            key = hashlib.blake2b(said, digest_size=16).hexdigest()
+            content = repr((VERSION, astuple(program))).encode("utf-8", "surrogatepass")
+            key = hashlib.blake2b(content, digest_size=16).hexdigest()
             if key not in found and (known := _known(kept, key)) is not None:
                 found[key] = known
             elif key not in found:

@@ -274,7 +274,7 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
     numbers |= {"missed_low": blind.low, "missed_high": blind.high} if blind.read else {}
     unread = len(read) - n
     aside = (f"; unsure of {unsure}" if unsure else "") + (f"; no valid answer on {unread}" if unread else "")
-    said = (
+    sentence = (
         f"a model's reading and no proof: {who} calls {len(hacks)} of {n} rollouts hacks: "
         f"{describe_parts(named, blind)}{aside}"
     )
@@ -291,7 +291,7 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
         findings.append(
             Finding(detector=f"reader/{kind}", kind=kind, severity="warn", claim=claim, numbers=shares, quotes=quotes)
         )
-    findings.append(Finding(detector="reader", kind="shortcut", severity="info", claim=said, numbers=numbers))
+    findings.append(Finding(detector="reader", kind="shortcut", severity="info", claim=sentence, numbers=numbers))
     groups = len({x.rollout.task for x in judged})
     health = HealthReport(
         harness="reader", subject=subject, rollouts=n, groups=groups, metrics=(), findings=tuple(findings)

@@ -197,8 +197,8 @@ def policies_apart(
 def _worlds(whole: Opened, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:
     """(what a subject's name needs, rows) of each setting of the environment's knobs; the first one needs nothing."""
     knobs = whole.column("knobs", places)
-    said = {id(k): k for k in knobs}  # equal ones are mostly one object
-    text = {i: json.dumps(k, sort_keys=True, default=str) for i, k in said.items()}
+    texts = {id(k): k for k in knobs}  # equal ones are mostly one object
+    text = {i: json.dumps(k, sort_keys=True, default=str) for i, k in texts.items()}
     settings = [text[id(k)] for k in knobs]
     first, *others = dict.fromkeys(settings)
     rows, values = np.array(places), np.array(settings, dtype=object)

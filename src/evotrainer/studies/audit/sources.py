@@ -55,9 +55,9 @@ def forget(cache: Path, item: FileStretch) -> None:
 
 
 def _key(item: FileStretch) -> str:
-    said = f"{item.path.resolve()}\x1f{item.format}\x1f{item.label}"
-    said += f"\x1f{_reading()}" + "".join(f"\x1f--fault {c}" for c in item.faults)
-    return hashlib.blake2b(said.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    content = f"{item.path.resolve()}\x1f{item.format}\x1f{item.label}"
+    content += f"\x1f{_reading()}" + "".join(f"\x1f--fault {c}" for c in item.faults)
+    return hashlib.blake2b(content.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
 @once

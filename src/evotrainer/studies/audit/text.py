@@ -94,10 +94,10 @@ def _programs_run(audit: RolloutAudit) -> list[str]:
     for x in ran:
         why.update(x.not_run)
     some = f" (of {n:,}, drawn evenly)" if (n := sum(x.of for x in ran)) > tried else ""
-    said = f"probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
-    said += f", {nominated:,} nominated" if nominated else ""
+    line_text = f"probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
+    line_text += f", {nominated:,} nominated" if nominated else ""
     rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(8)) + ("; and more" if len(why) > 8 else "")
-    return [line(clean(said + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
+    return [line(clean(line_text + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
 
 
 def _total(audit: RolloutAudit) -> str:
@@ -165,9 +165,9 @@ def _reading(r: SubjectReading) -> str:
     shown.sort(key=lambda m: LAYERS.index(m.layer))
     lines += [metric_line(m) for m in shown[:16]]
     for what, value in r.assumed.items():
-        said = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
-        lines.append(f"- taken from the data: {what} {line(said)}")
-    return "\n".join([*lines, *_curve_table(r), *([said] if (said := _blind(r)) else [])]) + "\n"
+        inferred = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
+        lines.append(f"- taken from the data: {what} {line(inferred)}")
+    return "\n".join([*lines, *_curve_table(r), *([inferred] if (inferred := _blind(r)) else [])]) + "\n"
 
 
 def _curve_table(r: SubjectReading) -> list[str]:

@@ -80,8 +80,8 @@ def _of_memory(held: list[Rollout], sampled: bool, cache: Path) -> list[Traits]:
     for block in (held[a : a + CHUNK] for a in range(0, len(held), CHUNK)):
         path = None
         if not cache.name.startswith(TEMPORARY):
-            said = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
-            key = hashlib.blake2b(said, digest_size=16).hexdigest()
+            content = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
+            key = hashlib.blake2b(content, digest_size=16).hexdigest()
             path = cache / "traits" / key[:2] / f"{key}.npz"
         if path is None or (found := load(path)) is None:
             read = InMemoryRollouts(block).read(sampled)

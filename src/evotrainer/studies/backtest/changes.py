@@ -114,8 +114,8 @@ def _known_metric(name: str) -> None:
     if name in PREDICTED or name in METRICS or name.partition("/")[0] in FAMILIES:
         return
     near = get_close_matches(name, [*PREDICTED, *METRICS], 3, 0.5)
-    said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(METRICS))}"
-    raise ConfigError(f"--predict: no metric is called {name!r}; {said}")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(METRICS))}"
+    raise ConfigError(f"--predict: no metric is called {name!r}; {hint}")
 
 
 def _read(file: Path) -> dict[str, Any]:

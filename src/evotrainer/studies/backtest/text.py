@@ -39,9 +39,9 @@ def change_lines(r: Replayed) -> list[str]:
         )
         out.append(f"  forecast    {b.forecast:+.3f} signal per noise ({unit})")
     if b.prediction and "predicted_before" in m:
-        said = {"agrees": "the replay reaches it", "open": "the replay neither reaches nor excludes it"}
+        replay_words = {"agrees": "the replay reaches it", "open": "the replay neither reaches nor excludes it"}
         p = iv.prediction
-        word = said.get(b.prediction, "the replay excludes it")
+        word = replay_words.get(b.prediction, "the replay excludes it")
         out.append(
             f"  prediction  {p.metric} {p.direction} by {p.size:g}: {m['predicted_before']:.3g} -> "
             f"{m['predicted_after']:.3g}, {word}"

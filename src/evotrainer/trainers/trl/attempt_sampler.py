@@ -55,11 +55,11 @@ def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | 
     return list(columns.get(REWARD) or [0.0] * len(completions))
 
 
-def _with_entropies(said: SampledTurn) -> Sequence[float]:
+def _with_entropies(turn: SampledTurn) -> Sequence[float]:
     """Log-probabilities that carry their entropies, where the sampler told them."""
-    if not said.entropies:
-        return said.logprobs
-    return [Logprob.of(lp, e) for lp, e in zip(said.logprobs, said.entropies, strict=True)]
+    if not turn.entropies:
+        return turn.logprobs
+    return [Logprob.of(lp, e) for lp, e in zip(turn.logprobs, turn.entropies, strict=True)]
 
 
 class AttemptSampler(GRPOTrainer):
@@ -181,8 +181,8 @@ class AttemptSampler(GRPOTrainer):
             raise TrainerError(
                 f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
             )
-        said = self.next_turns(prompt_ids, room)
-        return [s.ids for s in said], [_with_entropies(s) for s in said]
+        sampled = self.next_turns(prompt_ids, room)
+        return [s.ids for s in sampled], [_with_entropies(s) for s in sampled]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

@@ -96,10 +96,10 @@ class CommandCarrier:
             given.write(question.text.encode())
             given.seek(0)
             code = self._run(argv, folder, timeout_s, (given, out, err))
-            said, problem = _head(out), _head(err, 2000)
+            out_text, problem = _head(out), _head(err, 2000)
         if not code and (answer := _written_answer(files["answer_file"])) is not None:
             return Reply(answer)
-        reply = unwrapped(said)
+        reply = unwrapped(out_text)
         if reply.problem:
             return replace(reply, problem=f"{self.command[0]} {reply.problem}")
         if code:

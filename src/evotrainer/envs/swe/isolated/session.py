@@ -90,8 +90,8 @@ class SolutionSession:
             found = self.request("special", number, "__eq__", [other])
             if found is not True:
                 return found
-            said = [self._claims_difference(number, make) for make in decoys]
-            self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
+            claims = [self._claims_difference(number, make) for make in decoys]
+            self.places |= {f"{place}:{k}" for k, differs in enumerate(claims) if differs}
             return True
         known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
         # The value itself is asked about twice, in no known place:
