@@ -83,8 +83,8 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
     except pl.exceptions.ComputeError as e:
         error_text = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
         raise ConfigError(
-            f"{who}: {quoted(pattern)} is no regular expression here ({error_text}); look-around and back-references are "
-            "not offered (Rust syntax, linear time)"
+            f"{who}: {quoted(pattern)} is no regular expression here ({error_text}); look-around and back-references "
+            "are not offered (Rust syntax, linear time)"
         ) from None
 
 
