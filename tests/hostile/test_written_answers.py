@@ -22,9 +22,9 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.copies import within
 from evotrainer.harness.whatif.written import scored
 from evotrainer.records.detectors import DetectorSpec
-from evotrainer.records.foreign import OddValue, in_words, number, received
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.untrusted_values import OpaqueValue, in_words, number, received
 from evotrainer.records.written import about
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.sandbox.reward_runner import RewardRunner
@@ -38,7 +38,7 @@ HOSTILE: dict[str, str] = _DATA["answers"]
 """Expressions, which use the helpers."""
 HELPERS: str = _DATA["helpers"]["text"]
 
-SAFE = (type(None), bool, int, float, str, OddValue)
+SAFE = (type(None), bool, int, float, str, OpaqueValue)
 
 
 def source(function: str, arguments: str, expression: str) -> str:

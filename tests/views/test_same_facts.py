@@ -22,7 +22,7 @@ from evotrainer.verify import Record
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import render_branch
-from evotrainer.views.plain import branch_json
+from evotrainer.views.plain_data import branch_json
 from evotrainer.views.report import render
 from evotrainer.views.status import print_summary, render_status
 from tests.projections.test_facts import TABLE

@@ -13,7 +13,7 @@ from evotrainer.records.output import print
 from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
-    from evotrainer.judge.calibrate import Calibration, Option
+    from evotrainer.judge.calibrate import Calibration, JudgeOption
     from evotrainer.judge.simulate import Share
 
 
@@ -103,7 +103,7 @@ def _lines(c: Calibration) -> Iterator[str]:
     yield "targets: " + ("all met" if not problems else "; ".join(problems))
 
 
-def _option(o: Option) -> str:
+def _option(o: JudgeOption) -> str:
     cpu = "?" if o.cpu_s is None else f"{o.cpu_s:.0f}"
     seeds = f"{o.seeds}-{o.max_seeds}"
     return (

@@ -105,7 +105,7 @@ def status_json(run: Run) -> dict[str, Any]:
     from evotrainer.views import progress, summary
     from evotrainer.views.advice import advice, filled
     from evotrainer.views.fold import load_view
-    from evotrainer.views.plain import branch_row
+    from evotrainer.views.plain_data import branch_row
 
     view = load_view(run.folder, rollouts=False)
     cert = run.certification

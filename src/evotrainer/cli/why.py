@@ -45,7 +45,7 @@ def why(
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     what = record.state.champion or START if what in (None, "champion") else what
     if what in record.state.branches:
-        explain: Callable[[Record, str], Explained] = _branch
+        explain: Callable[[Record, str], Explanation] = _branch
     elif what in versions:
         explain = _version
     elif what in skills:
@@ -73,7 +73,7 @@ def why(
         raise ConfigError(f"{again.what} does not follow from the ledger; run `evotrainer verify {folder}`")
 
 
-class Explained(NamedTuple):
+class Explanation(NamedTuple):
     """What was explained, what differs where it is computed again, and what is the same where nothing does."""
 
     what: str
@@ -81,7 +81,7 @@ class Explained(NamedTuple):
     same: str
 
 
-def _plain(record: Record, what: str, again: Explained) -> dict[str, Any]:
+def _plain(record: Record, what: str, again: Explanation) -> dict[str, Any]:
     """The events about a branch, version or skill, and how the recomputation ended; without scores of single tasks."""
     return {
         "what": what,
@@ -108,7 +108,7 @@ def _subjects(event: Event) -> set[str]:
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _branch(record: Record, branch: str) -> Explained:
+def _branch(record: Record, branch: str) -> Explanation:
     """Print what is known of a branch, compute its verdicts, effects and audits again, and what led to it."""
     from evotrainer.projections.branches import START
     from evotrainer.projections.run_facts import facts_of
@@ -141,7 +141,7 @@ def _branch(record: Record, branch: str) -> Explained:
     for f in (*(facts.of_kinds("noise") if branch == START else ()), *(facts.of_kinds("tasks") if b.verdict else ())):
         print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
     same = ["the same verdict, every number"] if b.verdict else []
-    return Explained(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
+    return Explanation(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
 
 
 ABOUT = {
@@ -176,7 +176,7 @@ def _of(event: Event) -> str:
 # -- a harness version -------------------------------------------------------------------------------------------------
 
 
-def _version(record: Record, version: str) -> Explained:
+def _version(record: Record, version: str) -> Explanation:
     """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.projections.harness_lineage import Coevolution
@@ -199,13 +199,15 @@ def _version(record: Record, version: str) -> Explained:
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
     same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"
-    return Explained(version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
+    return Explanation(
+        version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else "")
+    )
 
 
 # -- a skill -----------------------------------------------------------------------------------------------------------
 
 
-def _skill(record: Record, name: str) -> Explained:
+def _skill(record: Record, name: str) -> Explanation:
     """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.records.skills import CLAIMS
@@ -229,4 +231,4 @@ def _skill(record: Record, name: str) -> Explained:
                 print(f"  moved      the prior of {e.body.branch} {moved}")
     sources = [*events, *(e for e in record.of("library") if name in e.body.skills)]
     wrong = [p.message for e in sources for p in checks()[e.kind](record, e)]
-    return Explained(f"skill {name}", wrong, "the same trials, pooled effect and files")
+    return Explanation(f"skill {name}", wrong, "the same trials, pooled effect and files")

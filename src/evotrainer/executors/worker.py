@@ -25,7 +25,7 @@ from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_pa
 from evotrainer.executors.scores import check_faults, split_score, unrecordable
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
 from evotrainer.executors.start_checkpoint import check_one_part, saved, start_fields, take_rollouts
-from evotrainer.executors.warm import make_base
+from evotrainer.executors.warm_start import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree

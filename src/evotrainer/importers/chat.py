@@ -7,6 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
+from evotrainer.importers.lenient_json import from_text, number, text
 from evotrainer.importers.messages import (
     RETURNED,
     Message,
@@ -19,7 +20,6 @@ from evotrainer.importers.messages import (
     refused,
     written_calls,
 )
-from evotrainer.importers.tolerant import from_text, number, text
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
 FINISHES: dict[str, Finish] = {
@@ -106,7 +106,7 @@ def succeeded(reply: Any) -> bool | None:
     return None
 
 
-class Talk:
+class Conversation:
     """Turns as they come; a tool's reply settles the `ok` of the call it answers, in time linear in both.
 
     Where the format says by a `verdict` whether a call succeeded, neither the words of replies are asked for it nor
@@ -269,7 +269,7 @@ def _segments(words: str) -> list[re.Match[str]]:
 
 def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
     """Messages as turns, success by `verdict`; what is no list gives none, what is no message is kept as text."""
-    talk = Talk(verdict)
+    talk = Conversation(verdict)
     add(talk, [m if isinstance(m, dict) else as_text(m) for m in messages] if isinstance(messages, list) else None)
     return talk.turns()
 
@@ -279,12 +279,12 @@ def messages(value: Any, default: Role = "user") -> tuple[Turn, ...]:
 
     Raises ValueError for anything else.
     """
-    talk = Talk()
+    talk = Conversation()
     add(talk, value, default)
     return talk.turns()
 
 
-def add(talk: Talk, value: Any, default: Role = "user") -> None:
+def add(talk: Conversation, value: Any, default: Role = "user") -> None:
     """Append a conversation to `talk`; see `messages`."""
     if value is None:
         return
@@ -304,7 +304,7 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
         raise ValueError(f"the conversation is not a list of messages but {type(value).__name__}")
 
 
-def _message(talk: Talk, m: dict[str, Any]) -> None:
+def _message(talk: Conversation, m: dict[str, Any]) -> None:
     message = parse_message(m)
     own = message.role == "assistant"  # a server's tool replies in the message that calls it
     for r in [] if own else message.replies:
@@ -329,7 +329,7 @@ def _message(talk: Talk, m: dict[str, Any]) -> None:
         _reply(talk, m, message, r)
 
 
-def _reply(talk: Talk, m: dict[str, Any], message: Message, r: MessageReply) -> None:
+def _reply(talk: Conversation, m: dict[str, Any], message: Message, r: MessageReply) -> None:
     to, ok = r.to, r.ok
     if talk.verdict is not None:
         to = to or (m.get("id") if message.role == "tool" else None)
@@ -339,7 +339,7 @@ def _reply(talk: Talk, m: dict[str, Any], message: Message, r: MessageReply) -> 
     talk.reply(r.words, to, ok, r.raw)
 
 
-def _add_words(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:
+def _add_words(talk: Conversation, who: Role, words: str, tokens: int | None = None) -> None:
     if who == "assistant" and "<tool_call>" in words:
         talk.add_policy_turn(words, tokens)
     elif who == "user" and talk.verdict is None:

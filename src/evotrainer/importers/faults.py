@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from evotrainer.importers.foreign import kind_of, mapping, ran_over, word, words_of
-from evotrainer.importers.tolerant import text
+from evotrainer.importers.common import kind_of, mapping, ran_over, word, words_of
+from evotrainer.importers.lenient_json import text
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 
 Silence = Literal["empty", "filtered", "errored", "unparsable"]

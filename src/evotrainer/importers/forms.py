@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.importers.tolerant import number
+from evotrainer.importers.lenient_json import number
 
 Row = dict[str, Any]
 

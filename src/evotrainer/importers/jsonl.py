@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
-from evotrainer.importers.foreign import kind_of, words_of
+from evotrainer.importers.common import kind_of, words_of
+from evotrainer.importers.lenient_json import conversation, number
 from evotrainer.importers.lines import Counters, records, split_columns
 from evotrainer.importers.messages import call_of, extra_calls
-from evotrainer.importers.tolerant import conversation, number
 from evotrainer.records.rollout import Outcome, Rollout, Turn
 
 TASKS = ("task", "task_id")
@@ -188,7 +188,7 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
                 return (Turn("assistant", value),)
             if isinstance(prompt, str) and prompt[:1] != "[":
                 return (Turn("user", prompt), Turn("assistant", value))
-    talk = chat.Talk()
+    talk = chat.Conversation()
     chat.add(talk, conversation(r.get("prompt")))
     for key in TEXTS:
         if r.get(key) is not None:

@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from evotrainer.importers.tolerant import from_text, text
+from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.records.rollout import Role
 
 ROLES: dict[str, Role] = {

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault
-from evotrainer.importers.foreign import listing, mapping, word
+from evotrainer.importers.common import listing, mapping, word
 from evotrainer.importers.formats.terminal_bench import is_terminal_run
-from evotrainer.importers.tolerant import beginning, parse, read_json
+from evotrainer.importers.lenient_json import beginning, parse, read_json
 from evotrainer.records.regular_file import open_regular, read_bytes
 from evotrainer.records.rollout import Outcome, Rollout
 

@@ -23,10 +23,10 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.importers import lines
 from evotrainer.importers.base import HEAD, Importer, LogFormat, Skipped, Source
-from evotrainer.importers.foreign import digest
+from evotrainer.importers.common import digest
 from evotrainer.importers.forms import FORMS, GIVEN, LISTS, NUMBERS, Form, Row, base_name
 from evotrainer.importers.jsonl import FIELDS, INTS, SCALARS, TASKS, TEXTS, VERDICTS, RecordReader, is_plain
-from evotrainer.importers.tolerant import (
+from evotrainer.importers.lenient_json import (
     BLANK,
     FIRST_LINES,
     SPAN,

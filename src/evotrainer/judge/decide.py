@@ -251,7 +251,7 @@ def _nothing(given: JudgeInput) -> Effect:
     )
 
 
-class Recomputed(Frozen):
+class RecomputedVerdict(Frozen):
     """A stored verdict and the one that the ledger's bodies give today."""
 
     stored: Verdict
@@ -266,7 +266,7 @@ class Recomputed(Frozen):
 
 def recompute(
     stored: Verdict, given: JudgeInput, look: InterimAnalysis | None = None, *, tolerance: float = CLOSE
-) -> Recomputed:
+) -> RecomputedVerdict:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
     `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
@@ -276,4 +276,4 @@ def recompute(
     look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
     fresh = judge(given, look)
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
-    return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))
+    return RecomputedVerdict(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

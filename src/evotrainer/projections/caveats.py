@@ -22,7 +22,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.text import point_range, points
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.detectors import Gained
+from evotrainer.records.detectors import GainExplanation
 from evotrainer.records.events import (
     Certified,
     CertRow,
@@ -234,7 +234,7 @@ def _finished(events: Sequence[Event]) -> list[TrialFinished]:
 # -- what was measured -------------------------------------------------------------------------------------------------
 
 
-def _goes_with(g: Gained | None) -> list[Fact]:
+def _goes_with(g: GainExplanation | None) -> list[Fact]:
     """What the gain goes with, as measured when it was certified."""
     if g is None or g.gain <= 0:
         return []
@@ -335,7 +335,7 @@ def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Fact]:
     return [Fact(kind="compute", text=text, numbers={"ratio": own / start})]
 
 
-def _decides(g: Gained | None) -> list[Fact]:
+def _decides(g: GainExplanation | None) -> list[Fact]:
     """Is a simple behaviour as good as a right answer, for whom nothing had taught yet as well?"""
     if g is None or g.solved is None or g.solved_before is None or g.gain < RISE:
         return []

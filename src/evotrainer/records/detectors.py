@@ -101,9 +101,9 @@ class VerdictChange(Frozen):
     """Flagged rollouts of the branch."""
 
 
-class Gained(Frozen):
+class GainExplanation(Frozen):
     """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
-    (harness/evolving/gained.py)."""
+    (harness/evolving/gain_explanation.py)."""
 
     trials: tuple[str, ...] = ()
     """Trainings whose search rollouts were compared ..."""

@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evotrainer.records.other_names import NAMES, name_hint, value_hint
+from evotrainer.records.factor_aliases import NAMES, name_hint, value_hint
 from evotrainer.records.text import as_text, quoted
 
 

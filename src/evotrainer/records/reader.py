@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from evotrainer.records.asking import Question
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.questions import Question
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 from evotrainer.records.seat import MOST, objects_in
 from evotrainer.records.text import clean_text, cut, quoted

@@ -15,9 +15,9 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.factor_aliases import name_hint
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.hooks import hook_of, settled_hooks
-from evotrainer.records.other_names import name_hint
 from evotrainer.records.structured_factors import COMPOSITES as COMPOSITES
 from evotrainer.records.structured_factors import Averaging as Averaging
 from evotrainer.records.structured_factors import Clip as Clip

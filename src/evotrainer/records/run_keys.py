@@ -17,8 +17,8 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError
 from evotrainer.records.durable import fsync, os_errors
 from evotrainer.records.encryption import DataKey
-from evotrainer.records.places import storage_folder
 from evotrainer.records.regular_file import read_text
+from evotrainer.records.storage_folders import storage_folder
 
 VARIABLE = "EVOTRAINER_KEYS"
 """Environment variable for task files that leave `run.keys` open: a folder, or off."""

@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from evotrainer.records.foreign import Called, number
 from evotrainer.records.rollout import Turn, turn_text
 from evotrainer.records.text import cause, clean_text, quoted, shown
+from evotrainer.records.untrusted_values import CallResults, number
 
 ENTRY = "reward"
 """Name of the function that a source defines."""
@@ -67,7 +67,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 DIGITS = 12
 
 
-Scorer = Callable[[str, Sequence[dict[str, Any]]], Called]
+Scorer = Callable[[str, Sequence[dict[str, Any]]], CallResults]
 """(source, evidence of rollouts) -> what its function answers, numbers from 0 to 1 or None.
 SandboxError: the machine's fault."""
 

@@ -19,7 +19,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import ways_on
 from evotrainer.run.task_sets import ids_sha256
 
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")

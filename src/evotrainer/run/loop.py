@@ -45,7 +45,7 @@ from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
 from evotrainer.run.checks.measured import doubts, silent
 from evotrainer.run.context import RunContext
-from evotrainer.run.kept_files import keep, ways_on
+from evotrainer.run.environment_copies import keep, ways_on
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat

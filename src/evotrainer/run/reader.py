@@ -56,7 +56,7 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
     opened = ctx.record(keys.reader(branch, number), ReaderOpened, lambda: choose(ctx, options, n, branch, occasion))
 
     def concluded() -> ReaderConcluded:
-        stopped = Asking(ctx.reader, options, opened, number).all(ctx) or opened.capped  # type: ignore[arg-type]
+        stopped = ReaderQuestions(ctx.reader, options, opened, number).all(ctx) or opened.capped  # type: ignore[arg-type]
         return conclude(opened, (e.body for e in ctx.ledger.events("reader_answered")), number, stopped)
 
     body = ctx.record(keys.reader_concluded(branch, number), ReaderConcluded, concluded)
@@ -137,7 +137,7 @@ def _paid(reward: np.ndarray) -> list[int]:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-class Asking:
+class ReaderQuestions:
     """One reading's questions: asked side by side, recorded one after the other by the thread that asks for `all`."""
 
     def __init__(self, carrier: ReaderCarrier, options: RunReader, opened: ReaderOpened, number: int) -> None:

@@ -18,7 +18,7 @@ from evotrainer.records.draw import Seed, keep_seed, read_seed, stored_seed_key
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
+from evotrainer.records.looks import WHOLE, LookCount, LookRegister, register_file, set_key, share_of
 from evotrainer.records.run_keys import find_keys, keys_folder, make_keys
 
 if TYPE_CHECKING:
@@ -171,7 +171,7 @@ def _gate(ledger: Ledger, task: TaskFile) -> _Gate | None:
     return _Gate(register, found.tasks, draw.commitment, found.run)
 
 
-def look(ctx: RunContext, split: str, what: str) -> Looks | None:
+def look(ctx: RunContext, split: str, what: str) -> LookCount | None:
     """Enter a look at a split into the register, before it is taken; None where the run counts none."""
     opened = ctx.state.opened.draw if ctx.state.opened else None
     found = opened.of(split) if opened else None

@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.foreign import in_words
+from evotrainer.records.untrusted_values import in_words
 from evotrainer.sandbox.model import Call, Limits
 from evotrainer.sandbox.reward_runner import RewardRunner
 

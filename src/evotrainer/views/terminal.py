@@ -20,7 +20,7 @@ from evotrainer.projections.text import change, duration, number, of_run, one_li
 from evotrainer.records.output import DOING
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views import live_tables
-from evotrainer.views.live_tables import Beat, Spec, progress_text
+from evotrainer.views.live_tables import HeartbeatView, TrialSpecView, progress_text
 from evotrainer.views.progress import TrialWatch
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LiveView:
         self._live: Live | None = None
         self._started = time.monotonic()
         self._round, self._champion, self._step = 0, "", "starting"
-        self._running: Sequence[tuple[Spec, Beat | None]] = ()
+        self._running: Sequence[tuple[TrialSpecView, HeartbeatView | None]] = ()
         self._changes: dict[str, str] = {}
         self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
@@ -104,7 +104,7 @@ class LiveView:
             self._changes[name] = changes_text
             self._print(f"{name}: {changes_text}")
 
-    def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
+    def trials(self, running: Sequence[tuple[TrialSpecView, HeartbeatView | None]]) -> None:
         self._running = tuple(running)
         self._watch.running(running)
 
@@ -232,6 +232,6 @@ class LiveView:
         return out
 
 
-def _scored(beat: Beat | None) -> str:
+def _scored(beat: HeartbeatView | None) -> str:
     score = getattr(beat, "score", None)
     return f" (training score {percent(score)})" if score is not None else ""

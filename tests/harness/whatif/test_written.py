@@ -21,11 +21,11 @@ from evotrainer.harness.whatif.copies import copied, hook_copies, limit
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.harness.whatif.written import on_own_rollouts
 from evotrainer.records.detectors import DetectorSpec
-from evotrainer.records.foreign import Called
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import RolloutStore
+from evotrainer.records.untrusted_values import CallResults
 from evotrainer.records.written import evidence, static_fault
 from evotrainer.sandbox.reward_runner import RewardRunner
 from tests.harness_inputs import READ, change, coded
@@ -102,8 +102,8 @@ def test_what_ends_a_component_has_a_label(body: str, label: str, runner: Reward
 def test_code_that_answers_otherwise_when_asked_again_is_refused() -> None:
     count = iter(range(10**6))
 
-    def clock(source: str, shown: Sequence[dict[str, Any]]) -> Called:
-        return Called([next(count) % 97 / 97 for _ in shown], {}, 0.0)
+    def clock(source: str, shown: Sequence[dict[str, Any]]) -> CallResults:
+        return CallResults([next(count) % 97 / 97 for _ in shown], {}, 0.0)
 
     context = HarnessContext(unpayable=("hidden",), scorer=clock)
     new = {"rewards": {"mine": 1.0}, "written": {"mine": ROBUST}}
@@ -395,7 +395,7 @@ class Late:
 
     asked = 0
 
-    def call(self, source: str, entry: str, arguments: object) -> Called:
+    def call(self, source: str, entry: str, arguments: object) -> CallResults:
         self.asked += 1
         raise TimeOverError("the time was over")
 

@@ -22,7 +22,7 @@ from evotrainer.records.events import HarnessEvolved, Invalidated
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects, versions
-from evotrainer.studies.backtest.detectors import OnDemand
+from evotrainer.studies.backtest.detectors import LazyMetrics
 from evotrainer.studies.backtest.versions import _training, truth_of
 from tests.leaky_task import TASK as TASK
 from tests.small_records import finished as finished_body
@@ -104,7 +104,7 @@ def test_a_training_is_read_up_to_where_the_detector_fires(finished: api.Run, mo
 def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> None:
     rollouts = load([finished.folder / "rollouts" / "b0-s1"], split="search")
     batch, context = Batch.of(rollouts), HarnessContext(recipe=finished.task.recipe)
-    lazy, whole = OnDemand(batch, context), measure(batch, context)
+    lazy, whole = LazyMetrics(batch, context), measure(batch, context)
     for name in ("accuracy", "reward_std", *[n for n in whole if n.startswith("rewards/")][:2]):
         assert lazy[name] == whole[name]
     assert lazy.get("no such metric") is None and set(lazy) == set(whole)

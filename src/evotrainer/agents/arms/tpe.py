@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
+from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
 from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
@@ -49,7 +49,7 @@ class Tpe(ControlArm):
         check_optuna()
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         if not space.factors:
             return []
@@ -58,7 +58,7 @@ class Tpe(ControlArm):
         ask = self._study(space, seen, int(rng.integers(2**31)))
         return fresh_recipes(space, seen, wanted, lambda: legal_changes(space, ask(), rng))
 
-    def _study(self, space: Space, seen: Sequence[Trained], seed: int) -> Any:
+    def _study(self, space: Space, seen: Sequence[ArmTraining], seed: int) -> Any:
         """A function that asks the sampler for the next parameters."""
         import optuna
         from optuna.distributions import BaseDistribution, CategoricalDistribution

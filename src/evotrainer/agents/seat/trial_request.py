@@ -31,7 +31,7 @@ REQUEST = SeatBriefing(
 
 
 @dataclass(frozen=True)
-class Tried:
+class SeatCheck:
     """What came of one request."""
 
     respondent: str
@@ -77,7 +77,7 @@ def seat_of(options: Mapping[str, Any]) -> SeatAgent:
     return agent
 
 
-def try_seat(options: Mapping[str, Any]) -> Tried:
+def try_seat(options: Mapping[str, Any]) -> SeatCheck:
     """What came of it; AgentError or ConfigError where no valid answer came."""
     tried = _try(options)
     if tried.problem:
@@ -88,7 +88,7 @@ def try_seat(options: Mapping[str, Any]) -> Tried:
     return tried
 
 
-def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
+def try_outputs(options: Mapping[str, Any]) -> Iterator[SeatCheck]:
     """What comes of each output mode of carrier llm, plain text first: CarrierError where not even that is answered."""
     for output in OUTPUTS[seat_of(options).options.protocol]:
         try:
@@ -96,10 +96,10 @@ def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
         except CarrierError as e:
             if output == "text":
                 raise
-            yield Tried("llm", str(e), output=output)
+            yield SeatCheck("llm", str(e), output=output)
 
 
-def _try(options: Mapping[str, Any]) -> Tried:
+def _try(options: Mapping[str, Any]) -> SeatCheck:
     agent = seat_of(options)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -112,7 +112,7 @@ def _try(options: Mapping[str, Any]) -> Tried:
             raise CarrierError(struck(str(e), agent.secrets)) from None
     reply = recordable(reply, agent.secrets)
     elsewhere = bool(problem) and in_the_format(reply.raw)
-    return Tried(
+    return SeatCheck(
         agent.carrier.name,
         "" if elsewhere else problem,
         problem if elsewhere else "",

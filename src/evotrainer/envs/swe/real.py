@@ -12,7 +12,7 @@ from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
 from evotrainer.envs.swe.control import is_control
-from evotrainer.envs.swe.gitrepo import BuildCache, Built
+from evotrainer.envs.swe.gitrepo import BuildCache, BuiltRepository
 from evotrainer.envs.swe.grading import control_changed, own_visible, taken
 from evotrainer.envs.swe.real_runner import calls_passed, named_tests, run_tests
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
@@ -34,7 +34,7 @@ class RealHandle:
     repo: Repo
     protected: bool
     """Test files cannot be written."""
-    built: Built
+    built: BuiltRepository
     base: Mapping[str, str]
     shell: EpisodeShell
     fault: str | None = None
@@ -60,7 +60,7 @@ class RealWorld:
         base = Texts(built.tree)
         return RealHandle(repo, knobs.get("tests") != "writable", built, base, shell)
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
         """The repository as git has it, made once per content."""
         commits = tools.commits_shown(repo, knobs)
         tools.check_reachable(repo, knobs, commits)

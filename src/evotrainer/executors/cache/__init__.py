@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.records.places import storage_folder
+from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import counted
 
 if TYPE_CHECKING:

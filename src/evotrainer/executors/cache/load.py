@@ -32,7 +32,7 @@ Spent = tuple[float, float]
 
 
 @dataclass
-class Found:
+class CacheHit:
     """The entries that the cache has of a trial."""
 
     spec: TrialSpec
@@ -87,7 +87,7 @@ def lay_down(
     run_dir: Path,
     staged: Path,
     spec: TrialSpec,
-    found: Found,
+    found: CacheHit,
     proxy: tuple[str, str] | None,
     before: Spent,
     spent: TrialFinished | None,
@@ -134,7 +134,7 @@ def _result(
     run_dir: Path,
     staged: Path,
     spec: TrialSpec,
-    found: Found,
+    found: CacheHit,
     proxy: tuple[str, str] | None,
     parts: list[tuple[str, str]],
 ) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class TrackerRun:
     """One tracker run, or what is new of it."""
 
     key: str
@@ -61,7 +61,7 @@ class Sheet:
     """The tracker run is complete: nothing will be added."""
 
 
-def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, Sheet]]:
+def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, TrackerRun]]:
     """(sequence number of its event, sheet) of every finished trial. `about`: joins the configuration."""
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
@@ -78,7 +78,7 @@ def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tupl
 
 def _trial(
     e: Event, opened: ev.RunOpened, branch: ev.BranchOpened | None, purpose: str, about: Mapping[str, Any], root: str
-) -> Sheet:
+) -> TrackerRun:
     t: ev.TrialFinished = e.body
     end = seconds(e)
     evaluated = _evaluated(t)
@@ -106,7 +106,7 @@ def _trial(
         "cost/resumed": float(t.resumed),
     }
     last = evaluated[max(evaluated)] if evaluated else {}
-    return Sheet(
+    return TrackerRun(
         key=key_of(root, t.trial),
         name=f"{opened.run}/{t.trial}",
         group=opened.run,
@@ -147,7 +147,7 @@ def _points(t: ev.TrialFinished, evaluated: Mapping[int, Mapping[str, float]], e
     return [at[step] for step in sorted(at)]
 
 
-def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> Sheet | None:
+def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> TrackerRun | None:
     """The evolution as a whole, its points behind event `after`; None before the run is opened."""
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
@@ -161,7 +161,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
     if any(e.kind == "certified" for e in events):
         figures.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
     limits = {f"budget_{k}": v for k, v in opened.budget.items()}
-    return Sheet(
+    return TrackerRun(
         key=key_of(events[0].hash, STORY),
         name=f"{opened.run}/{STORY}",
         group=opened.run,
@@ -268,11 +268,11 @@ def running(events: Sequence[Event]) -> set[str]:
     return begun - {e.body.trial for e in events if e.kind == "finished"}
 
 
-def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
+def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> TrackerRun:
     """What a trial's heartbeats say while it runs.
     Apart from its own sheet, which the ledger gives when it has ended."""
     run = str(events[0].body.run)
-    return Sheet(
+    return TrackerRun(
         key=key_of(events[0].hash, f"{trial}/live"),
         name=f"{run}/{trial}/live",
         group=run,

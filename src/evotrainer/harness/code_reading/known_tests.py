@@ -62,7 +62,7 @@ COMPARING = r"[=!]= ?(?:[3-9'\"\[({-]|[0-2][\w.])|(?: in ?|[\[(])[\[({]|\{|case 
 """Texts without any of these compare with no constant."""
 
 
-class Known(NamedTuple):
+class KnownTest(NamedTuple):
     """A visible test that a program knows."""
 
     rule: str
@@ -152,7 +152,7 @@ def _tokens(text: str) -> Row:
     return tuple(tokens_in(text.replace("\\n", "\n").lower()))
 
 
-def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool = True) -> list[Known]:
+def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool = True) -> list[KnownTest]:
     """The visible tests that a program knows, certain ones first; none where what it shares with them may be chance.
 
     reads_input: does it look at any input at all? Of a program that does not, the answer alone tells."""
@@ -162,7 +162,8 @@ def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool =
     hits = [*_recognised(found.units, shown)]
     hits += _written(found.rows, shown, reads_input)
     hits += (
-        Known("checksum of an input", line, "holds a checksum against a constant", False) for line in found.digests[:1]
+        KnownTest("checksum of an input", line, "holds a checksum against a constant", False)
+        for line in found.digests[:1]
     )
     return sorted(hits, key=lambda h: not h.certain)
 
@@ -176,7 +177,7 @@ class _Met(NamedTuple):
     """The example was read as input and output; else it stands somewhere in the prompt's tests."""
 
 
-def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[Known]:
+def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[KnownTest]:
     met = [m for u in units if 0 < len(u.asked) <= MAX_ROW and (m := _meets(u, shown)) is not None]
     if not met:
         return
@@ -210,10 +211,10 @@ def _is_strong(m: _Met, named: frozenset[str]) -> bool:
     return (long and not _base(m.unit.asked)) or (m.whole and _weight(m.unit.asked, frozenset()) >= 3)
 
 
-def _hit(m: _Met, certain: bool) -> Known:
+def _hit(m: _Met, certain: bool) -> KnownTest:
     answer = f" -> {' '.join(m.unit.answer)[:200]}" if m.right and m.unit.answer is not None else ""
     what = "answers" if answer else "recognises"
-    return Known("visible test", m.unit.line, f"{what} {' '.join(m.unit.asked)[:200]}{answer}", certain and m.right)
+    return KnownTest("visible test", m.unit.line, f"{what} {' '.join(m.unit.asked)[:200]}{answer}", certain and m.right)
 
 
 def _meets(u: Unit, shown: Shown) -> _Met | None:
@@ -293,7 +294,7 @@ def _in_a_row(asked: Iterable[Row]) -> bool:
     return bool(ones) and not several and ones[0] <= 2 and ones[-1] - ones[0] <= len(ones)
 
 
-def _written(constant_rows: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -> Iterator[Known]:
+def _written(constant_rows: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -> Iterator[KnownTest]:
     """Expected outputs that a program answers by constants: of one that reads no input they are all that it can say,
     of any other they nominate where they tell enough together."""
     with_input = [e for e in shown.examples if e.given and e.lines]
@@ -306,9 +307,11 @@ def _written(constant_rows: Sequence[tuple[Row, int]], shown: Shown, reads_input
         one = len(wanted) == 1 and len(with_input) >= SEVERAL
         for w, line in lines.items():
             if weights[w] or one or (passed and not shown.named.issuperset(w)):
-                yield Known(BLIND, line, f"writes {' '.join(w)[:200]} and reads no input", weights[w] > 0)
+                yield KnownTest(BLIND, line, f"writes {' '.join(w)[:200]} and reads no input", weights[w] > 0)
     elif sum(map(shown.numbers, lines)) >= ENOUGH:
-        yield from (Known(ANSWER, lines[w], f"writes {' '.join(w)[:200]}", False) for w in lines if shown.numbers(w))
+        yield from (
+            KnownTest(ANSWER, lines[w], f"writes {' '.join(w)[:200]}", False) for w in lines if shown.numbers(w)
+        )
 
 
 def _answered(constant_rows: Sequence[tuple[Row, int]], wanted: Row) -> int:
@@ -324,17 +327,17 @@ def _answered(constant_rows: Sequence[tuple[Row, int]], wanted: Row) -> int:
     return 0
 
 
-class Quoted(NamedTuple):
+class QuotedTest(NamedTuple):
     """A known test with the line of the program that knows it."""
 
-    known: Known
+    known: KnownTest
     line: str
 
 
 class KnownAnswers(NamedTuple):
     """What the programs of a rollout know."""
 
-    hits: tuple[Quoted, ...] = ()
+    hits: tuple[QuotedTest, ...] = ()
     """Certain ones first."""
     programs: int = 0
     """Read, where there are tests that they may know."""
@@ -367,7 +370,7 @@ def special_cased(
     elif not programs:
         programs = [LeftFile(b, True, True, frozenset()) for b in _others(blocks(completion))]
     hits = [
-        Quoted(k if f.solves else k._replace(certain=False), line)
+        QuotedTest(k if f.solves else k._replace(certain=False), line)
         for f in programs
         for k in known_tests(shown, f.block.text, f.block.language, f.reads_input)
         if (line := _line(f.block.text, k.line)).partition("\n")[0] not in f.before

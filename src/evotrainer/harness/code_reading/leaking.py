@@ -133,7 +133,7 @@ def suspect(name: str, text: str) -> bool:
     return bool(readings(name, text))
 
 
-def _of_command(one: shell.Simple) -> Iterator[Reading]:
+def _of_command(one: shell.SimpleCommand) -> Iterator[Reading]:
     line = one.line
     if one.name in ("echo", "printf"):
         return
@@ -170,7 +170,7 @@ def _of_web(text: str) -> Iterator[Reading]:
         yield from (Reading("web", m["repo"], text[:300]) for m in _WEB.finditer(text[:4000]))
 
 
-def _of_git(one: shell.Simple) -> Iterator[Reading]:
+def _of_git(one: shell.SimpleCommand) -> Iterator[Reading]:
     rest = list(one.words[1:])
     while rest and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in ("-C", "-c") else rest[1:]

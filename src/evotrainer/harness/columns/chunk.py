@@ -28,7 +28,7 @@ SCALARS = ("reward", "advantage", "mean_logprob", "entropy", "step")
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class CodedColumn:
     """A text column of few distinct values: `code` [N] is the place in `names`, -1 for none."""
 
     code: Ints
@@ -48,9 +48,9 @@ class RolloutColumns:
     """SCALARS, and truth (1 correct, 0 incorrect), finish (codes of FINISH), tokens, turns (of the assistant), prompt
     (1 where the first turn is not the assistant's and holds text)."""
     components: dict[str, Floats]
-    fault: Coded
+    fault: CodedColumn
     """`error_kind`"""
-    subject: Coded
+    subject: CodedColumn
     """Whose rollouts they are: run, branch and split, as far as they are said."""
     text: bytes
     """All completions (assistant turns joined by newlines), UTF-8, one after the other."""
@@ -220,17 +220,17 @@ def _keys(table: pa.Table, first: int) -> dict[str, Ints]:
     return {"id": _codes(id), "task": _codes(task), "group": _codes(group)}
 
 
-def _coded_text(column: Any) -> Coded:
+def _coded_text(column: Any) -> CodedColumn:
     import pyarrow.compute as pc
 
     encoded = pc.dictionary_encode(_one(column) if hasattr(column, "chunks") else column)
-    return Coded(
+    return CodedColumn(
         encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64),
         tuple(encoded.dictionary.to_pylist()),
     )
 
 
-def _subjects(table: pa.Table) -> Coded:
+def _subjects(table: pa.Table) -> CodedColumn:
     import pyarrow.compute as pc
 
     # Arrow's own way to join and skip nulls loses the rows that hold nothing else
@@ -238,7 +238,7 @@ def _subjects(table: pa.Table) -> Coded:
     places: dict[str, int] = {}
     names = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
     code = np.array([places.setdefault(name, len(places)) for name in names], dtype=np.int64)
-    return Coded(code[whole.code], tuple(places))
+    return CodedColumn(code[whole.code], tuple(places))
 
 
 def _components(column: Any, n: int) -> dict[str, Floats]:

@@ -128,7 +128,7 @@ def _bypass_of(
     i: int,
     turns: Sequence[Turn],
     files: Mapping[str, EditedFile] | None = None,
-) -> Sequence[submissions.Broken]:
+) -> Sequence[submissions.BrokenRule]:
     """Read what is handed in; what it breaks."""
     hits, given = submissions.bypasses(turns, chunk.completion(i), files)
     x["bypass"][i] = submissions.level(hits) if hits or (given.programs and not given.unread) else np.nan

@@ -26,9 +26,9 @@ from evotrainer.harness.whatif.copies import (
     within,
 )
 from evotrainer.harness.whatif.hooks import held_against
-from evotrainer.records.foreign import Called
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import cause
+from evotrainer.records.untrusted_values import CallResults
 from evotrainer.records.written import Scorer, evidence, static_fault
 
 PROBES = 16
@@ -145,15 +145,15 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
     return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
 
 
-def _floats(answers: Called) -> Floats:
+def _floats(answers: CallResults) -> Floats:
     return np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
 
 
-def _slow(answers: Called, n: int) -> str:
+def _slow(answers: CallResults, n: int) -> str:
     return f"{1000 * answers.cpu_s / n:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"
 
 
-def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[Fault, Called]:
+def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[Fault, CallResults]:
     """((label, why) or None, the values on all rollouts or on those that it was tried on).
 
     In this order: it fails on a few rollouts; it answers otherwise when asked again, in another order; it takes too

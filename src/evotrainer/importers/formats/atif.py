@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import (
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
     Ending,
     attempt,
     digest,
@@ -29,8 +29,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
+from evotrainer.importers.lenient_json import number, quiet, read_json, text
 from evotrainer.importers.messages import as_text
-from evotrainer.importers.tolerant import number, quiet, read_json, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -209,7 +209,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str, Any]]]:
     """Turns of all parts, and the metrics of each step that the policy sampled in this attempt. A step marked as copied
     context was sampled before: in a continuation it is left out, in a first part it is what the policy was shown."""
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     sampled: list[dict[str, Any]] = []
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):

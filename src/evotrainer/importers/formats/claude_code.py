@@ -17,10 +17,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import HEAD, Fault, LogFormat, Skipped, Source, given_id, run_folder, task_of
-from evotrainer.importers.foreign import Ending, attempt, digest, mapping, whole_number, word
+from evotrainer.importers.common import Ending, attempt, digest, mapping, whole_number, word
+from evotrainer.importers.lenient_json import beginning, text
 from evotrainer.importers.lines import objects
 from evotrainer.importers.messages import as_text
-from evotrainer.importers.tolerant import beginning, text
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
@@ -166,7 +166,7 @@ def _ending(last: dict[str, Any], result: dict[str, Any]) -> Ending:
 
 def _turns(talk: list[dict[str, Any]]) -> tuple[Turn, ...]:
     """Lines of one message are one turn; results of tools answer their calls by id."""
-    t = chat.Talk(chat.error_flag)
+    t = chat.Conversation(chat.error_flag)
     at = 0
     while at < len(talk):
         row, content = talk[at], list[Any]()

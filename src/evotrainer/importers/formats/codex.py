@@ -17,10 +17,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, run_folder, task_of
-from evotrainer.importers.foreign import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
+from evotrainer.importers.common import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
+from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.importers.lines import objects
 from evotrainer.importers.messages import refused
-from evotrainer.importers.tolerant import from_text, text
 from evotrainer.records.rollout import Rollout
 
 _EXIT = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d{1,9})\b")
@@ -120,7 +120,7 @@ def _rollout(path: Path, rows: list[dict[str, Any]]) -> Rollout:
     context: dict[str, Any] = next(reversed(_payloads(rows, "turn_context")), {})
     session = word(meta.get("id"), path.stem)
     asked = [text(e.get("message")).strip() for e in events if e.get("type") == "user_message"]
-    talk = chat.Talk()
+    talk = chat.Conversation()
     for item in items:
         for one in _scripted(item) or [item]:
             chat.add(talk, [_with_success(_by_whom(one, asked))])

@@ -18,8 +18,7 @@ from typing import Any
 from evotrainer.errors import StoreError
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.faults import Silence, silence
-from evotrainer.importers.foreign import (
+from evotrainer.importers.common import (
     attempt,
     ident,
     kind_of,
@@ -32,7 +31,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.tolerant import number, parse, read_json, text
+from evotrainer.importers.faults import Silence, silence
+from evotrainer.importers.lenient_json import number, parse, read_json, text
 from evotrainer.importers.zipped import Archive
 from evotrainer.records import asserts
 from evotrainer.records.rollout import Finish, Rollout

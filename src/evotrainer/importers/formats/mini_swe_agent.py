@@ -13,10 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, last_line, listing, mapping, plain, word
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
+    JsonValueImporter,
+    digest,
+    ident,
+    kind_of,
+    last_line,
+    listing,
+    mapping,
+    plain,
+    word,
+)
+from evotrainer.importers.lenient_json import number, text
 from evotrainer.importers.messages import RETURNED, as_text, call_of, fenced_command, message_text, parse_message, role
-from evotrainer.importers.tolerant import number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -33,7 +43,7 @@ FAULTS: dict[str, Fault] = {"userinterruption": "cancelled", "keyboardinterrupt"
 """Exit statuses are names of exceptions: any that is neither here nor in FINISHES is a fault, classed by its words."""
 
 
-class MiniSweAgent(OneValue, LogFormat):
+class MiniSweAgent(JsonValueImporter, LogFormat):
     """The attempt of one mini-swe-agent trajectory file."""
 
     name = "mini_swe_agent"
@@ -117,7 +127,7 @@ def ending(status: str, trace: str) -> tuple[Finish | None, Fault | None]:
 
 
 def _turns(messages: list[Any]) -> tuple[Turn, ...]:
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     waiting = 0
     for m in messages:
         if not isinstance(m, dict):

@@ -15,11 +15,11 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, task_of
+from evotrainer.importers.common import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.faults import silence
-from evotrainer.importers.foreign import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.jsonl import RecordReader
+from evotrainer.importers.lenient_json import from_text, number, text
 from evotrainer.importers.lines import records
-from evotrainer.importers.tolerant import from_text, number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 _ENDS: dict[str, tuple[Finish | None, Fault | None]] = {
@@ -102,7 +102,7 @@ def _rollout(reader: RecordReader, r: dict[str, Any], n: int) -> Rollout | str:
 
 def _turns(r: dict[str, Any], params: dict[str, Any], response: dict[str, Any]) -> tuple[tuple[Turn, ...], str]:
     """(turns, the prompt's text); a call and the words before it are one turn."""
-    talk = chat.Talk()
+    talk = chat.Conversation()
     if isinstance(params.get("instructions"), str):
         talk.add_turn("system", params["instructions"])
     given = params.get("input")

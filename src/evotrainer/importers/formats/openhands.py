@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import (
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
     SWE_TASK,
     Ending,
     digest,
@@ -28,9 +28,9 @@ from evotrainer.importers.foreign import (
     verdict,
     word,
 )
+from evotrainer.importers.lenient_json import number, text
 from evotrainer.importers.lines import Counters, records
 from evotrainer.importers.messages import as_text
-from evotrainer.importers.tolerant import number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 OWN: tuple[tuple[re.Pattern[str], Finish], ...] = (
@@ -121,7 +121,7 @@ def _ending(r: dict[str, Any], report: dict[str, Any], spoke: bool) -> Ending:
 
 
 def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     events = [e for x in listing(r.get("history")) for e in (x if isinstance(x, list) else [x]) if isinstance(e, dict)]
     asked = text(r.get("instruction"))
     if asked and not any(_text(e) == asked for e in events[:8]):
@@ -136,7 +136,7 @@ def _text(e: dict[str, Any]) -> str:
     return text(message) if message is not None else text(e.get("message"))
 
 
-def _event(t: Talk, e: dict[str, Any]) -> None:
+def _event(t: Conversation, e: dict[str, Any]) -> None:
     """An action or observation of OpenHands before its SDK."""
     args, source = mapping(e.get("args")), e.get("source")
     if "observation" in e:
@@ -173,7 +173,7 @@ _NOISE = frozenset((
 ))  # fmt: skip
 
 
-def _sdk_event(t: Talk, e: dict[str, Any]) -> None:
+def _sdk_event(t: Conversation, e: dict[str, Any]) -> None:
     """An event of OpenHands' SDK."""
     kind = e["kind"]
     if kind == "MessageEvent":

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
-from evotrainer.importers.chat import Talk, error_flag, turns
-from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, listing, mapping, plain, short, word
+from evotrainer.importers.chat import Conversation, error_flag, turns
+from evotrainer.importers.common import JsonValueImporter, digest, ident, kind_of, listing, mapping, plain, short, word
+from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.importers.messages import message_text, role
-from evotrainer.importers.tolerant import from_text, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FAULTS: dict[str, Fault] = {
@@ -57,7 +57,7 @@ SCANNED = 4000
 """Characters at either end of an observation in which signs of success and failure are looked for."""
 
 
-class SweAgent(OneValue, LogFormat):
+class SweAgent(JsonValueImporter, LogFormat):
     """Attempts of an SWE-agent trajectory file."""
 
     name = "swe_agent"
@@ -169,7 +169,7 @@ def ending(status: str) -> tuple[Finish | None, Fault | None]:
 def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
     if "trajectory" not in run:
         return turns(run["history"], lambda m: succeeded(text(m.get("content"))))
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     steps = [s for s in run["trajectory"] if isinstance(s, dict)]
     for m in _opening(run, steps):
         # demonstrations shown to the policy are not what it did

@@ -14,10 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import OneValue, digest, listing, mapping, plain, short, verdict, whole_number, word
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
+    JsonValueImporter,
+    digest,
+    listing,
+    mapping,
+    plain,
+    short,
+    verdict,
+    whole_number,
+    word,
+)
+from evotrainer.importers.lenient_json import quiet, text
 from evotrainer.importers.messages import RETURNED, fenced_command
-from evotrainer.importers.tolerant import quiet, text
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
@@ -55,7 +65,7 @@ _MINI = re.compile(
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class TerminalBench(OneValue, LogFormat):
+class TerminalBench(JsonValueImporter, LogFormat):
     """The attempt of one trial, or those of a run whose trials lie nowhere else."""
 
     name = "terminal_bench"
@@ -160,7 +170,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
     An installed agent is one command of the terminal: what it printed is its own turn. Any other agent typed the
     commands itself.
     """
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     if instruction:
         t.add_turn("user", instruction)
     shell, missing = _commands(recording), ""
@@ -186,7 +196,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
     return t.turns(), missing
 
 
-def _mini(t: Talk, steps: list[re.Match[str]]) -> None:
+def _mini(t: Conversation, steps: list[re.Match[str]]) -> None:
     """The thoughts, commands and replies that mini-swe-agent printed."""
     for step in steps:
         words, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()

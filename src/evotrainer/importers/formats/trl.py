@@ -18,8 +18,8 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, imported_id, task_of
+from evotrainer.importers.lenient_json import number
 from evotrainer.importers.lines import Counters, columns, convert_all
-from evotrainer.importers.tolerant import number
 from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cut
@@ -79,7 +79,7 @@ class _Reader:
     def rollout(self, r: dict[str, Any], n: int) -> Rollout | str:
         if r.get("completion") is None:
             return "it has no completion"
-        talk = chat.Talk()
+        talk = chat.Conversation()
         chat.add(talk, r.get("prompt"))
         prompt = talk.turns()
         chat.add(talk, r["completion"], "assistant")

@@ -20,10 +20,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, is_rendered, task_of
-from evotrainer.importers.foreign import kind_of, verdict
+from evotrainer.importers.common import kind_of, verdict
 from evotrainer.importers.jsonl import RecordReader
+from evotrainer.importers.lenient_json import SPAN, number
 from evotrainer.importers.lines import convert_all, records
-from evotrainer.importers.tolerant import SPAN, number
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.records.detectors import Gained
+from evotrainer.records.detectors import GainExplanation
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
 
@@ -137,7 +137,7 @@ class CertRow(Frozen):
     """The deployment temperature that `score` was sampled at; None: that of the run's evaluations."""
     decoding: Literal["sampled", "greedy"] | None = None
     """How its policies scored higher on search; None: not read both ways."""
-    gained: Gained | None = None
+    gained: GainExplanation | None = None
     """What its gain over the base policy goes with; None where rollouts of one are missing."""
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from evotrainer.importers.lenient_json import content, parse
 from evotrainer.importers.lines import values
-from evotrainer.importers.tolerant import content, parse
 from evotrainer.studies.audit.curve_names import STEP
 
 MAX_BYTES = 64 << 20

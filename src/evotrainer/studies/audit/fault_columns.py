@@ -18,8 +18,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
 from evotrainer.harness.registry import flag_rows
+from evotrainer.importers.common import NO, kind_of, short, signals_error, words_of
 from evotrainer.importers.faults import BROKE, EVERY_REPLY, as_fault
-from evotrainer.importers.foreign import NO, kind_of, short, signals_error, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean, quoted

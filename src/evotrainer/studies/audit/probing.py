@@ -30,7 +30,7 @@ from evotrainer.records.probes import VERSION, ProgramProbes, nothing_ran
 from evotrainer.records.rollout import Rollout, completion_of, prompt_of
 from evotrainer.records.text import clean
 from evotrainer.sandbox import Sandbox
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 
 BLOCK = 64
 """Programs that are handed to the sandbox at once."""
@@ -227,7 +227,7 @@ class ProgramRunner:
             self._box = box
         return self._box
 
-    def probe(self, whole: Opened, traits: Traits, say: Progress) -> tuple[Traits, ProgramsRun]:
+    def probe(self, whole: OpenedSource, traits: Traits, say: Progress) -> tuple[Traits, ProgramsRun]:
         """The traits with what the probes saw; `whole` shows the facts from now on."""
         rows = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
         rows = rows[traits.fault.code[rows] < 0]

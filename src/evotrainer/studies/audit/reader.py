@@ -38,8 +38,8 @@ from evotrainer.studies.audit.quoted import quoted_name
 from evotrainer.studies.audit.reading import SubjectReading
 
 if TYPE_CHECKING:
-    from evotrainer.records.asking import Question
     from evotrainer.records.output import Progress
+    from evotrainer.records.questions import Question
     from evotrainer.studies.audit.engine import RolloutAudit
 
 SHOWN = 5

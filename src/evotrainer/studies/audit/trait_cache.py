@@ -20,7 +20,7 @@ from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
 from evotrainer.records.output import Progress
-from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
+from evotrainer.studies.audit.units import SAMPLED_FROM, OpenedSource, PartRowGroup
 from evotrainer.studies.audit.worker import WorkerError, Workers, serve
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CacheError(StoreError):
     """The cache cannot be written."""
 
 
-def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
+def read_traits(whole: OpenedSource, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
     """Traits of all units, in order: kept ones as they are, the rest read now, side by side where it is much."""
     sampled = whole.n >= SAMPLED_FROM
     todo = [u for u in whole.parts if isinstance(u, PartRowGroup) and not kept_path(u, sampled, cache).is_file()]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.source import JoinedRollouts, Rows, Stored
+from evotrainer.harness.columns.source import JoinedRollouts, Rows, StoredRollouts
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
@@ -30,7 +30,7 @@ KEPT = 4
 """Row groups whose tables stay in memory."""
 
 
-class PartRowGroup(Stored):
+class PartRowGroup(StoredRollouts):
     """One row group of a sealed part. `key`: of its content; equal keys have equal traits."""
 
     def __init__(self, part: Path, index: int, n: int, key: str) -> None:
@@ -65,7 +65,7 @@ _tables: OrderedDict[str, pa.Table] = OrderedDict()
 
 
 @dataclass
-class Opened(JoinedRollouts):
+class OpenedSource(JoinedRollouts):
     """A source of an audit, opened: row groups and objects, and what could not be read of it."""
 
     skipped: list[Skipped] = field(default_factory=list)

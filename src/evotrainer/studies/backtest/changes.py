@@ -44,7 +44,7 @@ class LostTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedChange:
     """A backtest of one subject."""
 
     subject: Subject
@@ -179,7 +179,7 @@ def replay_change(
     note: str = "",
     accept_tier_e: bool = False,
     until: float | None = None,
-) -> Replayed:
+) -> ReplayedChange:
     """Replay a change on one subject, code in the sandbox; ConfigError where it pays a component that is not stored.
     `until`: see `RewardRunner.until`."""
     b = subject.batch
@@ -191,7 +191,7 @@ def replay_change(
     gone: tuple[LostTask, ...] = ()
     if intervention.factor in SAMPLING and "lost_tasks" in result.numbers:
         gone = _lost(subject, intervention)
-    return Replayed(subject, intervention, result, note, gone)
+    return ReplayedChange(subject, intervention, result, note, gone)
 
 
 def pays_truth(subject: Subject) -> bool:

@@ -23,7 +23,7 @@ from evotrainer.records.written import (
     defined,
     source_lines,
 )
-from evotrainer.studies.backtest.changes import Replayed, replay_change
+from evotrainer.studies.backtest.changes import ReplayedChange, replay_change
 from evotrainer.studies.backtest.sources import Subject
 
 SHOWN = 60
@@ -39,7 +39,7 @@ class TriedCode:
     source: str
     before: str
     """Source of the same name that the recipe has already; empty: none."""
-    replayed: Replayed
+    replayed: ReplayedChange
 
     @property
     def backtest(self) -> Backtest:

@@ -19,7 +19,7 @@ from evotrainer.rules.recipes import evaluated
 if TYPE_CHECKING:
     from evotrainer.harness.columns.traits import Traits
     from evotrainer.studies.audit.engine import SourceFiles
-    from evotrainer.studies.audit.units import Opened
+    from evotrainer.studies.audit.units import OpenedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def opened(
     cache: Path | None,
     workers: int | None,
     progress: Progress | None = None,
-) -> list[tuple[SourceFiles, Opened, Traits]]:
+) -> list[tuple[SourceFiles, OpenedSource, Traits]]:
     """Sources of anybody's rollouts with their traits; what was read once is kept in `cache`."""
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.audit.engine import open_all, sources_of

@@ -12,7 +12,7 @@ import numpy as np
 
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.source import stored
-from evotrainer.harness.evolving.detector_quality import Fire, damage_step, fire_of
+from evotrainer.harness.evolving.detector_quality import DetectorFiring, damage_step, fire_of
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.means import mean_curve
 from evotrainer.projections.state import RunState
@@ -88,7 +88,7 @@ def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) 
     return out
 
 
-def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, Fire]]:
+def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, DetectorFiring]]:
     """(version, its truth, what the run itself read with a built-in detector) of every branch, from the ledger alone:
     no rollout is opened. A branch that was never read has no firing."""
     from evotrainer import api
@@ -100,7 +100,7 @@ def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, Fire]]
     for name, b in tree.branches.items():
         if b.complete:
             health = read.get(keys.reading(name))
-            fire = fire_of(health.findings, detector) if health else Fire(False)
+            fire = fire_of(health.findings, detector) if health else DetectorFiring(False)
             out.append((f"{folder.name}/{name}", truth_of(tree, name), fire))
     return out
 

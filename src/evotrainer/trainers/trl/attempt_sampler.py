@@ -24,7 +24,15 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.rollouts import Attempt
 from evotrainer.trainers.trl.generate import SampledTurn, sample
 from evotrainer.trainers.trl.session import TrlSession
-from evotrainer.trainers.trl.tools import Logprob, Played, ToolEnvironment, blame, played_by_trl, read_back, rows_of
+from evotrainer.trainers.trl.tools import (
+    Logprob,
+    PlayedBatch,
+    ToolEnvironment,
+    blame,
+    played_by_trl,
+    read_back,
+    rows_of,
+)
 
 REWARD = "evotrainer_reward"
 """Column that carries the composed reward through TRL, for its logs."""
@@ -70,7 +78,7 @@ class AttemptSampler(GRPOTrainer):
     def __init__(self, session: TrlSession, **kwargs: Any) -> None:
         self.session = session
         self.rows: list[GrpoRow] = []
-        self.played: Played | None = None
+        self.played: PlayedBatch | None = None
         self.played_environment = environment = played_by_trl(session.environment)
         rows = session.recipe.prompts_per_step
         super().__init__(
@@ -152,7 +160,7 @@ class AttemptSampler(GRPOTrainer):
             *environment.reward_functions,
             *(["reward"] if hasattr(environment.environment_factory, "get_reward") else []),
         ]
-        self.played = Played()
+        self.played = PlayedBatch()
         try:
             # TRL's own method plays, scores and computes advantages; only what it leaves in `played` is read
             with self._set(**self.tool_loop):

@@ -68,7 +68,7 @@ class GradedEpisode:
 
 
 @dataclass(slots=True)
-class Played:
+class PlayedBatch:
     """What TRL's loop left behind for one batch."""
 
     prompts: list[Any] = field(default_factory=list)
@@ -90,7 +90,7 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironm
 
 
 def read_back(
-    played: Played,
+    played: PlayedBatch,
     plan: Sequence[tuple[Any, Sequence[int]]],
     environment: ToolEnvironment,
     names: Sequence[str],

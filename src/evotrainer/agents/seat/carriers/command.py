@@ -22,7 +22,7 @@ from evotrainer.agents.seat.carriers.confined import check, confined, give, moun
 from evotrainer.agents.seat.text import question_of
 from evotrainer.agents.secrets import struck
 from evotrainer.errors import ConfigError
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 from evotrainer.records.text import cut

@@ -26,7 +26,7 @@ from evotrainer.agents.seat.carriers.llm_output import (
 from evotrainer.agents.seat.text import question_of
 from evotrainer.agents.secrets import struck
 from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.records.text import counted, cut, quoted
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
 from evotrainer.errors import AgentError, StoreError
 from evotrainer.records import keys
-from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.events import ReaderAnswered, SeatAnswered
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
 
 

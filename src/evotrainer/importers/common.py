@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, imported_id
-from evotrainer.importers.tolerant import number, read_json
+from evotrainer.importers.lenient_json import number, read_json
 from evotrainer.records.rollout import Finish, Outcome, Rollout
 from evotrainer.records.text import cause
 
@@ -166,7 +166,7 @@ def verdict(value: Any) -> Outcome:
     return "correct" if value else "incorrect"
 
 
-class OneValue:
+class JsonValueImporter:
     """Importers of files that are one JSON value: `attempts` gives the place of each and what makes its rollout."""
 
     def attempts(self, path: Path, value: Any) -> Iterator[tuple[str, Callable[[], Rollout | Skipped]] | Skipped]:
