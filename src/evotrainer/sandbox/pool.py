@@ -1,7 +1,7 @@
 """Runs jobs on slots: one thread, one poll loop, CPU time as the only judge of slowness.
 
-A `WorkingChild` is one child at work. The loop normally wakes once per child, when the zygote says it ended; it looks at
-longer ones at growing intervals, to drain their answers and to ask the zygote for their CPU time.
+A `WorkingChild` is one child at work. The loop normally wakes once per child, when the zygote says it ended; it looks
+at longer ones at growing intervals, to drain their answers and to ask the zygote for their CPU time.
 """
 
 from __future__ import annotations

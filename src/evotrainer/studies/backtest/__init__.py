@@ -6,10 +6,10 @@ from evotrainer.studies.backtest.gates import GateReplay, replay_gate
 from evotrainer.studies.backtest.sources import Subject, subjects
 
 __all__ = [
+    "DetectorBacktest",
     "GateReplay",
     "ReplayedChange",
     "Subject",
-    "DetectorBacktest",
     "as_intervention",
     "backtest_detector",
     "detector_of",
