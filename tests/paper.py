@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import PaperExecutor
 
 from evotrainer import api
-from evotrainer.executors.paper import PaperExecutor
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger

@@ -24,7 +24,7 @@ DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.traine
 FENCED = (
     *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "trainers.embedded", "trainers.trl", "executors.ray"),
     *("agents.seat", "agents.arms", "agents.random_", "extras", "studies", "importers"),
-    *("executors.surface", "executors.paper", "testing", "program_probes", "verify"),
+    *("testing", "program_probes", "verify"),
 )
 """Rooms that the core imports nothing of."""
 
@@ -65,7 +65,7 @@ def test_every_place_of_a_registry_is_there_and_in_a_fenced_room() -> None:
     assert rooms_by_name("trainers") == {"trainers.embedded.spec", "trainers.trl.spec"}
 
 
-LEFT_OUT = ("envs/swe", "envs/maths", "envs/trl_env.py", "trainers/trl", "executors/ray", "executors/surface.py",
+LEFT_OUT = ("envs/swe", "envs/maths", "envs/trl_env.py", "trainers/trl", "executors/ray",
             "extras", "agents/seat", "agents/arms", "studies", "importers")  # fmt: skip
 SMALL = ("run.search_only=true", "run.probes=1", "run.rounds=0", "recipe.steps=1", "recipe.prompts_per_step=4",
          "recipe.group_size=4", "evaluation.search_tasks=4", "evaluation.search_attempts=2", "run.cache=off",

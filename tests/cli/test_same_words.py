@@ -38,7 +38,7 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status
 from evotrainer.views.summary import cost_lines
 from evotrainer.views.tables import word_table
-from evotrainer.views.trials import labels_told, render_trials, spaced
+from evotrainer.views.trials import describe_labels, render_trials, spaced
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -135,9 +135,9 @@ def test_a_finding_has_the_numbers_of_all_search_rollouts_and_says_so_where_it_h
     alone = HealthReading.of(2, report("b1/2@9 search", finding("51% of 100 groups", "critical")))
     every = HealthReading.of(None, report("b1@9 search", finding("41% of 300 groups", "warn")))
     (row,) = finding_rows([alone, every])
-    assert (row.told.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
+    assert (row.finding.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
     (row,) = finding_rows([alone])
-    assert (row.told.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
+    assert (row.finding.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
 
 
 def test_show_tells_the_findings_of_health(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -253,7 +253,7 @@ def test_progress_tells_each_version_that_is_read(finished: api.Run, tmp_path: P
 
 def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Run) -> None:
     trials = labelled(finished.events())
-    told = labels_told(trials)
+    told = describe_labels(trials)
     branches = counts(t for t in trials if t.kind == "branch")
     assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
     for label in counts(trials):

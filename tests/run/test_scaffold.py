@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.agents.seat.request import factors
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.labels import label_of_refusal

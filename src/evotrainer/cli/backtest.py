@@ -15,7 +15,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 if TYPE_CHECKING:
-    from evotrainer.studies.backtest import Replayed
+    from evotrainer.studies.backtest import ReplayedChange
 
 Items = Annotated[
     list[str],
@@ -84,7 +84,7 @@ def backtest(
 
         found = subjects(paths, branch=branch, split=split, paid=_weights(paid), **read)
         results = [replay_change(s, *as_intervention(s.recipe, settings, intervention, predict)) for s in found]
-        _say_changes(results, as_json)
+        _print_changes(results, as_json)
         met = fail_on == "contradicts" and any(r.backtest.verdict == "contradicts" for r in results)
     if met:
         raise typer.Exit(FOUND)
@@ -133,7 +133,7 @@ def _weights(text: str | None) -> dict[str, float] | None:
         raise ConfigError(f"--paid {text}: give component=weight,..., e.g. --paid visible=1,format=0.1") from None
 
 
-def _say_changes(results: Sequence[Replayed], as_json: bool) -> None:
+def _print_changes(results: Sequence[ReplayedChange], as_json: bool) -> None:
     from evotrainer.studies.backtest.text import change_json, change_lines
 
     if as_json:

@@ -28,11 +28,11 @@ def forecasts(
     rows = [r for f in runs for r in read(api.open_run(f).events(), f.name)]
     scores = score(rows)
     if as_json:
-        told = {
+        values = {
             "scores": [s.model_dump(mode="json") for s in scores],
             "branches": [r.model_dump(mode="json") for r in rows],
         }
-        print(json.dumps(told, indent=1))
+        print(json.dumps(values, indent=1))
         return
     if not rows:
         print("no judged branch carries a forecast; the statistical agent gives one with each proposal")

@@ -68,8 +68,8 @@ def try_text(run: Run, slot: str, text: str, branch: str | None = None) -> Tried
             passed.append(label)
         else:
             label = why = ""
-    told = changed_texts(recipe.scaffold, new.scaffold, slots_of(state.environment))
-    at, lines = next(iter(told.items()), (slot, []))
+    changed = changed_texts(recipe.scaffold, new.scaffold, slots_of(state.environment))
+    at, lines = next(iter(changed.items()), (slot, []))
     return TriedText(at, tuple(lines), format_diff(diff(recipe, new)), tuple(passed), label, why, unseen)
 
 

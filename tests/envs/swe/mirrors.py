@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.gitrepo import BRANCH, Built, git
+from evotrainer.envs.swe.gitrepo import BRANCH, BuiltRepository, git
 from evotrainer.envs.swe.world import Commit
 
 BASE = {
@@ -65,7 +65,7 @@ def import_stream(commits: Sequence[Commit]) -> bytes:
     return b"".join(out) + b"done\n"
 
 
-def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> Built:
+def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> BuiltRepository:
     """A repository of `commits` whose working tree stands at number `base_at` (from 0)."""
     with gitrepo.private_folder() as folder:
         gitdir = gitrepo.init(folder)

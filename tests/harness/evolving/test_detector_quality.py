@@ -9,7 +9,7 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.evolving.detector_quality import (
-    Fire,
+    DetectorFiring,
     LabelledPolicy,
     counts,
     damage_step,
@@ -31,9 +31,9 @@ VERSIONS = [
     LabelledPolicy("c/b3", bad=False),
 ]
 FIRES = {
-    "a/b1": Fire(True, "critical", 0.5, step=10),
-    "a/b3": Fire(True, "warn", 0.1, step=30),
-    "c/b2": Fire(True, "warn", 0.02, step=5),
+    "a/b1": DetectorFiring(True, "critical", 0.5, step=10),
+    "a/b3": DetectorFiring(True, "warn", 0.1, step=30),
+    "c/b2": DetectorFiring(True, "warn", 0.02, step=5),
 }
 
 
@@ -48,7 +48,7 @@ def test_counts_are_those_of_the_table() -> None:
 
 
 def test_lead_is_known_only_where_a_bad_version_was_caught_in_time_or_late() -> None:
-    late = {**FIRES, "c/b1": Fire(True, "warn", 0.3, step=45)}
+    late = {**FIRES, "c/b1": DetectorFiring(True, "warn", 0.3, step=45)}
     t = test_detector("leak", late, VERSIONS)
     assert {c.version: c.lead for c in t.cases if c.lead is not None} == {"a/b1": 30, "a/b3": 10, "c/b1": -5}
     assert (t.whole.lead_steps, t.whole.leads) == (10.0, 3)
@@ -79,9 +79,9 @@ def test_findings_fire_from_warn_on_and_blindness_is_no_firing() -> None:
     info = Finding(detector="d", kind="k", severity="info", claim="c", numbers={"share": 0.001})
     warn = info.model_copy(update={"severity": "warn", "numbers": {"share": 0.2}})
     blind = Finding(detector="d", kind="k", severity="info", claim="cannot look", missing=("actions",))
-    assert fire_of([info]) == Fire(False, "info", 0.001)
-    assert fire_of([info, warn], "d") == Fire(True, "warn", 0.2)
-    assert fire_of([warn], "other") == Fire(False) and fire_of([blind]) == Fire(False)
+    assert fire_of([info]) == DetectorFiring(False, "info", 0.001)
+    assert fire_of([info, warn], "d") == DetectorFiring(True, "warn", 0.2)
+    assert fire_of([warn], "other") == DetectorFiring(False) and fire_of([blind]) == DetectorFiring(False)
     assert fire_of([info], least="info").fired
 
 
@@ -92,10 +92,14 @@ def test_a_mask_fires_above_its_threshold() -> None:
 
 
 def test_the_first_step_that_fires_is_the_firing_step() -> None:
-    series = [(0, Fire(False)), (10, Fire(True, "warn", 0.1)), (20, Fire(True, "critical", 0.6))]
-    assert over_steps(series) == Fire(True, "critical", 0.6, 10)
-    assert over_steps(series, Fire(False, "info", 0.01)) == Fire(False, "info", 0.01, None)
-    assert over_steps([(0, Fire(False))]).fired is False
+    series = [
+        (0, DetectorFiring(False)),
+        (10, DetectorFiring(True, "warn", 0.1)),
+        (20, DetectorFiring(True, "critical", 0.6)),
+    ]
+    assert over_steps(series) == DetectorFiring(True, "critical", 0.6, 10)
+    assert over_steps(series, DetectorFiring(False, "info", 0.01)) == DetectorFiring(False, "info", 0.01, None)
+    assert over_steps([(0, DetectorFiring(False))]).fired is False
 
 
 def test_damage_is_where_a_curve_falls_and_stays() -> None:

@@ -22,7 +22,7 @@ from evotrainer.records.events import HarnessEvolved, Invalidated
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.store import load
 from evotrainer.studies.backtest import backtest_detector, detector_of, replay_gate, subjects, versions
-from evotrainer.studies.backtest.detectors import OnDemand
+from evotrainer.studies.backtest.detectors import LazyMetrics
 from evotrainer.studies.backtest.versions import _training, truth_of
 from tests.leaky_task import TASK as TASK
 from tests.small_records import finished as finished_body
@@ -104,7 +104,7 @@ def test_a_training_is_read_up_to_where_the_detector_fires(finished: api.Run, mo
 def test_metrics_on_demand_are_those_of_a_whole_reading(finished: api.Run) -> None:
     rollouts = load([finished.folder / "rollouts" / "b0-s1"], split="search")
     batch, context = Batch.of(rollouts), HarnessContext(recipe=finished.task.recipe)
-    lazy, whole = OnDemand(batch, context), measure(batch, context)
+    lazy, whole = LazyMetrics(batch, context), measure(batch, context)
     for name in ("accuracy", "reward_std", *[n for n in whole if n.startswith("rewards/")][:2]):
         assert lazy[name] == whole[name]
     assert lazy.get("no such metric") is None and set(lazy) == set(whole)
@@ -124,7 +124,7 @@ def test_the_truth_of_branches_follows_the_ledger(finished: api.Run) -> None:
 
 def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledger(tmp_path: Path) -> None:
     from evotrainer.records.detectors import Admission, DetectorSpec
-    from evotrainer.studies.backtest.versions import looked_at
+    from evotrainer.studies.backtest.versions import branches_read
 
     spec = DetectorSpec(name="mined_1", form="pattern", pattern="x")
     admission = Admission(detector=spec, admitted=True, reason="r", bad=("b2-s1 search",), clean=("b1-s2 search",))
@@ -138,8 +138,8 @@ def test_what_a_harness_had_seen_when_it_took_a_detector_up_comes_from_the_ledge
         ledger.append("harness", "harness/b2/gap", adopted)
         ledger.append("finished", "b5-s1/finished", finished_body("b5-s1"))
         events = ledger.events()
-    assert looked_at(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
-    assert looked_at(events, "answer_leak") == set()
+    assert branches_read(events, "mined_1") == {"b0", "b3"}, "held out for its admission, or trained later: not seen"
+    assert branches_read(events, "answer_leak") == set()
 
 
 def test_the_forecast_page_ranks_what_was_trained(finished: api.Run) -> None:

@@ -61,7 +61,7 @@ def _judged(task: Task, world: InstanceWorld, cache: Cache, plugins: Sequence[st
         return AdmissionVerdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
     verdict = AdmissionVerdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
     guard = world.guards.of(repo)
-    cache.put(key, verdict, {"guard": guard.kept()})
+    cache.put(key, verdict, {"guard": guard.as_json()})
     return _counted(verdict, instance, guard)
 
 

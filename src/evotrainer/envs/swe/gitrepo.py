@@ -63,7 +63,7 @@ def git(folder: Path, *args: str, stdin: bytes = b"", ok: Sequence[int] = (0,)) 
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltRepository:
     """A repository ready for shells: every path below the checkout, `.git` included."""
 
     files: Mapping[str, Entry]
@@ -96,7 +96,7 @@ def init(folder: Path) -> Path:
     return gitdir
 
 
-def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Built:
+def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> BuiltRepository:
     """A checkout of `commit` from a mirror (which is only read).
 
     scrubbed: a fresh repository with the history up to the commit (`depth` newest commits of it; 0: all), no remotes,
@@ -118,7 +118,7 @@ def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Bu
         return finish(gitdir, git(gitdir, "rev-parse", f"{BRANCH}^{{commit}}").decode().strip(), scrubbed)
 
 
-def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
+def finish(gitdir: Path, base: str, scrubbed: bool) -> BuiltRepository:
     """Index, cleaning, the check, and everything as files."""
     git(gitdir, "read-tree", base)
     for extra in ("logs", "hooks", "branches", "description", "info"):
@@ -132,7 +132,7 @@ def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
     head = git(gitdir, "rev-parse", "HEAD").decode().strip()
     tree = read_tree(gitdir, base)
     files = {f".git/{path}": entry for path, entry in read_folder(gitdir).items()}
-    return Built({**files, **tree}, base, head, tree)
+    return BuiltRepository({**files, **tree}, base, head, tree)
 
 
 def read_folder(folder: Path) -> dict[str, Entry]:
@@ -192,9 +192,9 @@ class BuildCache:
 
     def __init__(self, keep: int = 8) -> None:
         self._keep = keep
-        self._found: dict[str, Built] = {}
+        self._found: dict[str, BuiltRepository] = {}
 
-    def get(self, key: str, make: Callable[[], Built]) -> Built:
+    def get(self, key: str, make: Callable[[], BuiltRepository]) -> BuiltRepository:
         """The one of this key, made where there is none."""
         found = self._found.pop(key, None) or make()
         self._found[key] = found

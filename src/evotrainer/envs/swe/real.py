@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.gitrepo import Built
+from evotrainer.envs.swe.gitrepo import BuiltRepository
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
 from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo
 from evotrainer.errors import SandboxError
@@ -30,7 +30,7 @@ class RealHandle:
     repo: Repo
     protected: bool
     """Test files cannot be written."""
-    built: Built
+    built: BuiltRepository
     base: Mapping[str, str]
     shell: EpisodeShell
     fault: str | None = None
@@ -56,7 +56,7 @@ class RealWorld(ABC):
         return RealHandle(repo, knobs.get("tests") != "writable", built, base, shell)
 
     @abstractmethod
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
         """The repository as git has it, made once per content."""
 
     @abstractmethod
@@ -107,7 +107,7 @@ class RealWorld(ABC):
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool == "invalid":
-            return tools.looked(action, {}, {}, ())
+            return tools.read_only_observation(action, {}, {}, ())
         if action.tool == "test":
             return self.test(handle)
         if action.tool in ("git log", "git show"):
@@ -115,7 +115,7 @@ class RealWorld(ABC):
         if action.tool in CHANGING:
             return self._change(handle, action)
         whole = action.tool in ("grep", "git diff", "git status")
-        return tools.looked(action, self.tree(handle, contents=whole), handle.base, ())
+        return tools.read_only_observation(action, self.tree(handle, contents=whole), handle.base, ())
 
     def _change(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if handle.protected and self.is_test(handle.repo, action.path):
@@ -128,19 +128,19 @@ class RealWorld(ABC):
 
     def _history(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "git log":
-            said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
-            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
-            return tools.looked(action, {}, {}, commits)
+            subjects = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
+            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(subjects)]
+            return tools.read_only_observation(action, {}, {}, commits)
         commit = self._commit(handle, action.back)
         return Observation(tools.NO_REVISION, ok=False) if commit is None else tools.show([commit], 0)
 
     def _commit(self, handle: RealHandle, back: int) -> Commit | None:
         """A commit's subject and the texts of the files it touched, from git; None where there is no such revision."""
         rev = f"HEAD~{back}"
-        said = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
+        log = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
                         "--abbrev=40", "--root", rev)  # fmt: skip
-        subject, _, rest = said.partition("\0")
-        if not said:
+        subject, _, rest = log.partition("\0")
+        if not log:
             return None
         words = rest.lstrip("\n").split("\0")
         rows = [

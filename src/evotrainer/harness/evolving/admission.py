@@ -24,7 +24,13 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.features import LENGTHS, RESTATES, FeatureView, components_of, restates
 from evotrainer.harness.evolving.authored import Mask, Runner, check_spec, flagged, flags
-from evotrainer.harness.evolving.detector_quality import Fire, LabelledPolicy, fire_of_mask, over_steps, test_detector
+from evotrainer.harness.evolving.detector_quality import (
+    DetectorFiring,
+    LabelledPolicy,
+    fire_of_mask,
+    over_steps,
+    test_detector,
+)
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
 from evotrainer.records.detectors import Admission, DetectorSpec
 
@@ -94,7 +100,7 @@ def admit(
     numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
     if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
         return answer(False, why)
-    like, name = most_alike(masks, versions, builtin, authored, runner)
+    like, name = most_similar(masks, versions, builtin, authored, runner)
     numbers["overlap"] = like
     if like >= MOST_OVERLAP:
         asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
@@ -254,7 +260,7 @@ def _counts(
     damage: Mapping[str, int],
 ) -> dict[str, float]:
     """Precision, recall, false positives and lead time over the held-out versions."""
-    fires: dict[str, Fire] = {}
+    fires: dict[str, DetectorFiring] = {}
     for name in (*bad, *clean):
         # at the threshold itself an admitted detector fires, `fire_of_mask` asks for more than it
         whole = fire_of_mask(masks[name], spec.warn - 1e-9)
@@ -275,7 +281,7 @@ def _counts(
     return found | {"false_positives": float(sum(fires[n].fired for n in clean)), "versions": float(len(versions))}
 
 
-def most_alike(
+def most_similar(
     masks: Mapping[str, Mask],
     versions: Mapping[str, FeatureView],
     builtin: Sequence[str],

@@ -40,7 +40,7 @@ class LabelledPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class Fire:
+class DetectorFiring:
     """What a detector says of one version."""
 
     fired: bool
@@ -51,29 +51,29 @@ class Fire:
     """First training step at which it fires; None where the version was read at one step only."""
 
 
-def fire_of(findings: Iterable[Finding], detector: str = "", least: Severity = FIRES_FROM) -> Fire:
+def fire_of(findings: Iterable[Finding], detector: str = "", least: Severity = FIRES_FROM) -> DetectorFiring:
     """The firing behind findings of one reading, of one detector (by default of all of them)."""
     own = [f for f in findings if detector in ("", f.detector) and not f.missing]
     worst = max(own, key=lambda f: ORDER[f.severity], default=None)
     if worst is None:
-        return Fire(False)
-    return Fire(ORDER[worst.severity] >= ORDER[least], worst.severity, worst.numbers.get("share"))
+        return DetectorFiring(False)
+    return DetectorFiring(ORDER[worst.severity] >= ORDER[least], worst.severity, worst.numbers.get("share"))
 
 
-def fire_of_mask(mask: np.ndarray, threshold: float) -> Fire:
+def fire_of_mask(mask: np.ndarray, threshold: float) -> DetectorFiring:
     """The firing of a detector that flags rollouts: a boolean mask (N,), more than `threshold` of them."""
     share = float(np.mean(mask)) if len(mask) else 0.0
-    return Fire(share > threshold, "warn" if share > threshold else None, share)
+    return DetectorFiring(share > threshold, "warn" if share > threshold else None, share)
 
 
-def over_steps(series: Sequence[tuple[int, Fire]], whole: Fire | None = None) -> Fire:
+def over_steps(series: Sequence[tuple[int, DetectorFiring]], whole: DetectorFiring | None = None) -> DetectorFiring:
     """One version's firing from its firings step by step, oldest first; `whole`: of all its rollouts together.
 
     It fires where `whole` does, without `whole` where any step does; the step is the first of the steps that fire.
     """
     first = next((s for s, f in series if f.fired), None)
-    best = whole or max((f for _, f in series), key=lambda f: (f.fired, f.share or 0.0), default=Fire(False))
-    return Fire(best.fired, best.severity, best.share, first if best.fired else None)
+    best = whole or max((f for _, f in series), key=lambda f: (f.fired, f.share or 0.0), default=DetectorFiring(False))
+    return DetectorFiring(best.fired, best.severity, best.share, first if best.fired else None)
 
 
 def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int | None:
@@ -101,7 +101,7 @@ def damage_step(score: Sequence[tuple[int, float]], drop: float = DROP) -> int |
 
 def test_detector(
     name: str,
-    fires: Mapping[str, Fire],
+    fires: Mapping[str, DetectorFiring],
     versions: Sequence[LabelledPolicy],
     rollouts: DetectorCounts | None = None,  # noqa: PT028
 ) -> DetectorTest:
@@ -111,7 +111,7 @@ def test_detector(
     """
     if len({v.name for v in versions}) < len(versions):
         raise ConfigError("a version is named twice; give each branch once")
-    cases = tuple(_case(v, fires.get(v.name, Fire(False))) for v in versions)
+    cases = tuple(_case(v, fires.get(v.name, DetectorFiring(False))) for v in versions)
     return DetectorTest(
         detector=name,
         whole=count(cases),
@@ -125,7 +125,7 @@ def test_detector(
 test_detector.__test__ = False  # type: ignore[attr-defined]  # pytest would collect it by its name
 
 
-def _case(v: LabelledPolicy, f: Fire) -> DetectorCase:
+def _case(v: LabelledPolicy, f: DetectorFiring) -> DetectorCase:
     timed = v.bad and f.fired and v.damage is not None and f.step is not None
     return DetectorCase(
         version=v.name,

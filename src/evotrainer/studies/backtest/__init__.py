@@ -1,15 +1,15 @@
 """`evotrainer backtest`: what a change, a detector or a gate would have done with rollouts and verdicts that exist."""
 
-from evotrainer.studies.backtest.changes import Replayed, as_intervention, replay_change
-from evotrainer.studies.backtest.detectors import Tested, backtest_detector, detector_of
+from evotrainer.studies.backtest.changes import ReplayedChange, as_intervention, replay_change
+from evotrainer.studies.backtest.detectors import DetectorBacktest, backtest_detector, detector_of
 from evotrainer.studies.backtest.gates import GateReplay, replay_gate
 from evotrainer.studies.backtest.sources import Subject, subjects
 
 __all__ = [
+    "DetectorBacktest",
     "GateReplay",
-    "Replayed",
+    "ReplayedChange",
     "Subject",
-    "Tested",
     "as_intervention",
     "backtest_detector",
     "detector_of",

@@ -17,7 +17,7 @@ from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.harness.evolving.authored import check_spec, flagged, flags
 from evotrainer.harness.evolving.detector_quality import (
-    Fire,
+    DetectorFiring,
     LabelledPolicy,
     counts,
     fire_of,
@@ -33,11 +33,11 @@ from evotrainer.records.output import Progress
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.studies.backtest.sources import is_own
-from evotrainer.studies.backtest.versions import LabelledVersion, cases_of_others, cases_of_run, recorded
+from evotrainer.studies.backtest.versions import LabelledVersion, cases_from_other_tools, cases_of_run, recorded
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class DetectorBacktest:
     """A detector's backtest, and the versions that it leaves out."""
 
     test: DetectorTest
@@ -49,7 +49,7 @@ class Tested:
 
 
 @dataclass(frozen=True, slots=True)
-class Reads:
+class DetectorReader:
     """A detector, however it is expressed: findings over a batch, and where it can, the rollouts it flags."""
 
     name: str
@@ -64,18 +64,18 @@ class Reads:
         limits = {k: 0.0 if k == "warn" else x for k, x in self.thresholds.items()}
         return flagged([self.name], batch, limits)[self.name]
 
-    def fire(self, batch: Batch, context: HarnessContext) -> Fire:
+    def fire(self, batch: Batch, context: HarnessContext) -> DetectorFiring:
         """What it says of a batch."""
         if not batch.n:
-            return Fire(False)
+            return DetectorFiring(False)
         if self.spec is not None:
             f = fire_of_mask(self.mask(batch), self.spec.warn)
             return replace(f, fired=(f.share or 0.0) >= self.spec.warn)
-        found = DETECTORS[self.name].read(batch, OnDemand(batch, context), context, self.thresholds)
+        found = DETECTORS[self.name].read(batch, LazyMetrics(batch, context), context, self.thresholds)
         return fire_of(found)
 
 
-class OnDemand(Mapping[str, MetricValue]):
+class LazyMetrics(Mapping[str, MetricValue]):
     """Metrics of a batch, each read when it is asked for: one detector needs few of them."""
 
     def __init__(self, batch: Batch, context: HarnessContext) -> None:
@@ -102,7 +102,7 @@ class OnDemand(Mapping[str, MetricValue]):
         return len(self._all())
 
 
-def detector_of(what: str, settings: Sequence[str], runs: Sequence[Path] = (), runner: Any = None) -> Reads:
+def detector_of(what: str, settings: Sequence[str], runs: Sequence[Path] = (), runner: Any = None) -> DetectorReader:
     """A registered detector by name, one that a harness of the `runs` adopted, or one from a TOML or JSON file.
 
     `settings`: thresholds in place of its own.
@@ -113,7 +113,7 @@ def detector_of(what: str, settings: Sequence[str], runs: Sequence[Path] = (), r
         strange = sorted(limits.keys() - known.keys())
         if strange:
             raise ConfigError(f"{what} has no threshold {', '.join(strange)}; it has: {', '.join(known) or 'none'}")
-        return Reads(what, {**known, **limits})
+        return DetectorReader(what, {**known, **limits})
     adopted = _adopted(runs)
     file = Path(what)
     if what not in adopted and not file.is_file():
@@ -128,7 +128,7 @@ def detector_of(what: str, settings: Sequence[str], runs: Sequence[Path] = (), r
     check_spec(spec)
     if spec.form == "python" and runner is None:
         runner = _sandboxed()
-    return Reads(spec.name, {"warn": spec.warn}, spec, runner)
+    return DetectorReader(spec.name, {"warn": spec.warn}, spec, runner)
 
 
 def _thresholds(what: str, settings: Sequence[str]) -> dict[str, float]:
@@ -175,7 +175,7 @@ def _sandboxed() -> Any:
 
 
 def backtest_detector(
-    detector: Reads,
+    detector: DetectorReader,
     paths: Sequence[Path],
     *,
     bad: Sequence[str] = (),
@@ -185,7 +185,7 @@ def backtest_detector(
     cache: Path | None = None,
     workers: int | None = None,
     progress: Progress | None = None,
-) -> Tested:
+) -> DetectorBacktest:
     """Backtest a detector over every branch of the given runs, and every run, branch and split of other rollouts.
 
     Truth, in this order: `label` (KEY or KEY=VALUE, of a rollout or its detail: a version with a labelled rollout is
@@ -197,7 +197,7 @@ def backtest_detector(
         return done
     cases = [c for p in paths if is_own(p) for c in cases_of_run(p, detector.name, progress)]
     if rest := [p for p in paths if not is_own(p)]:
-        cases += cases_of_others(rest, format, cache, workers, progress)
+        cases += cases_from_other_tools(rest, format, cache, workers, progress)
     _name_truth(cases, bad, seen, label)
     known = [c for c in cases if c.bad is not None]
     if not known:
@@ -205,7 +205,7 @@ def backtest_detector(
             "nothing tells which versions are bad: give --bad NAME,... or --label KEY[=VALUE]; versions: "
             + (_some([c.name for c in cases]) or "none")
         )
-    fires: dict[str, Fire] = {}
+    fires: dict[str, DetectorFiring] = {}
     lag = 0
     for i, c in enumerate(known):
         if progress:
@@ -214,10 +214,10 @@ def backtest_detector(
         lag = max(lag, between)
     versions = [LabelledPolicy(c.name, bool(c.bad), c.seen, c.damage) for c in known]
     test = test_detector(detector.name, fires, versions, _rollouts(detector, known))
-    return Tested(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
+    return DetectorBacktest(test, detector.thresholds, tuple(c.name for c in cases if c.bad is None), lag)
 
 
-def _without_a_bad_one(detector: Reads, paths: Sequence[Path]) -> Tested | None:
+def _without_a_bad_one(detector: DetectorReader, paths: Sequence[Path]) -> DetectorBacktest | None:
     """Runs whose ledgers know good versions and no bad one judge no detector: told from what the runs read themselves.
     None where rollouts must be read: other paths, a bad version, a detector or thresholds that the runs did not use."""
     ours = detector.spec is None and dict(detector.thresholds) == dict(DETECTORS[detector.name].thresholds)
@@ -231,14 +231,14 @@ def _without_a_bad_one(detector: Reads, paths: Sequence[Path]) -> Tested | None:
     known = [(name, fire) for name, truth, fire in rows if truth is not None]
     versions = [LabelledPolicy(name, bad=False) for name, _ in known]
     unknown = tuple(name for name, truth, _ in rows if truth is None)
-    return Tested(test_detector(detector.name, dict(known), versions), detector.thresholds, unknown)
+    return DetectorBacktest(test_detector(detector.name, dict(known), versions), detector.thresholds, unknown)
 
 
-def _fire(detector: Reads, c: LabelledVersion) -> tuple[Fire, int]:
+def _fire(detector: DetectorReader, c: LabelledVersion) -> tuple[DetectorFiring, int]:
     """What it says of a version, and since when: its training is read up to there. Also the most steps that were read
     at once."""
     whole = detector.fire(c.whole, c.context)
-    series: list[tuple[int, Fire]] = []
+    series: list[tuple[int, DetectorFiring]] = []
     lag = 0
     for first, last, batch in c.training() if whole.fired else ():
         series.append((last, detector.fire(batch, c.context)))
@@ -248,7 +248,7 @@ def _fire(detector: Reads, c: LabelledVersion) -> tuple[Fire, int]:
     return over_steps(series, whole), lag
 
 
-def _rollouts(detector: Reads, cases: Sequence[LabelledVersion]) -> Any:
+def _rollouts(detector: DetectorReader, cases: Sequence[LabelledVersion]) -> Any:
     known = [(detector.mask(c.whole), c.labels) for c in cases if c.labels is not None]
     if detector.spec is None and not any(mask.any() for mask, _ in known):
         return None  # it may speak of batches only
@@ -299,4 +299,4 @@ def _labelled(batch: Batch, label: str) -> np.ndarray:
         x = getattr(r, key) if key in fields else r.detail.get(key)
         return str(x).lower() == value.lower() if eq else bool(x)
 
-    return np.array([has(r) for r in batch.some(range(batch.n))], dtype=bool)
+    return np.array([has(r) for r in batch.rollouts_at(range(batch.n))], dtype=bool)

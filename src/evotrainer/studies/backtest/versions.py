@@ -12,7 +12,7 @@ import numpy as np
 
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.source import stored
-from evotrainer.harness.evolving.detector_quality import Fire, damage_step, fire_of
+from evotrainer.harness.evolving.detector_quality import DetectorFiring, damage_step, fire_of
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.means import mean_curve
 from evotrainer.projections.state import RunState
@@ -56,7 +56,7 @@ def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) 
     events = run.events()
     tree = RunState.of(events)
     first = {e.id: e.body.health for e in events if e.kind == "diagnosed"}
-    looked = looked_at(events, detector)
+    looked = branches_read(events, detector)
     out = []
     for i, (name, b) in enumerate(tree.branches.items()):
         if progress:
@@ -88,7 +88,7 @@ def cases_of_run(folder: Path, detector: str, progress: Progress | None = None) 
     return out
 
 
-def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, Fire]]:
+def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, DetectorFiring]]:
     """(version, its truth, what the run itself read with a built-in detector) of every branch, from the ledger alone:
     no rollout is opened. A branch that was never read has no firing."""
     from evotrainer import api
@@ -100,7 +100,7 @@ def recorded(folder: Path, detector: str) -> list[tuple[str, bool | None, Fire]]
     for name, b in tree.branches.items():
         if b.complete:
             health = read.get(keys.reading(name))
-            fire = fire_of(health.findings, detector) if health else Fire(False)
+            fire = fire_of(health.findings, detector) if health else DetectorFiring(False)
             out.append((f"{folder.name}/{name}", truth_of(tree, name), fire))
     return out
 
@@ -116,7 +116,7 @@ def truth_of(tree: RunState, name: str) -> bool | None:
     return False if b.version or (b.verdict and b.verdict.kind != "failed") else None
 
 
-def looked_at(events: Sequence[Any], detector: str) -> set[str]:
+def branches_read(events: Sequence[Any], detector: str) -> set[str]:
     """Branches that had been read when the run's harness adopted the detector,
     without those held out for its admission."""
     versions = [e for e in events if e.kind == "harness"]
@@ -153,7 +153,7 @@ def _training(stores: Sequence[Path]) -> Iterator[tuple[int, int, Batch]]:
         yield int(few[0]), int(few[-1]), Batch.over(source.take(rows.tolist()))
 
 
-def cases_of_others(
+def cases_from_other_tools(
     paths: Sequence[Path], format: str | None, cache: Path | None, workers: int | None, progress: Progress | None = None
 ) -> list[LabelledVersion]:
     """A case for every run, branch and split of other rollouts."""

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare import ComparePlan, compare
+from bench.compare.plan import make_plan
+from bench.compare.surface import Main, Surface
 
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
-from evotrainer.executors.surface import Main, Surface
-from evotrainer.studies.compare import ComparePlan, compare
-from evotrainer.studies.compare.plan import make_plan
 from tests.leaky_task import ENV, RECIPE
 
 TASK = f"""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from bench.compare.arms import ARMS, REFERENCE
 from evotrainer.judge.stats import t_quantile
-from evotrainer.studies.compare.arms import ARMS, REFERENCE
 
 LEVEL = 0.95
 

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+from bench.compare.surface import Behaviour, Main, Pair, Surface, Value, load_surfaces, surface_executor
 
 from evotrainer import api
 from evotrainer.cli.init import init
 from evotrainer.errors import ConfigError
-from evotrainer.executors.surface import Behaviour, Main, Pair, Surface, Value, load_surfaces, surface_executor
 from evotrainer.records.recipe import Recipe
 
 LR, GROUP = Value(factor="lr", value=1e-3), Value(factor="group_size", value=4)

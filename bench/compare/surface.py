@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
+from bench.compare.paper import PaperExecutor, paper_result
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import PaperExecutor, paper_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import HealthReport, MetricValue
@@ -181,16 +181,16 @@ def load_surfaces(path: Path) -> list[Surface]:
     except OSError as e:
         raise ConfigError(f"cannot read surface {path}: {e.strerror}; give a file of bench/claim/surface.py") from None
     except ValueError as e:
-        raise ConfigError(f"{path} is no JSON: {e}; docs/commands/compare.md has the form of a surface") from None
+        raise ConfigError(f"{path} is no JSON: {e}; bench/compare/README.md has the form of a surface") from None
     rows = raw if isinstance(raw, list) else [raw]
     if not rows:
-        raise ConfigError(f"{path} holds no surface; docs/commands/compare.md has the form of one")
+        raise ConfigError(f"{path} holds no surface; bench/compare/README.md has the form of one")
     try:
         made = [Surface.model_validate(r) for r in rows]
         for s in made:
             check_values(s)
     except ValidationError as e:
-        raise ConfigError(f"{path}: {explain(e, Surface)}; docs/commands/compare.md has the form") from None
+        raise ConfigError(f"{path}: {explain(e, Surface)}; bench/compare/README.md has the form") from None
     except ConfigError as e:
         raise ConfigError(f"{path}: {e}") from None
     return made

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pydantic import Field, ValidationError
 
+from bench.compare.surface import Surface
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.executors.spec import write_atomic
-from evotrainer.executors.surface import Surface
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.regular_file import read_text
 

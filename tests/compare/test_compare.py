@@ -1,36 +1,35 @@
-"""`studies.compare`: equal trainings, one proof for all, resumed without paying twice."""
+"""`bench.compare`: equal trainings, one proof for all, resumed without paying twice."""
 
 from __future__ import annotations
 
 import json
-import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Literal, cast
 
 import pytest
+from bench.compare import ARMS, check_arms, compare, open_plan, table
+from bench.compare.arms import arm_task, least, proof_task
+from bench.compare.choices import choices
+from bench.compare.paper import PaperExecutor, draw_result
+from bench.compare.proof import RunProver
+from bench.compare.table import interval
+from bench.compare.text import text_table
 
 from evotrainer import api
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.events.reader import ReaderConcluded, ReaderRate
 from evotrainer.rules.recipes import protocol
-from evotrainer.studies.compare import ARMS, check_arms, compare, open_plan, table
-from evotrainer.studies.compare.arms import arm_task, least, proof_task
-from evotrainer.studies.compare.choices import choices
-from evotrainer.studies.compare.proof import RunProver
-from evotrainer.studies.compare.table import interval
 from evotrainer.verify import Record, checks
-from evotrainer.views.compare import render, text_table
 from tests import leaky_task
+from tests.compare.worlds import WORLD, Counted, each, plan_of, play, task_of
 from tests.paper import bodies, complaints, set_in
-from tests.studies.compare.worlds import WORLD, Counted, each, plan_of, play, task_of
 
 COLD = EvaluationProtocol(temperature=0.25)
 CONTROLS = [a for a, kind in ARMS.items() if kind.control]
@@ -347,16 +346,10 @@ def test_the_curve_is_what_stood_after_so_many_trainings(tmp_path: Path) -> None
     assert [n for n, _ in row["curve"]] == [6, 12, 18, 24] and row["curve"][-1][1] == pytest.approx(row["gain"])
 
 
-def test_the_page_shows_every_arm_and_opens_offline(tmp_path: Path) -> None:
+def test_the_table_has_a_row_an_arm_and_is_json(tmp_path: Path) -> None:
     task = task_of(tmp_path)
     plan = plan_of(task, ["greedy", "best_of_n"], repeats=2, points=4)
     found = table(compare(plan, task, tmp_path / "out", [WORLD])) | {"plan": plan.model_dump()}
-    page, told = render(found), text_table(found)
-    assert page.count("<polyline") == 2 and page.count('class="ci"') >= 3
-    bars = re.findall(r'class="bars" d="([^"]*)"', page)
-    assert [b.count("M") for b in bars] == [4, 4], "an interval at each of the four points"
-    assert 'src="' not in page and 'href="http' not in page and "@import" not in page
-    for name in ("greedy-1", "best_of_n-2", "the starting recipe"):
-        assert name in page
+    told = text_table(found)
     assert "gain on fresh seeds" in told and told.count("\n") == 2
     assert json.loads(json.dumps(found))["rows"][0]["arm"] == "greedy"

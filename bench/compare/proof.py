@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from bench.compare.arms import APART, FRESH_SEED, proof_task
+from bench.compare.surface import Surface
 from evotrainer.config.load import load_run_task
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
-from evotrainer.executors.surface import Surface
 from evotrainer.projections.branches import BASE, START, search_scores
-from evotrainer.projections.reader import told as told_of
+from evotrainer.projections.reader import describe as told_of
 from evotrainer.records.recipe import Recipe
-from evotrainer.studies.compare.arms import APART, FRESH_SEED, proof_task
 
 if TYPE_CHECKING:
     from evotrainer.api import Run

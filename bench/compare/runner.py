@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.compare.arms import ARMS, arm_task
+from bench.compare.choices import Choice, at, choices, trainings_of
+from bench.compare.plan import ComparePlan
+from bench.compare.proof import Prover, RunProver, SurfaceProver, surface_of
+from bench.compare.surface import Surface, surface_executor
 from evotrainer import api
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import BudgetError
-from evotrainer.executors.surface import Surface, surface_executor
 from evotrainer.records.recipe import Recipe, diff
-from evotrainer.studies.compare.arms import ARMS, arm_task
-from evotrainer.studies.compare.choices import Choice, at, choices, trainings_of
-from evotrainer.studies.compare.plan import ComparePlan
-from evotrainer.studies.compare.proof import Prover, RunProver, SurfaceProver, surface_of
 
 if TYPE_CHECKING:
     from evotrainer.executors import MakeExecutor

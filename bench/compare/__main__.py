@@ -1,4 +1,4 @@
-"""`evotrainer compare`: search arms at an equal number of trainings, each arm's choice proved on fresh seeds."""
+"""`python -m bench.compare`: search arms at an equal number of trainings, each arm's choice proved on fresh seeds."""
 
 from __future__ import annotations
 
@@ -11,9 +11,15 @@ from typing import Annotated
 
 import typer
 
+from bench.compare import check_arms, open_plan, table
+from bench.compare import compare as play
+from bench.compare.plan import make_plan
+from bench.compare.surface import load_surfaces
+from bench.compare.text import text_table, write_results
 from evotrainer.cli._common import AsJson, Overrides, TaskPath
 from evotrainer.cli._progress import progress
-from evotrainer.errors import AbortedError, ConfigError
+from evotrainer.config.load import load_task
+from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError
 from evotrainer.records.output import print
 
 ALL = "statistical,one_factor,random,random_recipes,greedy,tpe,best_of_n,map_elites,score_only,frozen"
@@ -41,15 +47,8 @@ def compare(
 
     Each repeat of an arm is a run folder below --out. What an arm chooses is trained on fresh seeds, beside the start.
 
-    Example: evotrainer compare tasks/math.toml --arms statistical,tpe,greedy --repeats 5 --trainings 60 --out runs/arms
+    Example: python -m bench.compare tasks/math.toml --arms statistical,tpe,greedy --repeats 5 --out runs/arms
     """
-    from evotrainer.config.load import load_task
-    from evotrainer.executors.surface import load_surfaces
-    from evotrainer.studies.compare import check_arms, open_plan, table
-    from evotrainer.studies.compare import compare as play
-    from evotrainer.studies.compare.plan import make_plan
-    from evotrainer.views.compare import text_table, write_comparison
-
     names = [a.strip() for a in arms.split(",") if a.strip()]
     if not names:
         raise ConfigError("--arms names no arm; e.g. --arms statistical,tpe")
@@ -62,12 +61,12 @@ def compare(
         print("evotrainer: note: one repeat gives no interval; --repeats 2 or more does", file=sys.stderr)
     with progress(_line) as tell, interrupted(out):
         found = table(play(plan, resolved, out, worlds, tell=tell)) | {"plan": plan.model_dump()}
-    made = write_comparison(found, out)
+    made = write_results(found, out)
     if as_json:
         print(json.dumps(found))
         return
     print(text_table(found))
-    print(f"table and plot: {made}; every number: {out / 'results.json'}")
+    print(f"every number: {made}")
 
 
 def _line(what: str, done: int, of: int) -> None:
@@ -85,3 +84,11 @@ def interrupted(out: Path) -> Iterator[None]:
         e = AbortedError(f"interrupted; nothing is lost: the same command goes on with {out}")
         e.exit_code = 130
         raise e from None
+
+
+if __name__ == "__main__":
+    try:
+        typer.run(compare)
+    except EvoTrainerError as e:
+        print(f"bench.compare: {e}", file=sys.stderr)
+        raise SystemExit(e.exit_code) from None

@@ -15,7 +15,7 @@ from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
 from tests.agents.briefings import START, FakeTools, briefing
-from tests.studies.compare.worlds import EFFECTS
+from tests.compare.worlds import EFFECTS
 
 
 def space() -> Space:
@@ -118,7 +118,7 @@ def test_the_error_of_a_landscape_of_nothing_is_that_of_the_mean() -> None:
 
 
 def test_phases_of_more_steps_than_the_start_may_stand_in_a_surface() -> None:
-    from evotrainer.executors.surface import Main, Surface, check_values
+    from bench.compare.surface import Main, Surface, check_values
 
     parts = [
         {"kind": "references", "steps": 200, "lr": None, "batch": 32},
