@@ -46,11 +46,10 @@ class InstanceWorld(RealWorld):
         depth: int = 1,
         limits: ShellLimits = LIMITS,
         binds: Sequence[tuple[str, str]] = (),
-        keep: int = 4,
         library: frozenset[str] = frozenset(LIBRARY),
         canary_every: int = EVERY,
     ) -> None:
-        super().__init__(limits, binds, keep)
+        super().__init__(limits, binds)
         self._repos = repos
         self.command = command
         self._depth = depth

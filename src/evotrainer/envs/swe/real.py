@@ -41,9 +41,9 @@ class RealHandle:
 class RealWorld(ABC):
     """`World` with real git, real files and real processes. SandboxError where no shell can be had."""
 
-    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]], keep: int) -> None:
-        """`binds`: (folder here, place inside below /opt), read-only; `keep`: idle shells kept for later episodes."""
-        self._shells = ShellPool(limits, binds, keep)
+    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]]) -> None:
+        """`binds`: (folder here, place inside below /opt), read-only."""
+        self._shells = ShellPool(limits, binds)
         self._grading: EpisodeShell | None = None
         self.sandbox = Isolation(self._shells)
         """Tier and what it promises, as `Sandbox` has them."""
