@@ -32,7 +32,7 @@ from evotrainer.records.chain import canonical
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
-from evotrainer.records.text import as_text, plain, shown
+from evotrainer.records.text import as_text, json_safe, shown
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import folder as folder_views
@@ -198,7 +198,7 @@ def test_mutated_answers_of_a_checkouts_runner_are_results() -> None:
         (answer,) = _answers(text, "<m>", 1, "Killed")
         assert [type(r.error) for r in _results("test_a.py", ["test_a"], answer)] == [str]
         values = _call_values(answer, 1)
-        json.dumps(plain(values, 200))
+        json.dumps(json_safe(values, 200))
         read += values != [[]]
         (forged,) = _answers(f"<m>{part}", "<m>", 1, "Killed")
         _results("test_a.py", ["test_a"], forged)
@@ -299,7 +299,14 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None, phases=[Phase.generate])  # shrinking writes integers in decimal
 @given(got=ANYTHING, expected=ANYTHING, limit=st.integers(4, 600))
 def test_any_value_is_shown_in_bounds(got: Any, expected: Any, limit: int) -> None:
-    for t in (shown(got, limit), plain(got, limit), as_text(got), text.clean(got), text.one_line(got), text.value(got)):
+    for t in (
+        shown(got, limit),
+        json_safe(got, limit),
+        as_text(got),
+        text.clean(got),
+        text.one_line(got),
+        text.value(got),
+    ):
         json.dumps(t, allow_nan=False)
     assert len(shown(got, limit)) <= limit
     shown(got, limit).encode()
