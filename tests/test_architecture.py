@@ -154,8 +154,8 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
-    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
+    "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
+    "rules api studies.audit",
     "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
