@@ -113,10 +113,10 @@ ALLOWED = {
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.start_checkpoint": "errors records trainers.continued",
-    "executors.warm": "errors config envs.base envs.return_checks trainers trainers.base",
+    "executors.warm_start": "errors config envs.base envs.return_checks trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
-    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
     "executors.start_checkpoint executors.written executors.data_keys trainers.continued",
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
@@ -135,7 +135,7 @@ ALLOWED = {
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
     "trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec "
-    "executors.warm executors.written rules",
+    "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
     "harness.columns harness.evolving harness.whatif rules",
     #
@@ -162,7 +162,7 @@ ALLOWED = {
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
-    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
     "extras.tracking extras.verl",
@@ -186,7 +186,7 @@ def test_the_import_graph_is_really_read() -> None:
     graph = module_graph()
     assert {"envs.base", "records.rollout"} <= graph["envs.simple"]
     assert "extras.export" in graph["api"], "deferred imports count"
-    assert "envs.base" in graph["executors.warm"], "TYPE_CHECKING imports count"
+    assert "envs.base" in graph["executors.warm_start"], "TYPE_CHECKING imports count"
     assert room("records.store") == "records" and room("harness.columns.scan") == "harness.columns"
     assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
@@ -448,13 +448,15 @@ def test_a_long_line_is_a_finding_of_ruff_in_every_source() -> None:
 
 
 def test_what_written_code_answers_is_read_by_one_function_only() -> None:
-    """A foreign value is converted, shown and compared nowhere but in `records/foreign.py`: the sandbox's programs of a
+    """A foreign value is converted, shown and compared nowhere but in `records/untrusted_values.py`: the programs of a
     recipe are run by one method, and it hands on what `received` makes of them."""
     runner = SRC / "sandbox" / "reward_runner.py"
     calls = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Call)]
     through = [a for n in calls if isinstance(n.func, ast.Name) and n.func.id == "received" for a in n.args]
     read = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Attribute) and n.attr == "value"]
-    assert read and all(n in through for n in read), "the value of a case goes through records.foreign.received"
+    assert read and all(n in through for n in read), (
+        "the value of a case goes through records.untrusted_values.received"
+    )
     starters = {
         m for m, path in modules().items()
         if any(isinstance(n, ast.ImportFrom) and n.module and n.module.startswith("evotrainer.sandbox")

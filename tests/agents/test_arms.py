@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.arms.control import ControlArm, Trained
+from evotrainer.agents.arms.control import ArmTraining, ControlArm
 from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
@@ -232,9 +232,9 @@ def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         make_agent("tpe")
 
 
-def seen(*rows: tuple[float, float]) -> list[Trained]:
+def seen(*rows: tuple[float, float]) -> list[ArmTraining]:
     """Trainings by (length, score)."""
-    return [Trained({}, START, score, {"completions/mean_length": n}) for n, score in rows]
+    return [ArmTraining({}, START, score, {"completions/mean_length": n}) for n, score in rows]
 
 
 def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None:
@@ -243,7 +243,9 @@ def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None
     assert {c: t.score for c, t in found.items()} == {(0,): 0.6, (1,): 0.2}
     moved = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1), (1000, 0.0)))
     assert {c: t.score for c, t in moved.items()} == {(0,): 0.6, (1,): 0.0}, "ranges are those of all trainings so far"
-    assert list(agent.archive([Trained({}, START, 0.3), Trained({}, START, 0.4)])) == [(-1,)], "nobody read them"
+    assert list(agent.archive([ArmTraining({}, START, 0.3), ArmTraining({}, START, 0.4)])) == [(-1,)], (
+        "nobody read them"
+    )
 
 
 def test_map_elites_builds_on_worse_trainings_of_another_behaviour() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.coevolution.forecasts import Forecasted, crps, forecasts, score, score_one
+from bench.coevolution.forecasts import ForecastedBranch, crps, forecasts, score, score_one
 
 from evotrainer.agents.forecasting import FOUND, promotion_chances, proof_of
 from evotrainer.records.briefing import PromotionThreshold
@@ -14,12 +14,12 @@ from tests.agents.briefings import briefing
 from tests.letters_on_paper import Go
 
 
-def row(**fields: Any) -> Forecasted:
+def row(**fields: Any) -> ForecastedBranch:
     values = {
         "run": "r", "agent": "statistical", "branch": "b1", "round": 1, "mean": 0.02, "sd": 0.02, "promote": 0.3,
         "kind": "reject", "observed": 0.02, "se": 0.0,
     }  # fmt: skip
-    return Forecasted(**(values | fields))
+    return ForecastedBranch(**(values | fields))
 
 
 def test_crps_equals_its_integral() -> None:

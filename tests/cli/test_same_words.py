@@ -36,7 +36,7 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status
 from evotrainer.views.summary import cost_lines
 from evotrainer.views.tables import word_table
-from evotrainer.views.trials import labels_told, render_trials, spaced
+from evotrainer.views.trials import describe_labels, render_trials, spaced
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -133,9 +133,9 @@ def test_a_finding_has_the_numbers_of_all_search_rollouts_and_says_so_where_it_h
     alone = HealthReading.of(2, report("b1/2@9 search", finding("51% of 100 groups", "critical")))
     every = HealthReading.of(None, report("b1@9 search", finding("41% of 300 groups", "warn")))
     (row,) = finding_rows([alone, every])
-    assert (row.told.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
+    assert (row.finding.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
     (row,) = finding_rows([alone])
-    assert (row.told.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
+    assert (row.finding.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
 
 
 def test_show_tells_the_findings_of_health(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -216,7 +216,7 @@ def test_a_prediction_of_an_unknown_metric_is_refused_with_a_near_name(finished:
 
 def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Run) -> None:
     trials = labelled(finished.events())
-    told = labels_told(trials)
+    told = describe_labels(trials)
     branches = counts(t for t in trials if t.kind == "branch")
     assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
     for label in counts(trials):

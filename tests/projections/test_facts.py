@@ -140,7 +140,7 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
 
 @pytest.mark.parametrize(("run", "about", "kind", "sentence"), TABLE, ids=[f"{i}-{r[2]}" for i, r in enumerate(TABLE)])
 def test_a_fact_has_its_sentence(run: Callable[[], Iterable[Event]], about: str, kind: str, sentence: str) -> None:
-    assert sentence in [f.text for f in facts_of(list(run())).of(about).some(kind)]
+    assert sentence in [f.text for f in facts_of(list(run())).of(about).of_kinds(kind)]
 
 
 def test_every_fact_is_of_a_known_kind_and_says_something() -> None:

@@ -26,7 +26,7 @@ from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.path_map import read_places
 from evotrainer.executors.spec import TrialSpec, read_heartbeat, read_spec
 from evotrainer.importers import Source, detect
-from evotrainer.importers.tolerant import beginning, is_compressed, lines, whole
+from evotrainer.importers.lenient_json import beginning, is_compressed, lines, read_json
 from evotrainer.importers.zipped import Archive
 from evotrainer.records.durable import WriterLock, sha256_file, writer_of
 from evotrainer.records.head import read_head
@@ -112,7 +112,10 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "an import": ("x.jsonl", lambda f: detect(f / "x.jsonl")),
     "the beginning of an import": ("x.jsonl", lambda f: (is_compressed(f / "x.jsonl"), Source(f / "x.jsonl").head)),
     "lines of an import": ("x.jsonl", lambda f: [n for n, _ in lines(f / "x.jsonl")][:1]),
-    "one value of an import": ("x.json", lambda f: "read in full" if (f / "x.json").is_file() else whole(f / "x.json")),
+    "one value of an import": (
+        "x.json",
+        lambda f: "read in full" if (f / "x.json").is_file() else read_json(f / "x.json"),
+    ),
     "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else load_rows(str(f / "x.jsonl"))),
     "a user's code": ("x.py", lambda f: "read in full" if (f / "x.py").is_file() else load_module(f / "x.py")),
     "a verdict on a task": ("x.json", lambda f: Cache(f).get("x")),
@@ -166,7 +169,7 @@ def test_a_regular_file_is_read_as_ever(tmp_path: Path) -> None:
 
 
 def test_a_first_line_that_is_too_long_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evotrainer.importers.tolerant.MAX_LINE", 200_000)
+    monkeypatch.setattr("evotrainer.importers.lenient_json.MAX_LINE", 200_000)
     path = tmp_path / "x.jsonl"
     path.write_text(
         '{"task": "t", "text": "' + 300_000 * "a" + '"}\n' + 2 * '{"task": "t", "text": "b", "reward": 1}\n'
@@ -180,13 +183,13 @@ def test_a_first_line_that_is_too_long_hides_no_other(tmp_path: Path, monkeypatc
 def test_more_components_than_anybody_reads_are_left_out_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
+    from evotrainer.studies.audit.bulk import FileStretch, ImportResult, stream
 
     monkeypatch.setenv("EVOTRAINER_CAP_COMPONENTS", "3")
     path = tmp_path / "x.jsonl"
     rows = [f'{{"task": "t{i}", "text": "b", "reward": 1, "components": {{"c{i}": 1, "same": 1}}}}\n' for i in range(5)]
     path.write_text("".join(rows))
-    done = Imported()
+    done = ImportResult()
     found = [set(r.components) for r in stream([FileStretch(path, "jsonl")], done)]
     assert found == [{"c0", "same"}, {"c1", "same"}, {"same"}, {"same"}, {"same"}]
     assert [(s.where, s.reason.split(";")[0]) for s in done.skipped] == [

@@ -14,7 +14,7 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import CaseResult, Limits, Program, Sandbox, shell_launch
-from evotrainer.sandbox.attack_targets import mounts_of, scene
+from evotrainer.sandbox.attack_targets import attack_targets, mounts_of
 from evotrainer.sandbox.attacks import ESCAPES, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
@@ -108,7 +108,7 @@ LEFT_BEFORE = ("leaves a flag on an inherited descriptor",)
 
 def naively(probe: SandboxProbe) -> bool:
     """The same source as ordinary processes, one after the other."""
-    with scene(os.getuid() or 65_534) as at:
+    with attack_targets(os.getuid() or 65_534) as at:
         at = replace(at, mounts=())
         drop = {"user": 65_534, "group": 65_534, "extra_groups": []} if os.getuid() == 0 else {}
         python = choose_interpreter(65_534 if os.getuid() == 0 else None)

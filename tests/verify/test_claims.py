@@ -20,7 +20,7 @@ from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
 from evotrainer.verify.effects import certified
-from evotrainer.verify.harness import admissions_again
+from evotrainer.verify.harness import recheck_admissions
 from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
 from tests import leaky_task
 from tests.paper import Paper
@@ -180,7 +180,7 @@ def tried(admitted: bool) -> Admission:
 def test_detectors_that_a_run_opens_with_were_tried_elsewhere(paper: api.Run) -> None:
     record = forged(paper, "harness/opened", admissions=(tried(True),))
     (event,) = [e for e in record.events if e.id == "harness/opened"]
-    assert admissions_again(record, event) == []
+    assert recheck_admissions(record, event) == []
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def mined(run: api.Run, **changes: Any) -> list[tuple[str, list[str]]]:
     considered = tuple(changed(a, changes) if a is first else a for a in gap.considered)
     record = forged(run, "gap/b1", considered=considered)
     (event,) = [e for e in record.events if e.id == "gap/b1"]
-    return admissions_again(record, event)
+    return recheck_admissions(record, event)
 
 
 def test_admission_tests_run_again_on_the_stored_rollouts_are_not_judged_by_the_clock(

@@ -282,8 +282,8 @@ def reasoning(s: Search, best: Arm | None) -> str:
         )
     if best:
         mean, sd = s.gain(best)
-        told = f"{100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion"
-        lines.append(f"Proposed: {best.candidate.name}; expected {told}.")
+        gain_text = f"{100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion"
+        lines.append(f"Proposed: {best.candidate.name}; expected {gain_text}.")
     return "\n".join(lines)
 
 

@@ -54,8 +54,8 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         why = "the present reward is suspected, and no stored outcome can rate another"
         if before is not None:
             shift, sd, why = _measured(s, before, old, new)
-        if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
-            shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
+        if lacking := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
+            shift, why = shift + ASKED_FOR, f"{lacking[0]}; {why}"
         move = Move(name, (), why)
         yield CandidateMove(move, Variant(value, detail), factor, child, bottleneck, shift, sd, 1.0)
 
@@ -71,8 +71,8 @@ def _measured(
     unit = TRANSFER * max(0.05, s.headroom)
     notes = []
     for c in sorted(new.keys() - old.keys()):
-        told = next((f" ({w.about})" for w in s.written if w.name == c), "")
-        notes.append(f"{c}{told} correlates {ev.correlation(c):+.2f} with the outcome within groups")
+        about = next((f" ({w.about})" for w in s.written if w.name == c), "")
+        notes.append(f"{c}{about} correlates {ev.correlation(c):+.2f} with the outcome within groups")
         coverage = ev.coverage(c)
         if coverage is not None and coverage >= CONSTANT:
             notes.append(f"but {coverage:.0%} of rollouts earn it")

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from evotrainer.agents.carriers import Reply, key_name
 from evotrainer.errors import ConfigError
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.text import clean_text
 
 _TAKEN: dict[str, str] = {}

@@ -13,7 +13,7 @@ from evotrainer.records.output import print
 from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
-    from evotrainer.judge.calibrate import Calibration, Option
+    from evotrainer.judge.calibrate import Calibration, JudgeOption
     from evotrainer.judge.simulate import Share
 
 
@@ -57,8 +57,8 @@ def _lines(c: Calibration) -> Iterator[str]:
     beyond = f"{100 * m.seed_sd:.2f} beyond sampling, at most {100 * m.seed_sd_high:.2f}; {m.df:.0f} degrees of freedom"
     differ = f"trainings of one recipe differ by {100 * m.trial_sd:.2f} points on gate ({beyond})"
     yield f"measured: {differ}; {counted(m.tasks, 'task')}, {counted(m.attempts, 'attempt')}"
-    told = "" if m.task_branch_measured else " (assumed: the verdicts show none beyond the attempts' noise)"
-    yield f"  a change acts on tasks with a standard deviation of {100 * m.task_branch_sd:.1f} points{told}"
+    assumed = "" if m.task_branch_measured else " (assumed: the verdicts show none beyond the attempts' noise)"
+    yield f"  a change acts on tasks with a standard deviation of {100 * m.task_branch_sd:.1f} points{assumed}"
     if c.seed_correlation is not None:
         yield f"  branch and control of the same seed number correlate by {c.seed_correlation:+.2f}"
     seeds = f"{s.seeds} seeds, up to {max(s.seeds, s.config.max_seeds)} on demand"
@@ -95,7 +95,7 @@ def _lines(c: Calibration) -> Iterator[str]:
     yield "targets: " + ("all met" if not problems else "; ".join(problems))
 
 
-def _option(o: Option) -> str:
+def _option(o: JudgeOption) -> str:
     cpu = "?" if o.cpu_s is None else f"{o.cpu_s:.0f}"
     seeds = f"{o.seeds}-{o.max_seeds}"
     return (

@@ -134,8 +134,8 @@ class TrlEnv:
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """As TRL renders a row, but for the tools, whose descriptions stand where a template puts them."""
         prompt = self.as_prompt(task.data.get("prompt", ""))
-        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in said]
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in messages]
 
     def as_prompt(self, prompt: Any) -> Any:
         """A row's prompt in the texts of the scaffold in use; a class's is messages."""
@@ -200,10 +200,10 @@ class TrlEnv:
     def _handed(self, tries: Sequence[tuple[Task, str]]) -> dict[str, Any]:
         """What TRL hands a reward function for rows and what the policy said to them."""
         rows, completions = [t.data for t, _ in tries], [text for _, text in tries]
-        said = [[{"role": "assistant", "content": c}] if self.conversational else c for c in completions]
+        answers = [[{"role": "assistant", "content": c}] if self.conversational else c for c in completions]
         named = {k: [r.get(k) for r in rows] for k in rows[0] if k not in ("prompt", "completion", "completion_ids")}
         state = SimpleNamespace(global_step=0, max_steps=1, epoch=0.0, log_history=[])
-        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": said}
+        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": answers}
         logs = dict.fromkeys(("log_extra", "log_metric"), lambda *args, **kwargs: None)
         return {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
 
@@ -313,10 +313,10 @@ def _rewards(what: str, values: Any, given: Mapping[str, Any]) -> Sized:
         )
     values = values if isinstance(values, Sized) else list(values)
     for n, v in enumerate(values):
-        said, why = refused(v)
+        shown, why = refused(v)
         if why:
             prompt = prompt_text(given["prompts"][n], "prompts") if "prompts" in given else ""
-            raise TaskSetError(f"{what} gave {said} for attempt {n} of a batch, prompt {quoted(prompt)}; {why}")
+            raise TaskSetError(f"{what} gave {shown} for attempt {n} of a batch, prompt {quoted(prompt)}; {why}")
     return values
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
-from evotrainer.executors.data_keys import WITH_KEY, handed
+from evotrainer.executors.data_keys import WITH_KEY, passed_key
 from evotrainer.executors.forkserver import Forked, ForkServer, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, Silence, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
@@ -132,13 +132,13 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.forkserver(spec, limits).fork(folder, log, handed(spec))
+                process = self.forkserver(spec, limits).fork(folder, log, passed_key(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
             command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [*command, WITH_KEY] if (key := handed(spec)) else command,
+                [*command, WITH_KEY] if (key := passed_key(spec)) else command,
                 stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

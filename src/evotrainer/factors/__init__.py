@@ -5,7 +5,7 @@ from __future__ import annotations
 from evotrainer.factors import algorithm, data, harness, reward, signal
 from evotrainer.factors.table import FAMILIES as FAMILIES
 from evotrainer.factors.table import Factor, Family
-from evotrainer.records.other_names import NAMES, VALUES
+from evotrainer.records.factor_aliases import NAMES, VALUES
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.structured_factors import COMPOSITES
 

@@ -73,12 +73,14 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         gates.append(GateResult(gate="best_of_round", passed=False, message=better))
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
     # sentences: neither the second reading nor a temperature refuses anything
-    said = second.message if second and (kind == "promote" or second.passed is False) else ""
-    told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
-    cost = compute.told(dear) if kind == "promote" else ""
+    sharpening = second.message if second and (kind == "promote" or second.passed is False) else ""
+    temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
+    cost = compute.describe(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
-    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, told, under))), effect, look)
+    return settle(
+        kind, "; ".join(filter(None, (reason, also, cost, sharpening, temperature_notes, under))), effect, look
+    )
 
 
 def _settled(
@@ -157,8 +159,8 @@ def _asked(parts: stats.Components, look: InterimAnalysis, config: JudgeConfig, 
         condition = "if the gain stays as it is"
     else:
         condition = f"if it is larger than measured ({100 * (config.worthwhile or 0.0):g} points are not excluded)"
-    told = f"the chance of a promotion then, by this look: {chance:.0%}"
-    return f"{seeds} seeds per branch would decide {condition}; {told}"
+    chance_text = f"the chance of a promotion then, by this look: {chance:.0%}"
+    return f"{seeds} seeds per branch would decide {condition}; {chance_text}"
 
 
 def _decide(
@@ -249,7 +251,7 @@ def _nothing(given: JudgeInput) -> Effect:
     )
 
 
-class Recomputed(Frozen):
+class RecomputedVerdict(Frozen):
     """A stored verdict and the one that the ledger's bodies give today."""
 
     stored: Verdict
@@ -264,7 +266,7 @@ class Recomputed(Frozen):
 
 def recompute(
     stored: Verdict, given: JudgeInput, look: InterimAnalysis | None = None, *, tolerance: float = CLOSE
-) -> Recomputed:
+) -> RecomputedVerdict:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
     `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
@@ -274,4 +276,4 @@ def recompute(
     look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
     fresh = judge(given, look)
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
-    return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))
+    return RecomputedVerdict(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

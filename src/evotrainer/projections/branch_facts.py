@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.projections import words
-from evotrainer.projections.branches import BASE, Branch, went_on
+from evotrainer.projections.branches import BASE, Branch, describe_start
 from evotrainer.projections.facts import Fact
 from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome, outcomes
 from evotrainer.projections.reader import UNREAD
-from evotrainer.projections.reader import told as reading_told
+from evotrainer.projections.reader import describe as reading_told
 from evotrainer.projections.state import RunState
 from evotrainer.projections.text import change, confidence, lost_points, number, percent, points
 from evotrainer.records.canaries import flip_line
@@ -50,7 +50,7 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
     yield Fact(kind="changes", about=BASE, text="base policy, before any training")
     for p in state.probes.values():
         yield Fact(kind="changes", about=p.probe, text=_differs(state, p.incumbent, p.recipe))
-        if text := went_on(state.branches, p.recipe):
+        if text := describe_start(state.branches, p.recipe):
             yield Fact(kind="continued", about=p.probe, text=text)
     for b in state.branches.values():
         caveats = certificate.get(b.branch, ())
@@ -114,7 +114,7 @@ def _of(
     v = b.verdict
     yield "status", _status(b, state, worse)
     yield "changes", change_of(b)
-    yield "continued", went_on(state.branches, b.recipe)
+    yield "continued", describe_start(state.branches, b.recipe)
     yield "control", _control(b, state)
     if (i := b.intervention) and not b.matches:  # else it predicts what the change does that it serves
         p = i.prediction

@@ -150,7 +150,7 @@ class FactList:
         """Those about a branch or search training; of an empty name about the run."""
         return FactList(tuple(f for f in self.found if f.about == about))
 
-    def some(self, *kinds: str) -> tuple[Fact, ...]:
+    def of_kinds(self, *kinds: str) -> tuple[Fact, ...]:
         """Those of some kinds."""
         return tuple(f for f in self.found if f.kind in kinds)
 

@@ -11,7 +11,7 @@ from evotrainer.projections.branches import BASE, START, mean_score
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.state import RunState
-from evotrainer.projections.task_sets import told as tasks_told
+from evotrainer.projections.task_sets import describe as tasks_told
 from evotrainer.projections.text import one_line, percent, point_range, points
 from evotrainer.projections.words import kind
 from evotrainer.records import keys
@@ -66,12 +66,12 @@ def _result(state: RunState) -> str:
         return f"No branch was promoted: of unseen tasks {each}" if each else "Certified"
     row, others = rows["champion"], [text for k, text in solved.items() if k != "champion"]
     at = "" if row.temperature is None else f" at deployment temperature {row.temperature:g}"
-    said = f"The champion solves {percent(row.score)} of unseen tasks{at}"
+    sentence = f"The champion solves {percent(row.score)} of unseen tasks{at}"
     if "start" in rows and cert.gain and not cert.gain_shown:
         than = "worse than" if cert.gain["high"] < 0 else "not shown to be better than"
-        said += f", {than} the starting recipe ({percent(rows['start'].score)})"
+        sentence += f", {than} the starting recipe ({percent(rows['start'].score)})"
         others = others[1:]
-    return f"{said}; {', '.join(others)}" if others else said
+    return f"{sentence}; {', '.join(others)}" if others else sentence
 
 
 def _worse(state: RunState, cert: Certified, rows: Mapping[str, CertRow]) -> str:
@@ -93,11 +93,11 @@ def _so_far(state: RunState) -> str:
     base = [state.base] if state.base else []
     score = mean_score(state.branches[leader].finished if leader in state.branches else base, "search")
     read = [(s, mean_score(base, s)) for s in ("search", "gate", "cert")]
-    told = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
-    if told and state.noise is None and not any(b.trials for b in state.branches.values()):
-        return f"The policy solves {told}"
+    scores = ", ".join(f"{percent(x)} on {s}" for s, x in read if x is not None)
+    if scores and state.noise is None and not any(b.trials for b in state.branches.values()):
+        return f"The policy solves {scores}"
     if score is None or not leader:
-        return "No training has a result yet" + (f"; the base policy solves {told}" if told else "")
+        return "No training has a result yet" + (f"; the base policy solves {scores}" if scores else "")
     return f"Champion so far: {leader}, {percent(score)} on the search split; not certified"
 
 
@@ -147,8 +147,10 @@ def _diagnosis(d: Diagnosed) -> str:
     """What a round's reading of its champion ranks first, and what its detectors say of it."""
     worst = d.health.bottlenecks[0]
     claims = [f.claim for f in d.health.findings if f.detector in worst.findings and not f.missing][:2]
-    said = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
-    return f"the diagnosis of round {d.round} ranks the {kind(worst.name)} first: {one_line(said, 300).rstrip('.')}"
+    claims_text = re.sub(r" \(from \d+% on it speaks\)", "", "; ".join(claims) or worst.explanation)
+    return (
+        f"the diagnosis of round {d.round} ranks the {kind(worst.name)} first: {one_line(claims_text, 300).rstrip('.')}"
+    )
 
 
 # -- how sure ----------------------------------------------------------------------------------------------------------

@@ -101,9 +101,9 @@ class VerdictChange(Frozen):
     """Flagged rollouts of the branch."""
 
 
-class Gained(Frozen):
+class GainExplanation(Frozen):
     """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
-    (harness/evolving/gained.py)."""
+    (harness/evolving/gain_explanation.py)."""
 
     trials: tuple[str, ...] = ()
     """Trainings whose search rollouts were compared ..."""
@@ -135,5 +135,5 @@ class Gained(Frozen):
             return ""
         if d.form == "threshold":
             return f"`{d.feature} {d.op} {d.value:g}`"
-        said = "".join(c if c.isprintable() else "·" for c in d.about)
-        return f"attempts that {said if len(said) <= 80 else said[:80] + '…'}"
+        about = "".join(c if c.isprintable() else "·" for c in d.about)
+        return f"attempts that {about if len(about) <= 80 else about[:80] + '…'}"

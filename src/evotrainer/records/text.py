@@ -67,10 +67,10 @@ def quoted(value: object, limit: int = 60) -> str:
 
 def cause(error: object, limit: int = 300) -> str:
     """An error in one line: all that one of ours says, the first line of any other; its type where that is empty."""
-    said = as_text(error).strip()
+    message = as_text(error).strip()
     if isinstance(error, EvoTrainerError):
-        return " ".join(said.split())
-    return cut(said.split("\n", 1)[0].strip(), limit) or type(error).__name__
+        return " ".join(message.split())
+    return cut(message.split("\n", 1)[0].strip(), limit) or type(error).__name__
 
 
 def counted(n: int, what: str) -> str:

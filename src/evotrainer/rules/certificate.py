@@ -21,7 +21,7 @@ from evotrainer.rules.scaffolds import cert_alone
 if TYPE_CHECKING:
     from evotrainer.harness.columns.features import FeatureView
     from evotrainer.records.chain import Event
-    from evotrainer.records.detectors import Gained
+    from evotrainer.records.detectors import GainExplanation
 
 Load = Callable[[str], "FeatureView"]
 """trial -> its search rollouts"""
@@ -102,11 +102,11 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
     return certified.model_copy(update={"rows": tuple(rows)})
 
 
-def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
+def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> GainExplanation | None:
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
     None where one has none."""
     from evotrainer.harness.columns.features import FeatureView
-    from evotrainer.harness.evolving.gained import gained
+    from evotrainer.harness.evolving.gain_explanation import gained
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]

@@ -33,7 +33,7 @@ from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import RunKeys
 from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import ways_on
 from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
 

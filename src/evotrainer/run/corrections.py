@@ -19,7 +19,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import ways_on
 from evotrainer.run.task_sets import ids_sha256
 
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")
@@ -71,7 +71,7 @@ def refuse_changed(folder: Path, task: TaskFile, events: Iterable[Event]) -> Non
 def _differs(opened: RunOpened, task: TaskFile) -> str:
     """What of the environment is not what the run began with; empty where only its code is."""
     with contextlib.closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as found:
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             **found.describe(),
             **pay_terms(found, task.environment),
             "components": dict(found.components),
@@ -79,7 +79,7 @@ def _differs(opened: RunOpened, task: TaskFile) -> str:
             "proxy": list(found.proxy) if found.proxy else None,
         }
         for name in SAME:
-            if _names(told.get(name)) != _names(opened.environment.get(name)):
+            if _names(facts.get(name)) != _names(opened.environment.get(name)):
                 return name
         for split in DRAWN if opened.draw.mode == "fixed" else ():
             kept = opened.draw.of(split)

@@ -142,7 +142,7 @@ def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:
     asked = [(x, s) for g in given for x, ss in ((g.branch, g.seeds), (g.control, g.control_seeds)) for s in ss]
     if not asked:
         return
-    told = ", ".join(f"{name}: {s}" for name, s in asked)
-    ctx.observer.step(f"trains further seeds ({told})")
+    seeds_text = ", ".join(f"{name}: {s}" for name, s in asked)
+    ctx.observer.step(f"trains further seeds ({seeds_text})")
     ctx.run_trials([trial_specs.training(ctx, ctx.branches[name], s, "branch") for name, s in asked])
     widen_noise(ctx, list(dict.fromkeys(g.control for g in given if g.control_seeds)))

@@ -17,7 +17,7 @@ from evotrainer.run import readings, unexplained_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     ContrastSides,
-    came_from,
+    compared_with,
     hold_out_training,
     minable_pairs,
     split_sides,
@@ -96,7 +96,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     from evotrainer.harness.evolving.gaps import find_gap
     from evotrainer.harness.evolving.mining import mine, named
 
-    against, before = came_from(ctx, b)
+    against, before = compared_with(ctx, b)
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
     if not before or not all(map(len, now.values())):
         return None

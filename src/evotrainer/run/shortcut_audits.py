@@ -90,8 +90,8 @@ def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) ->
     if pair is None or b.recipe.rewards.get(pair[0], 0) <= 0:
         return ""
     event = ctx.recorded(keys.gap(branch))
-    said = event.body.considered if event and event.body.trigger == "contradiction" else ()
-    mined = any(a.admitted and a.detector.name == trigger for a in said)
+    considered = event.body.considered if event and event.body.trigger == "contradiction" else ()
+    mined = any(a.admitted and a.detector.name == trigger for a in considered)
     parted = any(f.detector == trigger and f.kind in DIVERGED for f in b.findings)
     last = trigger in OWN_TRIGGERS and gain <= 0
     return pair[0] if mined or parted or last else ""

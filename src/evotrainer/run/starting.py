@@ -57,7 +57,7 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     _go(folder, load_run_task(folder), (), caller)
 
 
-def take_up_again(folder: Path, overrides: Overrides, caller: Caller) -> None:
+def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     """Resume the run of a folder that holds one; a closed one stays as it is unless it is asked for more rounds."""
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun

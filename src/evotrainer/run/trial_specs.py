@@ -139,7 +139,7 @@ def spec_of(
     sampler: Literal["fp32", "bf16"] = "fp32"
     if ctx.state.opened and ctx.state.opened.machine.get("sampler_dtype") == "bf16":
         sampler = "bf16"
-    told = {
+    fields = {
         "run": ctx.folder.name,
         "trial": trial,
         "branch": BASE if b is None else b.probe if isinstance(b, Probe) else b.branch,
@@ -155,4 +155,4 @@ def spec_of(
         "trainer_options": ctx.task.trainer.options,
         "key": ctx.key.id if ctx.key and any(p.split in SEALED for p in more.get("evals", ())) else "",
     }
-    return TrialSpec(**told | more)
+    return TrialSpec(**fields | more)

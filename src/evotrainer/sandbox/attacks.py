@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from evotrainer.sandbox.attack_sources import LIBC, attack, called, exec_of, reached
-from evotrainer.sandbox.attack_targets import ProbeResult, judge, scene
+from evotrainer.sandbox.attack_targets import ProbeResult, attack_targets, judge
 from evotrainer.sandbox.leftover_attacks import LEFTOVER_ATTACKS
 from evotrainer.sandbox.model import CaseResult
 from evotrainer.sandbox.probes import SandboxProbe
@@ -175,7 +175,7 @@ def attack_shell(
     an episode each, and two for a residue."""
     for probe in probes:
         if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
-            with scene(shell.uid, shell.pid) as targets:
+            with attack_targets(shell.uid, shell.pid) as targets:
                 command = [shell.python, "-c", targets.source(probe)]
                 # the episode is reset before each run: what is found then has survived the reset
                 for _ in range(1 + probe.twice):

@@ -29,7 +29,7 @@ def checks() -> dict[str, EventCheck]:
             trials.scores,
             trials.flips,
             trials.protocol_held,
-            trials.went_on_from,
+            trials.check_start,
             written.components,
             written.hooks,
             search.read_search_only,

@@ -27,10 +27,10 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
     vetoes = b.backtest.verdict == "contradicts" and (record.task.run.veto or refused_code(b.backtest))
     if vetoes and not b.vetoed:
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
-    yield from (Problem("backtested", f"{event.id}: {d}") for d in backtest_again(record, event))
+    yield from (Problem("backtested", f"{event.id}: {d}") for d in recheck_backtest(record, event))
 
 
-def backtest_again(record: Record, event: Event) -> list[str]:
+def recheck_backtest(record: Record, event: Event) -> list[str]:
     """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its
     round had then. StoreError where they are gone or damaged.
     """
@@ -77,7 +77,7 @@ def audit_differences(record: Record, event: Event) -> list[str]:
     return differences(was, now)
 
 
-def looked_at(record: Record, event: Event) -> Iterator[Problem]:
+def check_audit(record: Record, event: Event) -> Iterator[Problem]:
     """An audit compares every complete trial of the branch, each with the capability open and with it closed."""
     a, shortcuts = event.body.audit, Shortcuts.of(record.opened.environment)
     finished = {e.body.trial: e.body for e in record.before(event, "finished")}
@@ -103,7 +103,7 @@ def repeats(finished: Mapping[str, TrialFinished], evaluation: str, trial: str) 
 
 
 def audited(record: Record, event: Event) -> Iterator[Problem]:
-    yield from looked_at(record, event)
+    yield from check_audit(record, event)
     yield from (Problem("audited", f"{event.id}: {d}") for d in audit_differences(record, event))
 
 

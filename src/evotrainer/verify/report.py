@@ -159,7 +159,7 @@ def when_readable(record: Record, what: str, compute: Callable[[], Sequence[str]
 AGAIN = ": it cannot be computed again: "
 
 
-def said_once(problems: Sequence[Problem]) -> list[Problem]:
+def merge_same_cause(problems: Sequence[Problem]) -> list[Problem]:
     """Problems, those of one cause that keeps several events from being computed again as one."""
     causes = Counter(c for p in problems if (c := p.message.partition(AGAIN)[2]))
     out: list[Problem] = []

@@ -9,7 +9,7 @@ from evotrainer.factors.change_rules import ProposedChange, declared, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.chain import Event
-from evotrainer.rules.recipes import SHARES, goes_on_from
+from evotrainer.rules.recipes import SHARES, continues
 from evotrainer.verify.report import Problem, Record, named
 
 
@@ -31,7 +31,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         if p.recipe_hash != p.recipe.hash:
             yield Problem("probes", f"{p.probe}: recipe hash {p.recipe_hash} recorded, {p.recipe.hash} computed")
         alike = [r for seed, r in known.values() if seed == p.seed]
-        shared = len(alike) < SHARES and any(goes_on_from(p.recipe, r) for r in alike)
+        shared = len(alike) < SHARES and any(continues(p.recipe, r) for r in alike)
         if p.seed in used or (alike and not shared) or p.recipe.hash in {r.hash for r in alike}:
             yield Problem("probes", f"{p.probe}: seed {p.seed} belongs to another training")
         known[p.probe] = p.seed, p.recipe

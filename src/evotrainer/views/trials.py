@@ -34,13 +34,13 @@ def labels_line(trials: Sequence[LabelledTrial]) -> str:
     return ", ".join(f"{spaced(k)} {n}" for k, n in counts(trials).items())
 
 
-def labels_told(trials: Sequence[LabelledTrial]) -> str:
+def describe_labels(trials: Sequence[LabelledTrial]) -> str:
     """Of each kind of trial how many there are and how often each label was given, then what these labels mean; empty
     where nothing was tried."""
     of = {k: [t for t in trials if t.kind == k] for k in KINDS}
-    told = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
+    parts = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
     meant = "; ".join(f"{spaced(k)}: {LABELS[k]}" for k in LABELS if k in counts(trials))
-    return f"{'; '.join(told)} ({meant})" if told else ""
+    return f"{'; '.join(parts)} ({meant})" if parts else ""
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[tuple[str, str]]:
@@ -88,5 +88,5 @@ def render_trials(trials: Sequence[LabelledTrial]) -> Table:
         )
     by = f"by {one_line(trials[0].by, 40)}; " if alone and trials and trials[0].by else ""
     return word_table(
-        ("trial", "change, and why", "from", "expected", "measured", "label"), rows, by + labels_told(trials)
+        ("trial", "change, and why", "from", "expected", "measured", "label"), rows, by + describe_labels(trials)
     )

@@ -11,7 +11,7 @@ import pytest
 
 from evotrainer.api import open_run
 from evotrainer.cli.why import why
-from evotrainer.envs.swe.canary import Watch
+from evotrainer.envs.swe.canary import CanaryGrader
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.env import SweEnv
 from evotrainer.envs.swe.instance_world import InstanceWorld
@@ -148,7 +148,7 @@ def test_instances_that_are_not_sound_are_graded_without_a_canary(
     handle = grader.open(grader.prepare(parse_instance(weak, "row 1", EVALUATION_ONLY)), {})
     assert told(grader.grade([handle])) == [False]
     grader.watch.trust({"weak"})
-    watch = Watch(grader)
+    watch = CanaryGrader(grader)
     watch.trust({"weak"})
     assert told(watch.grade([handle])) == ["void"]
     grader.close(handle)

@@ -28,7 +28,7 @@ COMMITS = (
 )
 
 
-def unpack(built: gitrepo.Built, folder: Path) -> Path:
+def unpack(built: gitrepo.BuiltRepository, folder: Path) -> Path:
     """A built repository as files of ours; returns its .git."""
     for path, entry in built.files.items():
         place = folder / path

@@ -185,11 +185,11 @@ def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
         try:
             return [dict(r) for r in datasets.load_dataset(path, config, split=split)]
         except Exception as e:  # the library raises whatever its many back ends raise
-            said = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
+            error_text = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
             if no_way:
-                said = f"the Hub cannot be reached ({no_way}), and no copy of it is in the cache"
+                error_text = f"the Hub cannot be reached ({no_way}), and no copy of it is in the cache"
             raise TaskSetError(
-                f"data set {path} (config {config}, split {split}) cannot be loaded: {said}; "
+                f"data set {path} (config {config}, split {split}) cannot be loaded: {error_text}; "
                 "check the id, hf_config and hf_split, or give a local .jsonl file"
             ) from None
 

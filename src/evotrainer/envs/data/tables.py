@@ -64,7 +64,7 @@ class Format:
     name: str
     needs: Mapping[str, tuple[str, ...]]
     may: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    told_by: Callable[[Row], bool] = lambda row: True
+    recognises: Callable[[Row], bool] = lambda row: True
     """Whether a row with these columns is of this form."""
 
     def read(self, row: Row, columns: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -121,7 +121,7 @@ class Table:
             raise TaskSetError(f"no row is left of {len(self.skipped)}; the first: {self.skipped[0]}")
         return out
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def description(self, **more: Any) -> dict[str, Any]:
         """`about`, with what was left out."""
         skipped = {"malformed_left_out": len(self.skipped), "malformed": self.skipped[:5]} if self.skipped else {}
         return {**self.about, **more, **skipped}
@@ -252,11 +252,11 @@ def _fits(value: Any, wanted: Any, where: str) -> bool:
 
 def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
     """What the columns of `where` hold."""
-    told = []
+    described = []
     for column in o.where:
         seen = list(dict.fromkeys(cut(r.get(column), 40) for rows in parts.values() for r in rows[:1000]))
-        told.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
-    return "; ".join(told) or "the splits that are read are empty"
+        described.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
+    return "; ".join(described) or "the splits that are read are empty"
 
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:
@@ -277,7 +277,7 @@ def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) ->
         form = None
         for f in formats:
             values, lacking = f.read(row, o.columns)
-            if not lacking and f.told_by(values):
+            if not lacking and f.recognises(values):
                 form = f
                 break
         if form is None:

@@ -24,7 +24,7 @@ ASK_BOXED = "\nPut the answer in \\boxed{}.\n"
 _QUESTION = ("question", "problem", "prompt")
 _TAGS = {"level": ("level", "difficulty"), "subject": ("subject", "type"), "of": ("source",), "domain": ("domain",)}
 FORMATS = (
-    Format("gsm8k", {"question": ("question",), "answer": ("answer",)}, told_by=lambda r: MARK in str(r["answer"])),
+    Format("gsm8k", {"question": ("question",), "answer": ("answer",)}, recognises=lambda r: MARK in str(r["answer"])),
     Format("math", {"question": _QUESTION, "solution": ("solution",)}, {"answer": ("answer",), **_TAGS}),
     Format(
         "big-math",
@@ -68,7 +68,7 @@ class MathRows(RowSource):
         super().__init__("math", tasks, marks, config.unmarked)
         self.judge = LatexJudge()
         self._hashed = hashed
-        self._about = table.told(duplicates_left_out=dropped)
+        self._about = table.description(duplicates_left_out=dropped)
 
     def correct(self, task: Task, answer: str) -> bool:
         gold = str(task.data["answer"])

@@ -63,8 +63,8 @@ def same_number(gold: str, answer: str) -> bool:
     text = answer[-ANSWER_CHARS:].strip()
     if not text or not harmless(text):
         return False
-    said, true = one_number(text), evaluate(gold)
-    if said is None or true is None or round(said, 6) != round(true, 6):
+    answered, true = one_number(text), evaluate(gold)
+    if answered is None or true is None or round(answered, 6) != round(true, 6):
         return False
     library, _ = _library()
     want, got = list(_parsed(gold)), list(_parsed(text))

@@ -62,7 +62,7 @@ def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> Adm
         return AdmissionVerdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
     verdict = AdmissionVerdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
     guard = guards.of(repo) if guards is not None and isinstance(repo, InstanceRepo) else None
-    cache.put(key, verdict, {"guard": guard.kept()} if guard else None)
+    cache.put(key, verdict, {"guard": guard.as_json()} if guard else None)
     return verdict if guard is None else _counted(verdict, task, guard)
 
 

@@ -71,7 +71,7 @@ def git(folder: Path, *args: str, stdin: bytes = b"", ok: Sequence[int] = (0,)) 
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltRepository:
     """A repository ready for shells: every path below the checkout, `.git` included."""
 
     files: Mapping[str, Entry]
@@ -127,7 +127,7 @@ def import_stream(commits: Sequence[Commit]) -> bytes:
     return b"".join(out) + b"done\n"
 
 
-def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> Built:
+def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> BuiltRepository:
     """A repository of `commits` whose working tree stands at number `base_at` (from 0).
 
     scrubbed: nothing newer than the base may be in it, which is checked; TaskSetError otherwise.
@@ -139,7 +139,7 @@ def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> Built:
         return finish(gitdir, hashes[base_at], scrubbed)
 
 
-def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Built:
+def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> BuiltRepository:
     """A checkout of `commit` from a mirror (which is only read).
 
     scrubbed: a fresh repository with the history up to the commit (`depth` newest commits of it; 0: all), no remotes,
@@ -161,7 +161,7 @@ def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Bu
         return finish(gitdir, git(gitdir, "rev-parse", f"{BRANCH}^{{commit}}").decode().strip(), scrubbed)
 
 
-def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
+def finish(gitdir: Path, base: str, scrubbed: bool) -> BuiltRepository:
     """Index, cleaning, the check, and everything as files."""
     git(gitdir, "read-tree", base)
     for extra in ("logs", "hooks", "branches", "description", "info"):
@@ -175,7 +175,7 @@ def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
     head = git(gitdir, "rev-parse", "HEAD").decode().strip()
     tree = read_tree(gitdir, base)
     files = {f".git/{path}": entry for path, entry in read_folder(gitdir).items()}
-    return Built({**files, **tree}, base, head, tree)
+    return BuiltRepository({**files, **tree}, base, head, tree)
 
 
 def read_folder(folder: Path) -> dict[str, Entry]:
@@ -235,9 +235,9 @@ class BuildCache:
 
     def __init__(self, keep: int = 512) -> None:
         self._keep = keep
-        self._found: dict[str, Built] = {}
+        self._found: dict[str, BuiltRepository] = {}
 
-    def get(self, key: str, make: Callable[[], Built]) -> Built:
+    def get(self, key: str, make: Callable[[], BuiltRepository]) -> BuiltRepository:
         """The one of this key, made where there is none."""
         found = self._found.pop(key, None) or make()
         self._found[key] = found

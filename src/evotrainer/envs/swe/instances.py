@@ -179,7 +179,7 @@ def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
             kept.pop(other.id, None)
             seen[(i.repo, same_text(i.statement))] = i
         kept[i.id] = i
-    return list(kept.values()), table.told(duplicates_left_out=len(instances) - len(kept))
+    return list(kept.values()), table.description(duplicates_left_out=len(instances) - len(kept))
 
 
 def _distinct(instances: Iterable[tuple[Instance, str]]) -> list[Instance]:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.envs.components import UNSURE, Remembered
+from evotrainer.envs.components import UNSURE, ResultCache
 from evotrainer.envs.swe import plain, tools
 from evotrainer.envs.swe.grading import control_changed, graded_texts, own_visible
 from evotrainer.envs.swe.runner import call_results, program, test_results
@@ -55,7 +55,7 @@ class MemoryWorld:
     def __init__(self, open_sandbox: Callable[[], Sandbox], keep: int = KEEP, *, compute: bool = True) -> None:
         self._open_sandbox = open_sandbox
         self._sandbox: Sandbox | None = None
-        self.known = Remembered[_Run](keep)
+        self.known = ResultCache[_Run](keep)
         self._compute = compute
         self.ran = self.computed = 0
         """Contents so far that ran in the sandbox, and that were worked out without it."""
@@ -108,7 +108,7 @@ class MemoryWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool not in CHANGING:
-            return tools.looked(action, handle.tree, handle.base, handle.commits)
+            return tools.read_only_observation(action, handle.tree, handle.base, handle.commits)
         if handle.protected and action.path in handle.repo.visible:
             return Observation(tools.PROTECTED, ok=False)
         new = tools.changed(handle.tree, action)

@@ -12,7 +12,7 @@ from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
 from evotrainer.envs.swe.control import is_control
-from evotrainer.envs.swe.gitrepo import BuildCache, Built
+from evotrainer.envs.swe.gitrepo import BuildCache, BuiltRepository
 from evotrainer.envs.swe.grading import control_changed, own_visible, taken
 from evotrainer.envs.swe.real_runner import calls_passed, named_tests, run_tests
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
@@ -34,7 +34,7 @@ class RealHandle:
     repo: Repo
     protected: bool
     """Test files cannot be written."""
-    built: Built
+    built: BuiltRepository
     base: Mapping[str, str]
     shell: EpisodeShell
     fault: str | None = None
@@ -60,7 +60,7 @@ class RealWorld:
         base = Texts(built.tree)
         return RealHandle(repo, knobs.get("tests") != "writable", built, base, shell)
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
         """The repository as git has it, made once per content."""
         commits = tools.commits_shown(repo, knobs)
         tools.check_reachable(repo, knobs, commits)
@@ -106,7 +106,7 @@ class RealWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool == "invalid":
-            return tools.looked(action, {}, {}, ())
+            return tools.read_only_observation(action, {}, {}, ())
         if action.tool == "test":
             return self.test(handle)
         if action.tool in ("git log", "git show"):
@@ -114,7 +114,7 @@ class RealWorld:
         if action.tool in CHANGING:
             return self._change(handle, action)
         whole = action.tool in ("grep", "git diff", "git status")
-        return tools.looked(action, self.tree(handle, contents=whole), handle.base, ())
+        return tools.read_only_observation(action, self.tree(handle, contents=whole), handle.base, ())
 
     def test(self, handle: RealHandle) -> Observation:
         """Every test file of the working tree, by name."""
@@ -137,19 +137,19 @@ class RealWorld:
 
     def _history(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "git log":
-            said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
-            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
-            return tools.looked(action, {}, {}, commits)
+            subjects = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
+            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(subjects)]
+            return tools.read_only_observation(action, {}, {}, commits)
         commit = self._commit(handle, action.back)
         return Observation(tools.NO_REVISION, ok=False) if commit is None else tools.show([commit], 0)
 
     def _commit(self, handle: RealHandle, back: int) -> Commit | None:
         """A commit's subject and the texts of the files it touched, from git; None where there is no such revision."""
         rev = f"HEAD~{back}"
-        said = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
+        log = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
                         "--abbrev=40", "--root", rev)  # fmt: skip
-        subject, _, rest = said.partition("\0")
-        if not said:
+        subject, _, rest = log.partition("\0")
+        if not log:
             return None
         words = rest.lstrip("\n").split("\0")
         rows = [

@@ -272,9 +272,9 @@ def _answers(text: str, mark: str, expected: int, otherwise: str) -> list[Any]:
 def _results(path: str, names: Sequence[str], answer: Any) -> list[TestResult]:
     ok = isinstance(answer, list) and len(answer) == 2
     if ok and answer[0] == "ok":
-        said = answer[1]
-        if isinstance(said, list) and len(said) == len(names) and all(isinstance(x, str) for x in said):
-            return [TestResult(path, n, e and error_name(e)) for n, e in zip(names, said, strict=True)]
+        results = answer[1]
+        if isinstance(results, list) and len(results) == len(names) and all(isinstance(x, str) for x in results):
+            return [TestResult(path, n, e and error_name(e)) for n, e in zip(names, results, strict=True)]
     error = error_name(answer[1]) if ok and isinstance(answer[1], str) and answer[1] else "Killed"
     return [TestResult(path, n, error) for n in names]
 

@@ -13,7 +13,7 @@ from typing import Any
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.venv import Venv, last_json, script
-from evotrainer.factors.carried import owners
+from evotrainer.factors.trainer_mapping import owners
 
 CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (

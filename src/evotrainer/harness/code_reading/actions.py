@@ -61,8 +61,8 @@ def actions_of(turns: Sequence[Turn]) -> list[Action]:
     calls = [Action(str(c.name), str(c.arguments), c.ok) for t in turns for c in t.tool_calls]
     if calls:
         return calls
-    said = [turn_text(t) for t in turns if t.role == "assistant"]
-    return [Action("", s[:MAX_TEXT].strip(), None) for s in said] if len(said) > 1 else []
+    texts = [turn_text(t) for t in turns if t.role == "assistant"]
+    return [Action("", s[:MAX_TEXT].strip(), None) for s in texts] if len(texts) > 1 else []
 
 
 def command(action: Action) -> str:
@@ -140,12 +140,12 @@ _SHELL_FENCE = re.compile(
 )
 
 
-def as_done(actions: Sequence[Action], said: Sequence[str]) -> list[Action]:
+def as_done(actions: Sequence[Action], texts: Sequence[str]) -> list[Action]:
     """The same actions, those written as text as the calls that they are.
 
     A tagged call, or the one shell block of a turn, is what an agent without recorded calls does. Words about commands
     do nothing, and neither does a block where the replies are all alike: nobody ran it. said: as `before_actions`."""
-    ran = len({s.strip() for s in said[1:] if s.strip()}) > 1
+    ran = len({s.strip() for s in texts[1:] if s.strip()}) > 1
     return [_done(a, ran) if not a.name and not a.text.startswith("{") else a for a in actions]
 
 
@@ -170,18 +170,18 @@ _LIKE_OUTPUT = re.compile(
 )
 
 
-def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
+def unread_calls(actions: Sequence[Action], texts: Sequence[str]) -> bool:
     """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
     like = [bool(_LIKE_CALLS.search(a.text)) for a in actions]
     talk = [bool(_LIKE_COMMANDS.search(a.text)) for a in actions]
     if any(a.name for a in actions) or not any(like + talk):
         return False
     if any(talk):
-        replies = [s[:MAX_COMMAND] for s in said[1:]]
+        replies = [s[:MAX_COMMAND] for s in texts[1:]]
         # one word in the place of every output, as some logs keep, is no talk
-        heard = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
-        like = [x or (heard and t) for x, t in zip(like, talk, strict=True)]
-    done = as_done(actions, said)
+        answered = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
+        like = [x or (answered and t) for x, t in zip(like, talk, strict=True)]
+    done = as_done(actions, texts)
     return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
 
 
@@ -254,8 +254,8 @@ def outputs(turns: Sequence[Turn], at: int) -> list[str | None]:
     count = len(turns[at].tool_calls)
     after = list(takewhile(lambda t: t.role != "assistant", turns[at + 1 :]))
     replies = [t for t in after if t.role == "tool"] or after[:1]
-    said: list[str | None] = [turn_text(t) for t in replies[:count]]
-    return said + [None] * (count - len(said))
+    texts: list[str | None] = [turn_text(t) for t in replies[:count]]
+    return texts + [None] * (count - len(texts))
 
 
 def failed(call: ToolCall, printed: str | None) -> bool | None:
@@ -283,13 +283,13 @@ def before_actions(turns: Sequence[Turn]) -> list[str]:
     """For each action of these turns, the text between the one before it and itself; for the first one the task. After
     them what follows the last one, where anything does."""
     out: list[str] = []
-    heard: list[str] = []
+    texts: list[str] = []
     calls = any(t.tool_calls for t in turns)
     for t in turns:
         if t.role == "assistant":
             n = len(t.tool_calls) if calls else 1
-            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
-            heard = heard if n == 0 else []
+            out += ["\n".join(texts)] * min(n, 1) + [""] * (n - 1)
+            texts = texts if n == 0 else []
         else:
-            heard.append(turn_text(t))
-    return [*out, "\n".join(heard)] if heard else out
+            texts.append(turn_text(t))
+    return [*out, "\n".join(texts)] if texts else out

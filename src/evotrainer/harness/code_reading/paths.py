@@ -83,11 +83,11 @@ def _means(mention: str, path: str, visited: Collection[str]) -> bool:
     return any(same_file(shown.rsplit("/", 1)[0], f) for f in visited)
 
 
-def shown_of(name: str, actions: Sequence[Action], said: Sequence[str], piece: str = "") -> str:
+def shown_of(name: str, actions: Sequence[Action], texts: Sequence[str], piece: str = "") -> str:
     """All that the latest output about the file of that name with this piece shows of it, line numbers apart; empty
     without one. said: what each action could read, so that the output of action i is said[i + 1]."""
-    for i in range(min(len(actions), len(said) - 1) - 1, -1, -1):
-        printed = said[i + 1][:MAX_SHOWN]
+    for i in range(min(len(actions), len(texts) - 1) - 1, -1, -1):
+        printed = texts[i + 1][:MAX_SHOWN]
         if piece in printed and name in normal(actions[i])[:400]:
             # of a failing test the line that fails, and not what it came to
             rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")

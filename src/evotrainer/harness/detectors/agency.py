@@ -159,8 +159,8 @@ def tool_misuse(given: DetectorInput) -> list[Finding]:
     failed = dict(zip(tools, np.bincount(calls["tool"][bad], minlength=len(tools)).tolist(), strict=True))
     quotes: list[Quote] = []
     for i in np.unique(calls["row"][bad])[:3]:
-        said, answer = _failed_call(given.batch.turns([int(i)])[0])
-        quotes.append(given.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
+        call, answer = _failed_call(given.batch.turns([int(i)])[0])
+        quotes.append(given.quote(int(i), text=call, note=f"failed call; it printed: {clean(answer, 120)}"))
     most = sorted(failed.items(), key=lambda kv: -kv[1])[:3]
     worst = ", ".join(f"{v}x {clean(k, 40) or 'call'}" for k, v in most if v)
     claim = f"{rate:.0%} of {n} tool calls fail: {worst}"

@@ -94,7 +94,7 @@ def admit(
     numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
     if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
         return answer(False, why)
-    like, name = most_alike(masks, versions, builtin, authored, runner)
+    like, name = most_similar(masks, versions, builtin, authored, runner)
     numbers["overlap"] = like
     if like >= MOST_OVERLAP:
         asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
@@ -294,7 +294,7 @@ def exact(k: int, n: int) -> tuple[float | None, float | None, float | None]:
     return round(k / n, 6), round(low, 6), round(high, 6)
 
 
-def most_alike(
+def most_similar(
     masks: Mapping[str, Mask],
     versions: Mapping[str, FeatureView],
     builtin: Sequence[str],

@@ -81,10 +81,10 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
         # polars uses Rust's regex crate: no backtracking, so no pattern is exponential in the text (ReDoS)
         return pl.Series(list(texts), dtype=pl.String).str.contains(f"(?m){pattern}").to_numpy().astype(bool)
     except pl.exceptions.ComputeError as e:
-        said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
+        error_text = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
         raise ConfigError(
-            f"{who}: {quoted(pattern)} is no regular expression here ({said}); look-around and back-references are not "
-            "offered (Rust syntax, linear time)"
+            f"{who}: {quoted(pattern)} is no regular expression here ({error_text}); look-around and back-references "
+            "are not offered (Rust syntax, linear time)"
         ) from None
 
 

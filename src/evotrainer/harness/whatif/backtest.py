@@ -98,7 +98,7 @@ def backtest(
         )
     x = ReplayInput(batch, parent, child, context or HarnessContext())
     verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
-    said = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
+    expected = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
     if moved is not None:
         numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
@@ -106,7 +106,7 @@ def backtest(
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
     label = "backtest_contradicted" if verdict == "contradicts" and factor in CODE else ""
-    return answer(verdict, reason, numbers, forecast=said, prediction=agreement, label=label)
+    return answer(verdict, reason, numbers, forecast=expected, prediction=agreement, label=label)
 
 
 def _rounded(x: float | None) -> float | None:

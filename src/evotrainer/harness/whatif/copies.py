@@ -111,8 +111,10 @@ def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     if not share < most:
         return ""
     n = int((~(np.isnan(values) | np.isnan(truth))).sum())
-    told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
-    return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
+    share_text = f"{1 - share:.1%} of the pairs" if share else "all pairs"
+    return (
+        f"it tells the outcome itself, {share_text} of correct and incorrect among {n} rollouts, which is not for sale"
+    )
 
 
 def within(
@@ -132,19 +134,22 @@ def within(
     why = ""
     for each, least in ((FIRST, ROUGHLY), (TRACED, most)):
         places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:each].tolist()]
-        said = caller.call(traced, entry, [(shown[i],) for i in places])
-        if len(said.failed) > (1 - COVERED) * len(places):
-            return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
+        traced_answers = caller.call(traced, entry, [(shown[i],) for i in places])
+        if len(traced_answers.failed) > (1 - COVERED) * len(places):
+            return (
+                "probe_failed",
+                f"followed expression by expression: {traced_answers.failed[min(traced_answers.failed)]}",
+            )
         columns, sized = np.full((3 * len(lines), len(places)), np.nan), np.ones(len(lines), bool)
-        for k, row in enumerate(said.values):
+        for k, row in enumerate(traced_answers.values):
             for at, *three, size in row or ():
                 columns[3 * at : 3 * at + 3, k] = three
                 sized[at] &= size
         kept, long = truth[places], _lengths([shown[i] for i in places])
         at_hand = [v[places] for v in own]
         # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
-        told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
-        most_at = [min(least, told) if size else least for size in sized]
+        distance = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
+        most_at = [min(least, distance) if size else least for size in sized]
         found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand, long))
         if (n := next(found, None)) is None:
             return None

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import (
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
     Ending,
     attempt,
     digest,
@@ -29,8 +29,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
+from evotrainer.importers.lenient_json import number, quiet, read_json, text
 from evotrainer.importers.messages import as_text
-from evotrainer.importers.tolerant import number, quiet, text, whole
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -79,7 +79,7 @@ class Atif(LogFormat):
             yield from self.read(agent)
             return
         try:
-            data = whole(path)
+            data = read_json(path)
         except ValueError as e:
             yield Skipped(path.name, str(e))
             return
@@ -209,12 +209,12 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str, Any]]]:
     """Turns of all parts, and the metrics of each step that the policy sampled in this attempt. A step marked as copied
     context was sampled before: in a continuation it is left out, in a first part it is what the policy was shown."""
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     sampled: list[dict[str, Any]] = []
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):
             if not isinstance(step, dict):
-                t.say("user", as_text(step))
+                t.add_turn("user", as_text(step))
                 continue
             copied = bool(step.get("is_copied_context"))
             if copied and n:
@@ -225,12 +225,12 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
             words = "\n".join(x for x in spoken if x)
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
-                t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
+                t.add_turn("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
                 # a step without a model call (a scripted action) has no sampled tokens to account for
                 if step.get("llm_call_count") != 0:
                     sampled.append(metrics)
             else:
-                t.say("system" if source == "system" else "user", words)
+                t.add_turn("system" if source == "system" else "user", words)
             for r in listing(mapping(step.get("observation")).get("results")):
                 seen = mapping(r)
                 to = seen.get("source_call_id")

@@ -121,8 +121,8 @@ def _curve(path: Path, log: Log, columns: Mapping[str, Column | None], run: str)
         # a held-out accuracy at every step is the outcome where nothing else is
         names = {("score" if k == plain else k): n for k, n in names.items()}
         found = [{("score" if k == plain else k): v for k, v in r.items()} for r in found]
-    for key, told in words.items():
-        reason = f"{counted(len(told), 'value')} of {key} no number: {', '.join(told[:3])}"
+    for key, refused in words.items():
+        reason = f"{counted(len(refused), 'value')} of {key} no number: {', '.join(refused[:3])}"
         skipped += [Skipped(str(path), reason)] if key in keys else []
     left = [n for n, c in columns.items() if c is None]
     left += [f"{n} ({best[c.key]} is read)" for n, c in columns.items() if c and best.get(c.key, n) != n]

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from evotrainer.importers.lenient_json import content, parse
 from evotrainer.importers.lines import values
-from evotrainer.importers.tolerant import content, parse
 from evotrainer.studies.audit.curve_names import STEP
 
 MAX_BYTES = 64 << 20
@@ -77,8 +77,8 @@ def printed(text: str) -> list[dict[str, Any]]:
     # a progress bar ends in a carriage return, and may be on the line of what follows it
     text = text.replace("\r", "\n")
     dicts = [_dict(m.group()) for m in DICT.finditer(text)]
-    told = [r for r in dicts if any("reward" in k or "loss" in k for k in r)]
-    return told or [r for r in map(_pairs, text.splitlines()) if r]
+    logged = [r for r in dicts if any("reward" in k or "loss" in k for k in r)]
+    return logged or [r for r in map(_pairs, text.splitlines()) if r]
 
 
 def _dict(text: str) -> dict[str, Any]:

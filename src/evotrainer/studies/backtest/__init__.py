@@ -1,6 +1,6 @@
 """`evotrainer backtest`: what a change of the recipe would have done with rollouts that exist."""
 
-from evotrainer.studies.backtest.changes import Replayed, as_intervention, replay_change
+from evotrainer.studies.backtest.changes import ReplayedChange, as_intervention, replay_change
 from evotrainer.studies.backtest.sources import Subject, subjects
 
-__all__ = ["Replayed", "Subject", "as_intervention", "replay_change", "subjects"]
+__all__ = ["ReplayedChange", "Subject", "as_intervention", "replay_change", "subjects"]

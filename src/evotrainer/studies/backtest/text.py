@@ -7,12 +7,12 @@ from typing import Any
 
 from evotrainer.records.recipe import short
 from evotrainer.records.text import counted
-from evotrainer.studies.backtest.changes import Replayed, pays_truth
+from evotrainer.studies.backtest.changes import ReplayedChange, pays_truth
 
 NEITHER = ", neither for nor against it"
 
 
-def change_lines(r: Replayed) -> list[str]:
+def change_lines(r: ReplayedChange) -> list[str]:
     """A replayed change as text."""
     b, iv, m = r.backtest, r.intervention, r.backtest.numbers
     s = r.subject
@@ -33,9 +33,9 @@ def change_lines(r: Replayed) -> list[str]:
         )
         out.append(f"  forecast    {b.forecast:+.3f} signal per noise ({unit})")
     if b.prediction and "predicted_before" in m:
-        said = {"agrees": "the replay reaches it", "open": "the replay neither reaches nor excludes it"}
+        replay_words = {"agrees": "the replay reaches it", "open": "the replay neither reaches nor excludes it"}
         p = iv.prediction
-        word = said.get(b.prediction, "the replay excludes it")
+        word = replay_words.get(b.prediction, "the replay excludes it")
         out.append(
             f"  prediction  {p.metric} {p.direction} by {p.size:g}: {m['predicted_before']:.3g} -> "
             f"{m['predicted_after']:.3g}, {word}"
@@ -87,8 +87,8 @@ def _pairs_lines(m: dict[str, float]) -> list[str]:
     rows = [(t, m[a], m[c], p) for t, a, c, p in PAIRS if a in m and c in m]
     out = [f"  {'':38}{'before':>9}{'after':>9}"] if rows else []
     out += [f"  {t:38}{_number(a, p):>9}{_number(c, p):>9}" for t, a, c, p in rows]
-    told = {c for _, a, c, _ in PAIRS if a in m}
-    return out + [f"  {t:38}{'':9}{_number(m[k], p):>9}" for t, k, p in SINGLES if k in m and k not in told]
+    compared = {c for _, a, c, _ in PAIRS if a in m}
+    return out + [f"  {t:38}{'':9}{_number(m[k], p):>9}" for t, k, p in SINGLES if k in m and k not in compared]
 
 
 def _number(x: float, share: bool) -> str:
@@ -111,7 +111,7 @@ def _component_lines(m: dict[str, float]) -> list[str]:
     return out
 
 
-def change_json(r: Replayed) -> dict[str, Any]:
+def change_json(r: ReplayedChange) -> dict[str, Any]:
     return {
         "subject": r.subject.name,
         "groups": r.subject.batch.n_groups,

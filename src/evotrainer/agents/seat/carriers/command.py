@@ -22,7 +22,7 @@ from evotrainer.agents.seat.carriers.confined import check, confined, give, moun
 from evotrainer.agents.seat.text import question_of
 from evotrainer.agents.secrets import struck
 from evotrainer.errors import ConfigError
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 from evotrainer.records.text import cut
@@ -96,10 +96,10 @@ class CommandCarrier:
             given.write(question.text.encode())
             given.seek(0)
             code = self._run(argv, folder, timeout_s, (given, out, err))
-            said, problem = _head(out), _head(err, 2000)
+            out_text, problem = _head(out), _head(err, 2000)
         if not code and (answer := _written_answer(files["answer_file"])) is not None:
             return Reply(answer)
-        reply = unwrapped(said)
+        reply = unwrapped(out_text)
         if reply.problem:
             return replace(reply, problem=f"{self.command[0]} {reply.problem}")
         if code:
@@ -219,7 +219,7 @@ def unwrapped(out: str) -> Reply:
     if not error and not set(ENVELOPE) & found.keys():
         return Reply(out)
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
-    usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
+    usage: dict[str, Any] = raw_usage if isinstance(raw_usage := found.get("usage"), dict) else {}
     try:
         raw = inner if isinstance(inner, str) else json.dumps(inner)
         cause = raw.strip() or json.dumps(found.get("error") or found.get("subtype"))

@@ -6,7 +6,7 @@ import inspect
 from typing import Any, Protocol
 
 
-class Back(Protocol):
+class Callbacks(Protocol):
     """Has an object of the tests called (`cb`), advanced (`nx`) or read (`st`)."""
 
     def back(
@@ -27,7 +27,7 @@ class OpaqueObject:
 class Iterator:
     """An iterator of the tests."""
 
-    def __init__(self, solution: Back, number: int) -> None:
+    def __init__(self, solution: Callbacks, number: int) -> None:
         self._next = lambda: solution.back("nx", number)
 
     def __iter__(self) -> Iterator:
@@ -40,7 +40,7 @@ class Iterator:
 class Stream:
     """A file of the tests."""
 
-    def __init__(self, solution: Back, number: int) -> None:
+    def __init__(self, solution: Callbacks, number: int) -> None:
         self._ask = lambda name, args: solution.back("st", number, (name, *args))
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +57,7 @@ class Stream:
         return line
 
 
-def function_of(solution: Back, number: int, about: dict[str, Any], defaults: Any) -> Any:
+def function_of(solution: Callbacks, number: int, about: dict[str, Any], defaults: Any) -> Any:
     """A function here that is called there; it has its name and signature."""
 
     def function(*args: Any, **kwargs: Any) -> Any:

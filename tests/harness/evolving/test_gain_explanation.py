@@ -1,4 +1,4 @@
-"""`harness.evolving.gained`: what a gain goes with, a trick shown more often, or a task done better."""
+"""`harness.evolving.gain_explanation`: what a gain goes with, a trick shown more often, or a task done better."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import pytest
 
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.gained import gained
-from evotrainer.records.detectors import DetectorSpec, Gained
+from evotrainer.harness.evolving.gain_explanation import gained
+from evotrainer.records.detectors import DetectorSpec, GainExplanation
 from evotrainer.records.rollout import Rollout, Turn
 
 
@@ -61,7 +61,7 @@ def test_a_task_done_better_in_the_same_words_goes_with_no_behaviour() -> None:
 
 
 def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
-    from evotrainer.harness.evolving.gained import _halves
+    from evotrainer.harness.evolving.gain_explanation import _halves
 
     rollouts = attempts("x", 0.5, 1.0, 0.0)
     choose, measure = _halves(rollouts)
@@ -78,5 +78,5 @@ def test_without_graded_attempts_on_both_sides_nothing_is_said() -> None:
 def test_a_policys_own_words_are_told_printable_and_short() -> None:
     about = "write `\x1b]0;owned\x07 \u202e \ud800 " + 500 * "x" + "`"
     spec = DetectorSpec(name="mined_x", form="pattern", pattern="x", about=about)
-    told = Gained(gain=0.5, compared=1, detector=spec, share=0.9).behaviour
+    told = GainExplanation(gain=0.5, compared=1, detector=spec, share=0.9).behaviour
     assert told.startswith("attempts that write `·]0;owned· · ·") and told.isprintable() and len(told) < 110

@@ -27,8 +27,8 @@ def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
     """
     copy = folder / copy_of(file, sha)
     back = f" (`{shlex.join(['cp', str(copy), file])}`)" if copy.is_file() and sha256_file(copy) == sha else ""
-    anew = f"`evotrainer run {shlex.quote(str(folder / 'task.toml'))}`"
-    restored = f"restore it{back}, or start a new run with it as it is now ({anew})"
+    restart = f"`evotrainer run {shlex.quote(str(folder / 'task.toml'))}`"
+    restored = f"restore it{back}, or start a new run with it as it is now ({restart})"
     again = f"`evotrainer resume {shlex.quote(str(folder))}`"
     if trained:
         return f"{restored}; once restored, {again} goes on"
