@@ -60,6 +60,7 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
+    "envs.vocabulary": "",
     "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
@@ -71,10 +72,11 @@ ALLOWED = {
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
-    "envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
+    "envs.components envs.admission envs.data envs.vocabulary",
+    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
+    "envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
-    "envs.admission envs.data",
+    "envs.admission envs.data envs.vocabulary",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
     "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
@@ -229,7 +231,7 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner", "envs.swe.real_runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner"}
     own_room = {
         "cli": "{__name__}.",
         "harness.detectors": "{__name__}.",
@@ -319,12 +321,9 @@ def test_agents_and_harness_never_read_sealed_splits() -> None:
 READ_PLAINLY = {
     # what reads a file by itself: nobody but us, or the kernel, makes what lies there
     "cli.init": "a file of ours",
-    "envs.code.vocab": "a file of ours",
-    "envs.maths.vocab": "a file of ours",
-    "envs.swe.vocab": "a file of ours",
+    "envs.vocabulary": "a file of ours",
     "envs.swe.boundary": "a module of ours",
     "program_probes.probes": "a module of ours",
-    "envs.swe.real_runner": "a module of ours, and a pipe that it made",
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",

@@ -18,7 +18,8 @@ from evotrainer.agents.seat.carriers.command import _written_answer
 from evotrainer.agents.seat.carriers.queue import QueueCarrier
 from evotrainer.config.load import load_task
 from evotrainer.envs.admission import Cache
-from evotrainer.envs.data.rows import load_rows
+from evotrainer.envs.data.rows import read_file
+from evotrainer.envs.data.tables import read_source
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import EvoTrainerError, StoreError, TaskSetError
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
@@ -116,7 +117,7 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
         "x.json",
         lambda f: "read in full" if (f / "x.json").is_file() else read_json(f / "x.json"),
     ),
-    "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else load_rows(str(f / "x.jsonl"))),
+    "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else read_file(f / "x.jsonl")),
     "a user's code": ("x.py", lambda f: "read in full" if (f / "x.py").is_file() else load_module(f / "x.py")),
     "a verdict on a task": ("x.json", lambda f: Cache(f).get("x")),
     "a report": ("report.html", check_report),
@@ -198,9 +199,9 @@ def test_more_components_than_anybody_reads_are_left_out_with_a_line(
 
 
 def test_what_lies_in_the_place_of_rows_or_code_is_named(tmp_path: Path) -> None:
-    for name, read in {"x.jsonl": lambda p: load_rows(str(p)), "x.py": load_module}.items():
+    for name, read in {"x.jsonl": lambda p: read_source(str(p), "own"), "x.py": load_module}.items():
         made("pipe", tmp_path / name)
-        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file; give "):
+        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file"):
             read(tmp_path / name)
         with pytest.raises(TaskSetError, match="no file "):
             read(tmp_path / f"none-{name}")

@@ -11,11 +11,12 @@ import pytest
 
 from evotrainer.api import open_run
 from evotrainer.cli.why import why
+from evotrainer.envs.data.tables import EVALUATION_ONLY
 from evotrainer.envs.swe.canary import CanaryGrader
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.env import SweEnv
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
+from evotrainer.envs.swe.instances import parse_instance
 from evotrainer.envs.swe.real import RealHandle
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Grade
@@ -44,7 +45,7 @@ class Fragile(InstanceWorld):
         out = []
         for handle in handles:
             out += super().grade_unwatched([handle])
-            if self.broken_by and self.broken_by in self.files(handle).get("src/zoo/core.py", ""):
+            if self.broken_by and self.broken_by in self.tree(handle, contents=True).get("src/zoo/core.py", ""):
                 (self.folder / "dependency.py").write_text(BROKEN)
         return out
 

@@ -349,7 +349,8 @@ def test_several_turns_are_one_transcript_whose_observations_carry_no_loss(
 
 
 def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.trl import load_model, save_merged
+    from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.merging import merge_adapter
 
     options = {"lora": {"r": 4, "dropout": 0.1}}
     mean = {"kind": "tail_mean", "share": 1.0}
@@ -364,7 +365,7 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
         Identity("r", "b0", 1), recipe(), result.policy_dir, "search", 2, attempts=2, tasks=3, greedy=True
     )
     said = [r.completion for r in chain(*trainer.evaluate(ask, ENV, lambda _: None))]
-    merged = save_merged(result.policy_dir, tmp_path / "merged")
+    merge_adapter(result.policy_dir, merged := tmp_path / "merged")
     whole = EvalRequest(ask.identity, ask.recipe, merged, "search", 2, attempts=2, tasks=3, greedy=True)
     assert [r.completion for r in chain(*TrlTrainer().evaluate(whole, ENV, lambda _: None))] == said
     ids = torch.tensor([[5, 6, 7]])

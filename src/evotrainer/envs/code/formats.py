@@ -3,13 +3,13 @@ or a user's stdin/stdout rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.functions import CHECK_CPU_S, KINDS, check_task
-from evotrainer.envs.code.jsonl import examples
 from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.code.problems import READERS
 from evotrainer.envs.code.task_list import ListSource
@@ -168,6 +168,12 @@ def _tested(form: str, item: TableRow, o: CodeDataConfig, left_out: dict[str, in
         },
         tags=tags,
     )
+
+
+def examples(prompt: str, visible: Sequence[Sequence[str]]) -> str:
+    """The prompt with examples behind it."""
+    blocks = [f"Input:\n{x.rstrip()}\nOutput:\n{y.rstrip()}\n" for x, y in visible]
+    return prompt.rstrip("\n") + "\n\n" + "\n".join(blocks)
 
 
 ASKS = {

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -24,19 +23,13 @@ MANY = 24
 """Operators and brackets in an answer; more is no answer."""
 
 
-def check_library() -> None:
-    """MissingDependencyError where math-verify is not installed; imports nothing."""
-    if find_spec("math_verify") is None:
-        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')}")
-
-
 @cache
 def _library() -> tuple[ModuleType, Any]:
     try:
         import math_verify
         from math_verify import grader, parser
     except ImportError as e:
-        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')} ({e})") from None
+        raise MissingDependencyError(f"comparing answers needs math-verify; {install('math')} ({e})") from None
     for module in (parser, grader):  # we know that its timeouts are off: no warning in every process
         module.TIMEOUT_WARNING_SHOWN = True
     config = [math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()]

@@ -56,7 +56,7 @@ class InstanceWorld(RealWorld):
         self._depth = depth
         self._library = library
         self.watch = CanaryGrader(self, canary_every)
-        self._built = BuildCache(keep=8)
+        self._built = BuildCache()
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
         self._testing: EpisodeShell | None = None
@@ -73,7 +73,6 @@ class InstanceWorld(RealWorld):
             history=(),
             future=(),
             visible={},
-            hidden={},
             fail_to_pass=instance.fail_to_pass,
             pass_to_pass=instance.pass_to_pass,
             gold={},

@@ -107,10 +107,9 @@ def own_requirement() -> list[str]:
 
 def extras_of(environment: str) -> list[str]:
     """Libraries beyond the core that grading in this environment needs, as our own extras name them."""
-    wanted = {"math": "math", "gsm8k": "math"}.get(environment)
-    if wanted is None:
+    if environment != "math":
         return []
-    marker = f'extra == "{wanted}"'
+    marker = 'extra == "math"'
     found = metadata.requires("evotrainer") or []
     return [r.split(";")[0].strip() for r in found if marker in r.replace("'", '"')]
 
