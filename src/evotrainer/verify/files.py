@@ -29,7 +29,7 @@ STORES = ("rollouts", "sealed")
 """Subfolders of a run that hold one rollout store per trial."""
 TRIALS = "trials"
 RESULT = "result.json"
-MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking", "calibration"}
+MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking"}
 MADE |= {"executor.jsonl"}
 BEGINNINGS = ("ledger.", ".leaving-", ".evotrainer-")
 """What commands make at the top of a run folder."""
