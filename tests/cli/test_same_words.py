@@ -36,7 +36,7 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status
 from evotrainer.views.summary import cost_lines
 from evotrainer.views.tables import word_table
-from evotrainer.views.trials import describe_labels, render_trials, spaced
+from evotrainer.views.trials import describe_labels, label_text, render_trials
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -218,9 +218,11 @@ def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Ru
     trials = labelled(finished.events())
     told = describe_labels(trials)
     branches = counts(t for t in trials if t.kind == "branch")
-    assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
+    assert (
+        f"{sum(branches.values())} branches: {', '.join(f'{label_text(k)} {n}' for k, n in branches.items())}" in told
+    )
     for label in counts(trials):
-        assert f"{spaced(label)}: {LABELS[label]}" in told
+        assert f"{label_text(label)}: {LABELS[label]}" in told
     out = io.StringIO()
     Console(file=out, width=400).print(render_trials(trials))
     Console(file=out, width=400).print(render_status(finished.folder))

@@ -198,7 +198,7 @@ def test_a_withdrawn_branch_speaks_against(go: Go, letters_paper: Paper) -> None
     gone = Invalidated(branch="b1", descendants=(), reason="a shortcut", champion="b0", capability="key")
     with letters_paper.context(run) as ctx:
         ctx.record(keys.invalidated("b1"), Invalidated, lambda: gone)
-        skills.follow(ctx)
+        skills.update_skills(ctx)
         (skill,) = distilled_skills(ctx.ledger.events()).values()
     assert skill.claim == "invalid" and len(skill.trials) == 1
     assert not problems(run)

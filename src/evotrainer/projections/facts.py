@@ -32,7 +32,7 @@ class Fact(Frozen):
     `info`: a condition under which it was found. None: no caveat of a certificate."""
     remedy: str = ""
     """What to do. `{run}` stands for the run folder in a command, `{more}` for the command that plays one more round;
-    `views.advice.filled` puts both in."""
+    `views.advice.fill_in` puts both in."""
     new_run: bool = False
     """Does the remedy take a new run, which may share this one's error budget?"""
 

@@ -124,7 +124,7 @@ def _tried(
     if cost > MOST_CPU_S:
         return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
     masks = {name: flags(spec, v, runner) for name, v in versions.items()}
-    if spec.form == "python" and (n := moody(spec, versions, masks, runner)):
+    if spec.form == "python" and (n := inconsistent_rows(spec, versions, masks, runner)):
         return masks, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}"
     return masks, ""
 
@@ -174,7 +174,7 @@ def _says_too_little(x: Mapping[str, float], n_bad: int, n_clean: int, warn: flo
     return ""
 
 
-def moody(
+def inconsistent_rows(
     spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask], runner: Runner | None
 ) -> int:
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
