@@ -34,7 +34,7 @@ GROUPS = {
 
 FAMILIES = {
     "skills": ("list", "import", "validate"),
-    "verl": ("setup", "render", "validate"),
+    "verl": ("render", "validate"),
 }
 """Commands of two words: the first, and every second one."""
 
@@ -49,7 +49,7 @@ ABOUT = {
     "your own task: `evotrainer init my-task`.",
     "skills": "What verdicts taught, as Agent Skills with evidence: list, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
-    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate.\n\n"
+    "verl": "Train a task file on a cluster with verl, in its own environment: render, validate.\n\n"
     "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
 }
 
