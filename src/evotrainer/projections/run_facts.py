@@ -1,5 +1,8 @@
-"""The facts of a run and of its branches, one sentence a fact: what a branch changes, how it was judged, what came of it;
-the result, no stronger than its numbers, the comparisons of the certificate, the noise floor, what the tasks are for."""
+"""The facts of a run and of its branches, one sentence a fact.
+
+Of a branch: what it changes, how it was judged, what came of it. Of a run: the result, no stronger than its numbers,
+the comparisons of its certificate, its noise floor, what its tasks may be used for.
+"""
 
 from __future__ import annotations
 
