@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.records.draw import stored_seed_key
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import find_keys
 
@@ -21,7 +21,7 @@ def key_of_run(folder: Path) -> DataKey:
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[DataKey]:
     """Inside, this process reads what the run has encrypted."""
-    key = know(key_of_run(folder))
+    key = register_key(key_of_run(folder))
     try:
         yield key
     finally:

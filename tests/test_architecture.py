@@ -155,18 +155,17 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
-    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
+    "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
+    "rules api studies.audit",
+    "studies.calibration": "errors records config judge projections rules api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
-    "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.estimate studies.rollouts studies.scaffold extras.export "
+    "studies.estimate studies.rollouts extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",
 }

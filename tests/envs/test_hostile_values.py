@@ -31,7 +31,7 @@ from evotrainer.records.chain import canonical
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.rollout import Rollout, groups_of
 from evotrainer.records.store import RolloutStore, load
-from evotrainer.records.text import as_text, plain, shown
+from evotrainer.records.text import as_text, json_safe, shown
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.views import folder as folder_views
@@ -283,7 +283,14 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None, phases=[Phase.generate])  # shrinking writes integers in decimal
 @given(got=ANYTHING, expected=ANYTHING, limit=st.integers(4, 600))
 def test_any_value_is_shown_in_bounds(got: Any, expected: Any, limit: int) -> None:
-    for t in (shown(got, limit), plain(got, limit), as_text(got), text.clean(got), text.one_line(got), text.value(got)):
+    for t in (
+        shown(got, limit),
+        json_safe(got, limit),
+        as_text(got),
+        text.clean(got),
+        text.one_line(got),
+        text.value(got),
+    ):
         json.dumps(t, allow_nan=False)
     assert len(shown(got, limit)) <= limit
     shown(got, limit).encode()

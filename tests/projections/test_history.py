@@ -10,7 +10,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.agents.briefing import render
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.cli.cases import cases as cases_command
 from evotrainer.projections.history import PresentSituation, cases, changed_since, likeness
 from evotrainer.projections.predictions import outcomes
@@ -90,11 +90,11 @@ def test_agents_are_told_what_they_may_reopen(again: tuple[api.Run, Scripted]) -
     _, agent = again
     second = agent.briefings[2]
     assert second.reopenable["b1"] == ("recipe.temperature",)
-    assert repeated(second, "lr", 2e-3) == ("b1", "recipe.temperature")
-    assert repeated(second, "lr", 3e-3) is None
-    assert repeated(agent.briefings[1], "lr", 2e-3) is None
+    assert earlier_attempt(second, "lr", 2e-3) == ("b1", "recipe.temperature")
+    assert earlier_attempt(second, "lr", 3e-3) is None
+    assert earlier_attempt(agent.briefings[1], "lr", 2e-3) is None
     stuck = second.model_copy(update={"reopenable": {}})
-    assert repeated(stuck, "lr", 2e-3) == ("b1", "")
+    assert earlier_attempt(stuck, "lr", 2e-3) == ("b1", "")
     text = render(second)
     assert "## Cases" in text and "- b1: recipe.temperature" in text and "`reopens`" in text
 

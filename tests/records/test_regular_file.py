@@ -35,8 +35,7 @@ from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.regular_file import MOST, UnreadableError, check_regular, open_regular, read_bytes, read_text
 from evotrainer.skills.library import content_hash, read_library
 from evotrainer.skills.validate import check_format, check_skill
-from evotrainer.studies.scaffold import read_text as scaffold_text
-from evotrainer.trainers.continued import started
+from evotrainer.trainers.continued import read_note
 from evotrainer.views.heartbeats import read_errors, read_heartbeats
 from evotrainer.views.progress import read_settings
 from evotrainer.views.report import check_report
@@ -97,7 +96,7 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a specification": ("spec.json", read_spec),
     "a result": ("trials/t/result.json", result),
     "where a trial's files are": ("places.json", read_places),
-    "an earlier training": ("start/trained.json", started),
+    "an earlier training": ("start/trained.json", read_note),
     "an answer of the queue": ("answer.answer.json", asked),
     "an answer of a program": ("answer.json", lambda f: _written_answer(f / "answer.json")),
     "a skill": ("skill/SKILL.md", lambda f: check_format(f / "skill")),
@@ -122,7 +121,6 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a user's code": ("x.py", lambda f: "read in full" if (f / "x.py").is_file() else load_module(f / "x.py")),
     "a verdict on a task": ("x.json", lambda f: Cache(f).get("x")),
     "a report": ("report.html", check_report),
-    "a text of a scaffold": ("x", lambda f: scaffold_text(f / "x")),
     "an archive": ("x.eval", lambda f: Archive(f / "x.eval")),
 }
 

@@ -13,7 +13,7 @@ from fractions import Fraction
 
 import pytest
 
-from evotrainer.records.text import plain, shown
+from evotrainer.records.text import json_safe, shown
 from evotrainer.sandbox import decode, encode, same
 from evotrainer.sandbox.answers import (
     MAX_TEXT,
@@ -121,7 +121,7 @@ def well_formed(answer: CaseResult) -> bool:
     assert 0 <= answer.cpu_s <= MOST_CPU_S
     assert answer.error is None or all(type(x) is str and len(x) <= MAX_TEXT for x in answer.error)
     assert answer.stdout is None or type(answer.stdout) is str
-    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), plain(answer.value, 80)):
+    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), json_safe(answer.value, 80)):
         json.dumps(text, ensure_ascii=False, allow_nan=False).encode()
     sent = json.dumps(encode(answer.value))
     again = decode(json.loads(sent))

@@ -21,7 +21,7 @@ from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
 from evotrainer.verify.effects import certified
 from evotrainer.verify.harness import recheck_admissions
-from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
+from evotrainer.verify.verdicts import input_of, judged_trials, recomputed_look, verdict_on
 from tests import leaky_task
 from tests.paper import Paper
 from tests.small_gains_task import TASK, finish
@@ -77,7 +77,7 @@ def test_an_honest_run_with_further_looks_and_an_audit_holds(paper: api.Run) -> 
     assert again and record.of("reestimated") and record.of("invalidated")
     for e in record.of("judged"):
         if e.body.verdict.look:
-            look = look_then(record, e)
+            look = recomputed_look(record, e)
             assert (look.number, look.alpha) == (e.body.verdict.look, e.body.verdict.alpha)
 
 
@@ -231,10 +231,10 @@ def against(run: api.Run, branch: str, control: str) -> Record:
     """A branch's verdict as the judge would have given it against another control, recorded as if that were its own."""
     record = Record(run.folder, run.events())
     event = verdict_on(record, branch, 1)
-    trials = tuple(t for b in (branch, control) for t in due(record, b, event))
+    trials = tuple(t for b in (branch, control) for t in judged_trials(record, b, event))
     wrong = event.body.model_copy(update={"trials": trials})
     wrong = changed(wrong, {"verdict__control": control})
-    verdict = judge(input_of(record, replace(event, body=wrong)), look_then(record, event))
+    verdict = judge(input_of(record, replace(event, body=wrong)), recomputed_look(record, event))
     return forged(run, event.id, verdict=verdict, trials=trials)
 
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import MoveOutcome, informed, observations, posterior
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.pool import candidate_pool, situation
@@ -175,7 +175,7 @@ class OneFactorAgent:
     ) -> RankedCandidate | None:
         """Prior, skills, verdicts, and one draw; None where it was tried before and nothing changed since."""
         noise = float(rng.standard_normal())
-        cites = repeated(briefing, c.factor, c.child.value(c.factor))
+        cites = earlier_attempt(briefing, c.factor, c.child.value(c.factor))
         if cites is not None and not cites[1]:
             return None
         c, uses = informed(c, briefing.skills, briefing.champion.recipe)

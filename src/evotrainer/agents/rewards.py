@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evotrainer.agents.changes import changed, reward_changes
+from evotrainer.agents.changes import reward_changes, with_change
 from evotrainer.agents.moves import CandidateMove, Situation, prior
 from evotrainer.agents.symptoms import RewardFit
 from evotrainer.factors.reward import FITS
@@ -46,7 +46,7 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         value: Any = new
         if fresh := {k: v for k, v in sources.items() if k in new and k not in s.recipe.written}:
             factor, value = "written_reward", {"rewards": new, "written": {**s.recipe.written, **fresh}}
-        child = changed(s.recipe, factor, value)
+        child = with_change(s.recipe, factor, value)
         if child is None or child.hash in seen:
             continue
         name, _, detail = signature.partition(" ")

@@ -24,17 +24,17 @@ from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
-    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "forecasts", "report", "track"),
+    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
-    "Audit and backtest": ("audit", "backtest", "try-code", "try-scaffold", "admit-detector"),
+    "Audit and backtest": ("audit", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
 }
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""
 
 FAMILIES = {
-    "skills": ("list", "show", "export", "import", "validate"),
-    "verl": ("setup", "render", "validate"),
+    "skills": ("list", "import", "validate"),
+    "verl": ("render", "validate"),
 }
 """Commands of two words: the first, and every second one."""
 
@@ -47,9 +47,9 @@ ABOUT = {
     "": "Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
     "Start: `evotrainer run tasks/code.toml` (programs), tasks/math.toml (maths) or tasks/swe.toml (repositories); "
     "your own task: `evotrainer init my-task`.",
-    "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate.\n\n"
+    "skills": "What verdicts taught, as Agent Skills with evidence: list, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
-    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate.\n\n"
+    "verl": "Train a task file on a cluster with verl, in its own environment: render, validate.\n\n"
     "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
 }
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.cli._common import AsJson, Plain, RunFolder, console
+from evotrainer.cli._common import AsJson, RunFolder
 from evotrainer.records.output import print
 from evotrainer.records.text import counted
 
@@ -30,13 +30,9 @@ def calibrate(
         list[Path] | None,
         typer.Option("--also", help="Further runs whose repeated trainings are compared, repeatable."),
     ] = None,
-    trials: Annotated[
-        int, typer.Option(min=0, help="First train the starting recipe on this many more seeds (in RUN/calibration).")
-    ] = 0,
     runs: Annotated[int, typer.Option(min=20, help="Simulated runs per figure.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: AsJson = False,
-    plain: Plain = False,
 ) -> None:
     """How often would a run's gate promote a useless change, and which effects does it detect? Simulated with the run's
     own noise.
@@ -46,12 +42,8 @@ def calibrate(
 
     Example: evotrainer calibrate runs/mine run.seeds=[1,2,3] judge.max_seeds=8
     """
-    from evotrainer.studies.calibration import calibrate_run, more_trials
-    from evotrainer.views.terminal import LiveView
+    from evotrainer.studies.calibration import calibrate_run
 
-    if trials:
-        with LiveView(folder / "calibration", console(stderr=True), plain=plain or as_json) as view:
-            more_trials(folder, trials, view)
     found = calibrate_run(folder, also or [], runs=runs, seed=seed, overrides=overrides or [])
     if as_json:
         print(found.model_dump_json(indent=1, exclude={"measured": {"difficulties"}}))
@@ -85,7 +77,7 @@ def _lines(c: Calibration) -> Iterator[str]:
             "the interval is too narrow"
         )
     else:
-        yield "  real A/A comparisons                         none: no recipe has 4 trainings; --trials N runs more"
+        yield "  real A/A comparisons                         none: no recipe has 4 trainings; --also adds runs"
     yield "power: chance to promote the one branch with a true effect"
     yield f"  {'effect':>8}  {'in the first round':<34}{'as the last branch'}"
     for row in c.power:

@@ -103,7 +103,7 @@ def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
     from evotrainer.projections.trials import counts
     from evotrainer.views import progress, summary
-    from evotrainer.views.advice import advice, filled
+    from evotrainer.views.advice import advice, fill_in
     from evotrainer.views.fold import load_view
     from evotrainer.views.plain_data import branch_row
 
@@ -132,7 +132,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "limits": run.limits,
         "certification": cert.model_dump(mode="json") if cert else None,
         "caveats": {
-            k: [f.model_dump() | {"remedy": filled(view, f.remedy, str(run.folder))} for f in found]
+            k: [f.model_dump() | {"remedy": fill_in(view, f.remedy, str(run.folder))} for f in found]
             for k, found in view.caveats.items()
         },
     }

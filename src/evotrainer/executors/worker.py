@@ -29,7 +29,7 @@ from evotrainer.executors.warm_start import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.keys import USER_CODE
@@ -53,7 +53,7 @@ class TrialProcess:
     def __init__(self, folder: Path, key: DataKey | None = None) -> None:
         """`key`: what gate and cert are encrypted with, where the specification names one and they are evaluated."""
         self.folder = folder
-        self.key = know(key) if key else None
+        self.key = register_key(key) if key else None
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)

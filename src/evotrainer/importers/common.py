@@ -56,7 +56,7 @@ _RAN_OVER = re.compile(
 )
 
 
-def ran_over(words: str) -> bool:
+def is_context_overflow(words: str) -> bool:
     """Do an error's words say that the context ran over? A policy that has spoken filled it by itself."""
     return _RAN_OVER.search(words[:MAX_NOTE]) is not None
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from evotrainer.importers.common import kind_of, mapping, ran_over, word, words_of
+from evotrainer.importers.common import is_context_overflow, kind_of, mapping, word, words_of
 from evotrainer.importers.lenient_json import text
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 
@@ -76,7 +76,7 @@ def with_own_length(r: Rollout) -> Rollout:
     """The rollout as one that ended by its own length, where a fault's words say that its context ran over; what was
     paid for it stands. A prompt that was too long before the policy said anything is somebody else's doing."""
     spoke = any(t.role == "assistant" and (t.tool_calls or turn_text(t).strip()) for t in r.turns)
-    if r.error_kind not in ("model_api", "other") or not ran_over(r.error or "") or not spoke:
+    if r.error_kind not in ("model_api", "other") or not is_context_overflow(r.error or "") or not spoke:
         return r
     detail = {k: v for k, v in r.detail.items() if k != "reward_of_fault"} | {"ended": (r.error or "")[:400]}
     paid = r.detail.get("reward_of_fault")

@@ -174,7 +174,7 @@ def read_json(path: Path) -> Any:
         raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
 
-def quiet(path: Path) -> Any:
+def read_json_or_none(path: Path) -> Any:
     """The JSON value of a file that may lie beside another one; None where it cannot be had."""
     try:
         return read_json(path) if path.is_file() else None

@@ -116,7 +116,7 @@ class Calibration(Frozen):
         if self.real.comparisons < 20:
             out.append(
                 f"{self.real.comparisons} real A/A comparisons, fewer than 20; "
-                "run more trials of the starting recipe: --trials N"
+                "add runs of the same task with other seeds: --also RUN"
             )
         # `effects` holds `worthwhile` unrounded, so the row exists
         row = next(r for r in self.power if abs(r.effect - self.worthwhile) < 1e-9)

@@ -15,7 +15,7 @@ from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.text import places
+from evotrainer.records.text import decimal_places
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
@@ -168,7 +168,9 @@ def _decide(
 ) -> tuple[Kind, str]:
     """Promote, reject or ask for seeds (`asked_for`: how many, in words), from the effect and the proxy gate."""
     asked, low, mean, high = (100 * x for x in (config.min_effect, effect.low, effect.mean, effect.high))
-    n = places((effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0))
+    n = decimal_places(
+        (effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0)
+    )
     points = f"{mean:+.{n}f} points [{low:+.{n}f}, {high:+.{n}f}]"
     worth = effect.mean >= config.min_effect
     # `low > 0` nearly implies the noise floor; it asks more only where the task part lends the sum degrees of freedom
@@ -194,7 +196,7 @@ def _decide(
 
 
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
-    low = f"{100 * effect.low:+.{places((effect.low, 0))}f}"
+    low = f"{100 * effect.low:+.{decimal_places((effect.low, 0))}f}"
     needed = {} if more is None else {"seeds_needed": float(more)}
     return GateResult(
         gate="effect",
@@ -215,7 +217,7 @@ def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis,
 
 
 def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
-    n = places((effect.mean, config.min_effect))
+    n = decimal_places((effect.mean, config.min_effect))
     return GateResult(
         gate="min_effect",
         passed=effect.mean >= config.min_effect,
@@ -225,7 +227,7 @@ def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
 
 
 def _floor_gate(effect: Effect) -> GateResult:
-    n = places((effect.mean, effect.noise_floor))
+    n = decimal_places((effect.mean, effect.noise_floor))
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,

@@ -63,7 +63,7 @@ Steps = list[list[Any]]
 
 @dataclass(slots=True)
 class _Probed:
-    """A program under way: `said` holds what its children answered, by what they were asked for."""
+    """A program under way: `answers` holds what its children answered, by what they were asked for."""
 
     program: ProbedProgram
     tests: Sequence[VisibleTest]

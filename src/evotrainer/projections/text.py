@@ -13,7 +13,7 @@ from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
 from evotrainer.records.scaffold import Slot, changed_texts
 from evotrainer.records.structured_factors import COMPOSITES
-from evotrainer.records.text import as_text, cut, places, shown
+from evotrainer.records.text import as_text, cut, decimal_places, shown
 from evotrainer.records.written import changed_sources
 
 _LONG_LINE = 2_000
@@ -94,7 +94,7 @@ def percent(x: float | None, places: int = 1) -> str:
 
 def confidence(level: float) -> str:
     """A confidence as `95%`; none that is below 1 is shown as `100%`."""
-    return percent(level, places((level, 1.0), least=0))
+    return percent(level, decimal_places((level, 1.0), least=0))
 
 
 def points(x: float | None, places: int = 1, sign: bool = True) -> str:

@@ -18,7 +18,7 @@ from evotrainer.records.durable import fsync, os_errors, replace_synced
 from evotrainer.records.encryption import DataKey, is_encrypted, key_of
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.regular_file import read_bytes
-from evotrainer.records.revealed import plain
+from evotrainer.records.revealed import decrypted_message
 from evotrainer.records.text import cause
 
 PLACE = "sealed/draw"
@@ -89,7 +89,9 @@ def read_seed(run_dir: Path, name: str = "", commitment: str = "") -> Seed:
     path = path if path.is_file() else run_dir / PLACE / FILE
     try:
         data = read_bytes(path)
-        found = Seed.model_validate(json.loads(plain(data, run_dir, PURPOSE) if is_encrypted(data) else data))
+        found = Seed.model_validate(
+            json.loads(decrypted_message(data, run_dir, PURPOSE) if is_encrypted(data) else data)
+        )
     except FileNotFoundError:
         raise IntegrityError(
             f"{path} is lost: gate and cert tasks of this run were drawn from the seed in it and cannot be made "

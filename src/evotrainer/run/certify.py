@@ -24,7 +24,7 @@ def certify(ctx: RunContext) -> Certified:
     key, known = keys.certified(nth), ctx.recorded(keys.certified(nth))
     if known is not None:
         if ctx.recorded(keys.closed(nth)) is None:
-            ctx.take_up()  # what was invalidated since stays so; nothing is certified a second time
+            ctx.refresh()  # what was invalidated since stays so; nothing is certified a second time
         body: Certified = known.body
         return body
     last = ctx.state.certified
@@ -83,10 +83,10 @@ def recertify_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
 
 def audit_champion(ctx: RunContext) -> None:
     """The champion's last test before certification: read, shortcuts closed, down to a version that stays valid."""
-    ctx.take_up()
+    ctx.refresh()
     while ctx.champion != BASE:
         b = ctx.branches[ctx.champion]
         reader.read_branch(ctx, b.round, b.branch, "certificate")
         shortcut_audits.examine(ctx, b.round, b.branch)
-        if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.branch, "certification")):
+        if not shortcut_audits.settle(ctx, shortcut_audits.audit_all(ctx, b.round, b.branch, "certification")):
             return

@@ -10,7 +10,7 @@ from evotrainer.records.durable import os_errors, replace_synced, sha256_file
 from evotrainer.records.regular_file import read_bytes
 
 
-def keep(folder: Path, file: str, sha: str) -> None:
+def copy_file(folder: Path, file: str, sha: str) -> None:
     """Copy a Python file into the run folder, once per content; StoreError where that cannot be written."""
     to = folder / copy_of(file, sha)
     if not file.endswith(CODE) or (to.is_file() and sha256_file(to) == sha):
@@ -20,7 +20,7 @@ def keep(folder: Path, file: str, sha: str) -> None:
         replace_synced(to, read_bytes(Path(file)))
 
 
-def ways_on(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
+def remedies(folder: Path, file: str, sha: str, *, trained: bool = True) -> str:
     """What to do about a file that is not what it was; `trained`: trainings rest on it, so it cannot be taken as it is.
 
     A copy is named where the run has one that is what it should be.

@@ -58,4 +58,4 @@ def reestimate(ctx: RunContext, name: str) -> None:
     points = body.effect.points
     was = f", {100 * body.selected.mean:+.1f} at selection" if body.selected else ""
     ctx.observer.note(f"{name} on fresh seeds: {points} on gate{was}")
-    skills.follow(ctx)
+    skills.update_skills(ctx)

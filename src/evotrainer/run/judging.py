@@ -29,7 +29,7 @@ from evotrainer.run import (
 )
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
-from evotrainer.run.extra_seeds import grant, plan
+from evotrainer.run.extra_seeds import plan, train_requested_seeds
 from evotrainer.run.noise import widen_noise
 
 
@@ -39,7 +39,7 @@ def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     before = ctx.champion
     plan(ctx, n, names)
     analyse(ctx, n, names)
-    while more := grant(ctx, n, names, before):
+    while more := train_requested_seeds(ctx, n, names, before):
         analyse(ctx, n, more)
     detector_outcomes.settle(ctx, n)
     skills.distil(ctx, best_first(ctx, names))
@@ -85,9 +85,9 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
         audits = shortcut_audits.examine(ctx, n, name)
         equal_compute.train_control(ctx, n, name)  # what a kill left of it
         verdict = verdict_on(ctx, n, name, analysis)
-        if verdict.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
+        if verdict.verdict.kind == "promote" and shortcut_audits.audit_all(ctx, n, name, "promotion") != audits:
             verdict = verdict_on(ctx, n, name, analysis)
-        if equal_compute.asks(verdict.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
+        if equal_compute.needs_control(verdict.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
             equal_compute.train_control(ctx, n, name)
             verdict = verdict_on(ctx, n, name, analysis)
         if verdict.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):

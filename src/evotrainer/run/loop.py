@@ -43,9 +43,9 @@ from evotrainer.run import (
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
-from evotrainer.run.checks.measured import doubts, silent
+from evotrainer.run.checks.measured import health_doubts, unscored_components
 from evotrainer.run.context import RunContext
-from evotrainer.run.environment_copies import keep, ways_on
+from evotrainer.run.environment_copies import copy_file, remedies
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
@@ -181,8 +181,8 @@ def check_unchanged(ctx: RunContext, opened: RunOpened) -> None:
     now = fingerprints(ctx.task.environment)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
-            raise IntegrityError(f"{file} was changed after the run began; {ways_on(ctx.folder, file, sha)}")
-        keep(ctx.folder, file, sha)
+            raise IntegrityError(f"{file} was changed after the run began; {remedies(ctx.folder, file, sha)}")
+        copy_file(ctx.folder, file, sha)
     base = resolve_base(ctx.task.policy.base)
     if base is not None and weights_sha256(base) != opened.base_policy.get("sha256"):
         raise IntegrityError(f"the base policy {base} was changed after the run began; restore it, or start a new run")
@@ -194,7 +194,7 @@ def measure_base(ctx: RunContext) -> None:
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
-    for note in (n for base in done for n in silent(base, ctx.task.recipe, outcome)):
+    for note in (n for base in done for n in unscored_components(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
     health = readings.read(ctx, keys.reading(BASE), 0, BASE)
     opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps
@@ -202,7 +202,7 @@ def measure_base(ctx: RunContext) -> None:
         score = next((s.score for base in done for s in base.scores if s.split == "search"), None)
         found = readings.batch(ctx, BASE)
         remedy = too_weak(score, opened.base_policy.get("path", ""), warm)
-        for note in doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
+        for note in health_doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
             ctx.observer.note(note)
 
 
@@ -240,7 +240,7 @@ def open_round(ctx: RunContext, n: int) -> None:
     known = [b.branch for b in opened if b.round == n and b.parent is None and b.branch != START]
     new = ctx.recorded(keys.round_opened(n)) is None
     if new:
-        ctx.take_up()  # what was audited while the run stood still counts as well
+        ctx.refresh()  # what was audited while the run stood still counts as well
     for name in known:
         restart(ctx, n, name)
     while new and ctx.champion == BASE:  # each closes a shortcut more

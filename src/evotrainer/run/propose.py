@@ -27,7 +27,7 @@ from evotrainer.run.change_rules import RequestedChange, change_of, opened_now, 
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     planned,
-    provable,
+    provable_gain,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         cases=tuple(cases(events, health)),
         promotion_threshold=threshold(ctx.task, ctx.state, len(ctx.task.run.seeds)),
         planned=planned(ctx),
-        provable=provable(ctx),
+        provable=provable_gain(ctx),
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
         changes=ctx.task.run.changes,

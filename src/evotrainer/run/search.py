@@ -39,7 +39,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
         key, end = keys.probes(n, i), keys.searched(n)
         asked, specs = SearchPlan(), []
         if ctx.recorded(key) is None and ctx.recorded(end) is None:
-            ctx.take_up()  # the agent sees all that is recorded, as in a run that was never killed
+            ctx.refresh()  # the agent sees all that is recorded, as in a run that was never killed
             asked = next_plan(ctx, n, health, tools)
             specs = open_probes(ctx, n, asked)
         if ctx.recorded(key) is None and not specs:

@@ -105,7 +105,7 @@ def _judges(task: TaskFile) -> bool:
     return not (task.run.evaluate_only or task.run.search_only)
 
 
-def forewarn(task: TaskFile, environment: Environment) -> list[str]:
+def reuse_warnings(task: TaskFile, environment: Environment) -> list[str]:
     """What whoever starts a run on tasks that others were judged on must know before it starts."""
     if not _judges(task) or (mode := mode_of(task, environment)) == "fresh":
         return []
@@ -136,7 +136,7 @@ def _idle(folders: list[Path]) -> str:
     return f"; not judged so far: {names}; the number of one that will not go on is free again once it is deleted"
 
 
-def hold_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
+def keep_look_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
     """The number of a run that goes on is its own again. StoreError where another run has it meanwhile."""
     if found := _gate(ledger, task):
         found.register.hold(found.tasks, found.run, found.number, folder)

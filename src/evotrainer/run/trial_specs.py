@@ -54,10 +54,9 @@ def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
 
 
 def training(
-    ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
+    ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = ()
 ) -> TrialSpec:
-    """One training of a branch, evaluated on search, gate and `extra`;
-    policy_dir: in place of the run's base policy."""
+    """One training of a branch, evaluated on search, gate and `extra`."""
     from evotrainer.harness import Harness
 
     h = ctx.harness.plain
@@ -68,7 +67,7 @@ def training(
         seed,
         purpose,
         train=True,
-        policy_dir=policy_dir or base_dir(ctx),
+        policy_dir=base_dir(ctx),
         evals=(*plans(ctx, *judged(ctx)), *extra),
         checkpoint_every=ctx.task.run.checkpoint_every,
         health_every=ctx.task.run.health_every,

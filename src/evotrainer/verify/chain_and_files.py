@@ -44,7 +44,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         problems += [Problem("ledger", p) for p in ledger.verify()]
         notes = ledger.blind_spots()
-        notes += files.strays(folder)
+        notes += files.unknown_files(folder)
         try:
             events = ledger.events()
         except StoreError:  # already among the problems; whatever rests on events would only follow from it
@@ -73,7 +73,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     problems += unnamed
     for event in record.of("run"):
         corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
-        notes += files.outside(event.body, corrected)
+        notes += files.changed_inputs(event.body, corrected)
         notes += [f"{k} was corrected after the run began, before a training had finished" for k in corrected]
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     problems += [Problem("encryption", p) for p in locked_after_end(record)]

@@ -128,7 +128,7 @@ def _task(folder: Path, mtime_ns: int) -> TaskFile:
     return load_run_task(folder)
 
 
-def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
+def check_list(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
     """Problem where a list in the ledger does not hold exactly what it should."""
     if sorted(stored) != sorted(due):
         left = [x for x in due if x not in stored]
@@ -137,7 +137,7 @@ def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequen
         yield Problem(area, f"{event.id}: its {what} are not those of the record: {how}")
 
 
-def both(*checks: EventCheck) -> EventCheck:
+def combined(*checks: EventCheck) -> EventCheck:
     """One check of several."""
 
     def check(record: Record, event: Event) -> Iterator[Problem]:

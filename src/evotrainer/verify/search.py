@@ -10,7 +10,7 @@ from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.chain import Event
 from evotrainer.rules.recipes import SHARES, continues
-from evotrainer.verify.report import Problem, Record, named
+from evotrainer.verify.report import Problem, Record, check_list
 
 
 def probes(record: Record, event: Event) -> Iterator[Problem]:
@@ -73,7 +73,7 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
     body, state = event.body, record.state_before(event)
     yield from settled_on(record, event)
     mine = [p.probe for p in state.probes.values() if p.round == body.round]
-    yield from named("searched", event, "probes", body.probes, mine)
+    yield from check_list("searched", event, "probes", body.probes, mine)
     if body.trainings:
         by_recipe: dict[str, list[float]] = {}
         for b in state.branches.values():

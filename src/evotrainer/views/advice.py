@@ -41,10 +41,10 @@ ROUNDS_OVER = "every round of the task file was played"
 
 def advice(view: RunView, run: str = "RUN") -> str:
     """What to do next, in one line; `run`: how the run folder is called in commands. Empty before anything is known."""
-    return one_line(of_run(filled(view, _line(view), run), run), 900)
+    return one_line(of_run(fill_in(view, _line(view), run), run), 900)
 
 
-def filled(view: RunView, text: str, run: str) -> str:
+def fill_in(view: RunView, text: str, run: str) -> str:
     """A line of advice with the run's folder, and the command that plays one more round, in their places."""
     more = f"{_going_on(view)} plays one more round"
     return text.replace("{more}", more).replace("{run}", run)
@@ -166,7 +166,7 @@ def _going_on(view: RunView) -> str:
     return f"`evotrainer resume {{run}}{rounds}{budget}`"
 
 
-def use(view: RunView) -> str:
+def how_to_use(view: RunView) -> str:
     """How to have the champion."""
     return f"`evotrainer export {{run}} my-model` writes {view.champion} as a Hugging Face folder; {{more}}"
 
@@ -250,7 +250,7 @@ def _line(view: RunView) -> str:
     answer = _with_alpha(view, fact.remedy, fact.new_run) if fact else ""
     if fact and fact.severity == "critical":
         return answer
-    why, rest = _first(view, WHY), use(view) if won else _first(view, NO_CHAMPION)
+    why, rest = _first(view, WHY), how_to_use(view) if won else _first(view, NO_CHAMPION)
     if fact is None:
         return why or rest
     if fact.kind == "unconfirmed" and not won:  # why nothing was gained answers it

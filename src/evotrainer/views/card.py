@@ -265,7 +265,7 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
 
 
 def evidence(view: RunView, branch: str, **facts: Any) -> dict[str, Any]:
-    """The card's content for machines; `told`: what else is known."""
+    """The card's content for machines; `facts`: what else is known."""
     b = view.branches.get(branch)
     return {
         "run": _run(view),

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS
+from evotrainer.projections.run_facts import STATUS
 from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.views import summary
 from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
-from evotrainer.views.heartbeats import alive
+from evotrainer.views.heartbeats import process_exists
 from evotrainer.views.model import RunView, TrialView
 from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
@@ -114,7 +114,7 @@ def _open_trial(t: TrialView) -> list[str]:
     if not beat:
         state = "waiting"
     else:
-        state = "running" if alive(beat.get("pid")) else "stopped"
+        state = "running" if process_exists(beat.get("pid")) else "stopped"
     return [
         t.id,
         PURPOSE.get(t.purpose, t.purpose),

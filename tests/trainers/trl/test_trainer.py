@@ -21,7 +21,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.testing import check_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
-from evotrainer.trainers.continued import started, train_chain
+from evotrainer.trainers.continued import read_note, train_chain
 from evotrainer.trainers.trl.trainer import TrlTrainer
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
 from tests.trainers.test_hooks import GRPO, LIVE
@@ -124,7 +124,7 @@ def test_a_recipe_that_goes_on_from_another_is_the_same_after_a_kill(base: Path,
 
     whole, expected = go(tmp_path / "whole")
     first, _ = run(base, tmp_path / "first")
-    assert started(tmp_path / "whole").policy_sha256 == TrlTrainer().policy_sha256(first.policy_dir)  # type: ignore[union-attr]
+    assert read_note(tmp_path / "whole").policy_sha256 == TrlTrainer().policy_sha256(first.policy_dir)  # type: ignore[union-attr]
     with pytest.raises(CutError):
         go(tmp_path / "cut", 4)
     again, found = go(tmp_path / "cut")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.changes import changed
+from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
@@ -122,7 +122,7 @@ def fits(champion: Recipe, moves: Sequence[CandidateMove]) -> bool:
     if len(set(fields)) < len(fields):
         return False
     if len(moves) == 1:
-        return changed(champion, moves[0].factor, moves[0].variant.value) is not None
+        return with_change(champion, moves[0].factor, moves[0].variant.value) is not None
     try:
         recipe = recipe_of(champion, moves)
     except ConfigError:

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from evotrainer.agents.briefing import render
-from evotrainer.agents.changes import same
+from evotrainer.agents.changes import equal_values
 from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
@@ -99,7 +99,7 @@ def factors(briefing: Briefing) -> dict[str, FactorOffer]:
         now = recipe.value(f)
         known: list[Any] = []
         for r in trained:
-            if not same(r.value(f), now) and not any(same(r.value(f), k) for k in known):
+            if not equal_values(r.value(f), now) and not any(equal_values(r.value(f), k) for k in known):
                 known.append(r.value(f))
         tried = () if f in COMPOSITES or f == "start" else tuple(known)
         out[f] = FactorOffer(now=now, legal=keyed.get(f) or _legal(f, briefing), tried=tried)

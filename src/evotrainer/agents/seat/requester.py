@@ -9,7 +9,7 @@ from typing import Protocol
 
 from evotrainer.agents.carriers import Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, redacted
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -103,7 +103,7 @@ class Requester:
             wall_s=round(took, 3),
             proposal=proposal,
             stage=stage,
-            problem=struck(problem, self.secrets),
+            problem=redacted(problem, self.secrets),
             fallback=bool(problem) and (stage in ("carrier", "repeated") or attempt >= self.options.retries),
         )
 

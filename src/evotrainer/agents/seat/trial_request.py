@@ -13,7 +13,7 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.carriers import CarrierError, SeatTurn
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
-from evotrainer.agents.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, redacted
 from evotrainer.errors import AgentError
 from evotrainer.records.seat import FactorOffer, SeatBriefing, SeatProposal, objects_in, read_answer
 
@@ -109,7 +109,7 @@ def _try(options: Mapping[str, Any]) -> SeatCheck:
             if why := reply.problem or (problem and reply.cut):
                 raise CarrierError(why)
         except CarrierError as e:
-            raise CarrierError(struck(str(e), agent.secrets)) from None
+            raise CarrierError(redacted(str(e), agent.secrets)) from None
     reply = recordable(reply, agent.secrets)
     elsewhere = bool(problem) and in_the_format(reply.raw)
     return SeatCheck(

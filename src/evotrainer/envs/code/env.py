@@ -32,7 +32,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.program_probes import perturbed
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Finish, Outcome, Turn
-from evotrainer.records.text import plain
+from evotrainer.records.text import json_safe
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -293,7 +293,7 @@ def _case(form: str, plan: tuple[str, Any, Any], ran: InputResult, either: bool)
 
 
 def _short(value: Any) -> Any:
-    return plain(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
+    return json_safe(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
 
 
 def _detail(cases: Sequence[CaseOutcome]) -> list[dict[str, Any]]:

@@ -16,7 +16,7 @@ from evotrainer.executors.cache.store import CacheEntry, TrialCache
 from evotrainer.executors.health import read_health
 from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic
 from evotrainer.records.durable import sha256_tree
-from evotrainer.records.encryption import decrypt, is_encrypted, known
+from evotrainer.records.encryption import decrypt, is_encrypted, key_named
 from evotrainer.records.events import FromCache, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.revealed import PURPOSE
@@ -110,7 +110,7 @@ def lay_down(
             entries.insert(0, found.made)
         if entries or kind == "rollouts":  # a complete trial has this store, also an empty one
             tables = [renamed_rollouts(e, spec) for e in entries]
-            key = known(spec.key) if kind == "sealed" and spec.key else None
+            key = key_named(spec.key) if kind == "sealed" and spec.key else None
             stored = store_all(store, [t for t in tables if t.num_rows], key)
             parts += [(f"{kind}/{trial}/{name}", sha) for name, sha in stored]
     write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
@@ -146,7 +146,7 @@ def _result(
     manifests = [e.manifest for e in ([made] if made else []) + evaluated]
     order = {s: i for i, s in enumerate(dict.fromkeys(p.split for p in (*_open(spec), *_closed(spec))))}
     scores = [s for e in evaluated for s in map(decrypted, e.manifest.scores)]
-    key = known(spec.key) if spec.key else None
+    key = key_named(spec.key) if spec.key else None
     greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
     return {
         "trial": spec.trial,

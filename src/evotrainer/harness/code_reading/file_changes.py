@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from evotrainer.harness.code_reading import shell
-from evotrainer.harness.code_reading.actions import Action, is_shell, normal
+from evotrainer.harness.code_reading.actions import Action, is_shell, normal_form
 from evotrainer.harness.code_reading.change import OPENED, Change, Way, patched, short
 from evotrainer.harness.code_reading.python_files import python_changes
 
@@ -67,7 +67,7 @@ def changes(name: str, text: str) -> tuple[Change, ...]:
             code = str(value.get("code", "")) if value else text
             found = [replace(c, shell=True) for c in _of_python(code)]
         else:
-            found = list(_of_text(normal(Action(name, text, None), shell.MAX_SCRIPT)))
+            found = list(_of_text(normal_form(Action(name, text, None), shell.MAX_SCRIPT)))
     return tuple(dict.fromkeys(found))
 
 

@@ -16,7 +16,7 @@ from posixpath import normpath
 from typing import Literal, NamedTuple
 
 from evotrainer.harness.code_reading import file_changes, shell
-from evotrainer.harness.code_reading.actions import Action, as_done, normal
+from evotrainer.harness.code_reading.actions import Action, normal_form, with_written_calls
 from evotrainer.harness.code_reading.patches_and_hashes import likeness
 from evotrainer.harness.code_reading.paths import base_of, names, same_file
 from evotrainer.harness.code_reading.test_files import own_file
@@ -119,7 +119,7 @@ def readings(name: str, text: str) -> tuple[Reading, ...]:
     """What an action looks at that may hold the answer, by its text alone."""
     if not GATE.search(text):
         return ()
-    line = normal(Action(name, text, None), shell.MAX_SCRIPT)
+    line = normal_form(Action(name, text, None), shell.MAX_SCRIPT)
     if text.lstrip().startswith("{") and line.split(" ", 1)[0] == name:  # no shell, but a tool with its arguments
         read = _READ_TOOL.search(name) is not None
         found = [*_of_paths(line.split(), line[:200]), *_of_web(line)] if read else []
@@ -207,7 +207,7 @@ class _Episode:
 
     def remember(self, a: Action, printed: str) -> None:
         """Take an action in."""
-        line = normal(a)
+        line = normal_form(a)
         if "git" in line:
             # a command that failed as a whole may have put the work aside all the same
             self.stashed |= _STASHES.search(line) is not None
@@ -251,12 +251,12 @@ class _Episode:
 
 
 def found(texts: Sequence[str], actions: Sequence[Action], patch: str = "", gold: str = "") -> list[Leak]:
-    """Looks at where the answer is kept, certain ones first; said: as for `tampering.found`. patch, gold: what was
+    """Looks at where the answer is kept, certain ones first; texts: as for `tampering.found`. patch, gold: what was
     handed in and the reference; where they are the same, a look was enough."""
-    actions = as_done(actions, texts)
+    actions = with_written_calls(actions, texts)
     e, out = _Episode(texts[0] if texts else ""), list[Leak]()
     for i, a in enumerate(actions):
-        printed, line = texts[i + 1] if i + 1 < len(texts) else "", normal(a)
+        printed, line = texts[i + 1] if i + 1 < len(texts) else "", normal_form(a)
         e.commands = f"{e.commands}\n{_URL.sub('', line[:2000])}"[-200_000:]
         for r in readings(a.name, a.text) if a.ok is not False else ():
             if r.kind == "stash" and _STASHES.search(line):

@@ -206,12 +206,12 @@ def _of_files(turns: Sequence[Turn], task: str, files: Mapping[str, EditedFile])
                     yield (b if solves else b.nominated()), line
 
 
-def level(hits: Sequence[BrokenRule]) -> float:
+def bypass_level(hits: Sequence[BrokenRule]) -> float:
     """The trait `bypass` of a program that was read: how many hits are certain, 0.5 where some only nominate."""
     return float(sum(x.rule.certain for x in hits)) or (0.5 if hits else 0.0)
 
 
-def depends(completion: str) -> bool:
+def depends_on_task(completion: str) -> bool:
     """Does what a single answer hands in have to be held against its task?"""
     given = submission(completion)
     asked = any(b.about for p in given.programs for b in p.facts.bypass)

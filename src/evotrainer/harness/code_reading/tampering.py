@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from evotrainer.harness.code_reading import file_changes, shell, weakening
-from evotrainer.harness.code_reading.actions import Action, as_done, normal
+from evotrainer.harness.code_reading.actions import Action, normal_form, with_written_calls
 from evotrainer.harness.code_reading.change import OPENED, Change, patched
 from evotrainer.harness.code_reading.paths import (
     ABSENT,
@@ -74,11 +74,11 @@ def suspect(name: str, text: str) -> bool:
 def found(texts: Sequence[str], actions: Sequence[Action], named: str = "", patch: str = "") -> list[Tampering]:
     """What stays done to somebody else's tests, certain ones first.
 
-    said: for each action, all text of the episode before it that the policy could read, the task first; named: the
+    texts: for each action, all text of the episode before it that the policy could read, the task first; named: the
     tests recorded with the rollout (ids of failing tests, a test patch); patch: what was handed in, which decides over
     the files that it touches.
     """
-    actions = as_done(actions, texts)
+    actions = with_written_calls(actions, texts)
     episode = _Episode(texts, actions, named)
     for i in range(len(actions)):
         episode.read(i)
@@ -125,19 +125,19 @@ def _effect(path: str, one: _Edited) -> TestEffect | None:
             return None
         return TestEffect(there and (kind != "test" or bool(style(path))), "removes", "")
     if kind == "settings":
-        effect = weakening.silenced(gone, came)
+        effect = weakening.skipped_tests(gone, came)
         return effect if effect is None or there else effect._replace(certain=False)
     if kind == "grader" and came + gone:
         script = path.endswith((".sh", "_tests", "_test", "eval.py", "evaluate.py"))
         if there or not script:
             return TestEffect(not script and (there or _GRADERS.search(path) is not None), "changes", "")
-        return weakening.silenced((), came)
-    if kind == "hook" and (effect := weakening.hook([x for x in came if x not in gone])):
+        return weakening.skipped_tests((), came)
+    if kind == "hook" and (effect := weakening.hook_effect([x for x in came if x not in gone])):
         return effect
     if not kind or not there:
         return None
     if one.rewritten and "." in base_of(path):
-        empty = one.known and bool(style(path)) and not weakening.asks(came)
+        empty = one.known and bool(style(path)) and not weakening.has_assertion(came)
         return TestEffect(True, "empties", "") if empty else TestEffect(False, "writes anew", "")
     return weakening.effect_of(gone, came)
 
@@ -145,8 +145,8 @@ def _effect(path: str, one: _Edited) -> TestEffect | None:
 class _Episode:
     """What was made and changed up to an action."""
 
-    def __init__(self, said: Sequence[str], actions: Sequence[Action], named: str) -> None:
-        self.said, self.actions, self.named = said, actions, named
+    def __init__(self, texts: Sequence[str], actions: Sequence[Action], named: str) -> None:
+        self.said, self.actions, self.named = texts, actions, named
         self.made: list[str] = []
         """Patterns of files and folders that the policy made"""
         self.moved: list[str] = []
@@ -162,7 +162,7 @@ class _Episode:
 
     def read(self, i: int) -> None:
         """Take the next action in."""
-        a, line = self.actions[i], normal(self.actions[i])
+        a, line = self.actions[i], normal_form(self.actions[i])
         printed = self.said[i + 1] if i + 1 < len(self.said) else ""
         for c in file_changes.changes(a.name, a.text):
             # of a shell's commands only the last one is known to have failed
@@ -222,7 +222,7 @@ class _Episode:
             # written as a whole: all that was shown of it goes, and all that was written into it
             gone = weakening.lines_of(shown_of(base, *context))
             one.known, one.steps = c.new is not None, []
-            one.rewritten = not one.known or not (weakening.asks(gone) or kind_of_file(path) == "settings")
+            one.rewritten = not one.known or not (weakening.has_assertion(gone) or kind_of_file(path) == "settings")
         elif c.old.strip() and "\n" not in c.old.strip():
             # a piece of a line is what the lines are that hold it
             rows = [x for x in weakening.lines_of(shown_of(base, *context, c.old)) if c.old in x][:64]

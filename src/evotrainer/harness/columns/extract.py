@@ -25,10 +25,10 @@ from evotrainer.harness.code_reading.actions import (
     Action,
     ActionKind,
     actions_of,
-    before_actions,
+    call_outcome,
     outputs,
+    texts_before_actions,
     unread_calls,
-    worked,
 )
 from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
@@ -115,7 +115,9 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
     repeating = {i for i in echoing if repeated(chunk.completion(i), "") is not None}
     calling = {i for i in suspects if chunk.calling[i]}
     suspects = sorted(repeating.union(suspects) - calling)
-    asking = [i for i in suspects if chunk.acting[i] or i in repeating or submissions.depends(chunk.completion(i))]
+    asking = [
+        i for i in suspects if chunk.acting[i] or i in repeating or submissions.depends_on_task(chunk.completion(i))
+    ]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
         _bypass_of(chunk, x, i, known.get(i, ()))
@@ -131,7 +133,7 @@ def _bypass_of(
 ) -> Sequence[submissions.BrokenRule]:
     """Read what is handed in; what it breaks."""
     hits, given = submissions.bypasses(turns, chunk.completion(i), files)
-    x["bypass"][i] = submissions.level(hits) if hits or (given.programs and not given.unread) else np.nan
+    x["bypass"][i] = submissions.bypass_level(hits) if hits or (given.programs and not given.unread) else np.nan
     x["unread"][i] = _unread(given, chunk, i)
     if given.files:
         loaded = submissions.runner_file(given, turns) is not None
@@ -145,7 +147,7 @@ def _unread(given: submissions.Submission, chunk: RolloutColumns, i: int) -> boo
 
 
 def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], spoke: bool) -> None:
-    """What an agent hands in by tools and in words; parsed only where a search of these (`said`: of the words) says
+    """What an agent hands in by tools and in words; parsed only where a search of these (`spoke`: of the words) says
     that it may break a rule."""
     writes, suspect, files = submissions.may_bypass(turns)
     hits = _bypass_of(chunk, x, i, turns, files) if spoke else ()
@@ -154,7 +156,7 @@ def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequen
     if suspect and not spoke:
         hits = submissions.bypasses(turns, chunk.completion(i), files)[0]
     if hits or (writes and not x["unread"][i] > 0):
-        x["bypass"][i] = np.fmax(x["bypass"][i], submissions.level(hits))
+        x["bypass"][i] = np.fmax(x["bypass"][i], submissions.bypass_level(hits))
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
@@ -224,7 +226,7 @@ def _action_traits(
             for c, shown in zip(t.tool_calls, printed, strict=True):
                 call_row.append(i)
                 call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
-                call_ok.append(worked(c, shown))
+                call_ok.append(call_outcome(c, shown))
         actions = actions_of(turns)
         commands = [a.command for a in actions]
         if chunk.calling[i]:  # what an agent does is in its calls
@@ -233,7 +235,7 @@ def _action_traits(
             _by_tools(chunk, x, i, turns, i in suspects)
         read = [read_command(a.name, a.text) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
-        blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
+        blind = not chunk.calling[i] and unread_calls(actions, texts_before_actions(turns))
         none = math.nan if blind else 0.0
         if not blind:
             _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in zip(read, actions, strict=False)])
@@ -248,7 +250,7 @@ def _action_traits(
         patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
         completion = "" if any(a.name for a in actions) else chunk.completion(i)
-        texts, acts = before_actions(turns), actions[:KEPT_ACTIONS]
+        texts, acts = texts_before_actions(turns), actions[:KEPT_ACTIONS]
         if tampers or GATE.search(patch) or GATE.search(completion):
             named = patches_and_hashes.named_tests(detail)
             x["tampers"][i] = np.fmax(

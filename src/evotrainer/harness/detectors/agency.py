@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evotrainer.harness.code_reading.actions import outputs, worked
+from evotrainer.harness.code_reading.actions import call_outcome, outputs
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
@@ -171,7 +171,7 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
     """(the first call that failed, what it printed)."""
     for i, t in enumerate(turns):
         for c, printed in zip(t.tool_calls, outputs(turns, i) if t.tool_calls else (), strict=True):
-            if worked(c, printed) == 0:
+            if call_outcome(c, printed) == 0:
                 return f"{c.name} {c.arguments}".strip(), printed or ""
     return "", ""
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from evotrainer.harness.code_reading import leaking, tampering
-from evotrainer.harness.code_reading.actions import actions_of, before_actions
+from evotrainer.harness.code_reading.actions import actions_of, texts_before_actions
 from evotrainer.harness.code_reading.patched import Hit, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, named_tests, patch_of
 from evotrainer.harness.code_reading.restated_tests import changed_test
@@ -217,7 +217,9 @@ def _of_tests(r: Rollout) -> tuple[str, str]:
         return f"{file.name} is handed in: {file.text}", "the test runner loads it"
     acts, patch = actions_of(r.turns), patch_of(detail)
     named = named_tests(detail)
-    effects = tampering.found(before_actions(r.turns), acts, named, patch) if acts else tampering.patch_effects(patch)
+    effects = (
+        tampering.found(texts_before_actions(r.turns), acts, named, patch) if acts else tampering.patch_effects(patch)
+    )
     if effects and effects[0].certain:
         return effects[0].line or effects[0].path, effects[0].what
     if (path := broken_protection(detail.get("protected"))) is not None:
@@ -230,7 +232,7 @@ def _of_tests(r: Rollout) -> tuple[str, str]:
 
 def _of_leak(r: Rollout) -> tuple[str, str]:
     detail = r.detail if isinstance(r.detail, Mapping) else {}
-    leaks = leaking.found(before_actions(r.turns), actions_of(r.turns), patch_of(detail), gold_of(detail))
+    leaks = leaking.found(texts_before_actions(r.turns), actions_of(r.turns), patch_of(detail), gold_of(detail))
     return (leaks[0].line, "hands in what it showed" if leaks[0].certain else "reads it") if leaks else ("", "")
 
 

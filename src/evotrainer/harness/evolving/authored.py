@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -217,13 +217,13 @@ def describe(spec: DetectorSpec) -> str:
     return spec.does + (" (a size, which names no cause)" if size else "")
 
 
-def flagged(builtin: Sequence[str], batch: Batch, thresholds: Mapping[str, float] | None = None) -> dict[str, Mask]:
+def flagged(builtin: Sequence[str], batch: Batch) -> dict[str, Mask]:
     """Built-in detector -> the rollouts that its findings on a batch are about, bool (N,)."""
     found: list[tuple[str, RolloutSource, Ints]] = []
     token = FLAGGED.set(found)
     try:
         for name in builtin:
-            DETECTORS[name].read(batch, {}, HarnessContext(), thresholds)
+            DETECTORS[name].read(batch, {}, HarnessContext())
     finally:
         FLAGGED.reset(token)
     return {name: np.isin(batch.rows, [i for by, _, at in found if by == name for i in at]) for name in builtin}

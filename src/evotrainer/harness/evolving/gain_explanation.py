@@ -36,7 +36,7 @@ class _Split:
     """Part of the gain, (K,)."""
 
 
-def gained(now: FeatureView, before: FeatureView) -> GainExplanation | None:
+def explain_gain(now: FeatureView, before: FeatureView) -> GainExplanation | None:
     """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
     attempts on both sides. Shapes: any number of attempts a task; sides may differ in it."""
     sides = [_halves(v) for v in (now, before)]

@@ -29,7 +29,7 @@ from evotrainer.importers.common import (
     whole_number,
     word,
 )
-from evotrainer.importers.lenient_json import number, quiet, read_json, text
+from evotrainer.importers.lenient_json import number, read_json, read_json_or_none, text
 from evotrainer.importers.messages import as_text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
@@ -86,7 +86,7 @@ class Atif(LogFormat):
         if _is_trial(data):
             trajectories = (path.parent / "agent" / MAIN, path.parent / MAIN)
             # else that file's reading takes the result along
-            if not any(_is_trajectory(quiet(p)) for p in trajectories):
+            if not any(_is_trajectory(read_json_or_none(p)) for p in trajectories):
                 yield attempt(path.name, lambda: rollout(path, {}, data, path.parent))
         elif not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             yield Skipped(path.name, "no ATIF trajectory: an object with schema_version and steps was expected")
@@ -111,7 +111,7 @@ def _is_trial(value: Any) -> bool:
 
 def _trial_of(folder: Path) -> dict[str, Any] | None:
     """The trial result that lies in a folder."""
-    found = quiet(folder / "result.json")
+    found = read_json_or_none(folder / "result.json")
     return found if _is_trial(found) else None
 
 
@@ -198,7 +198,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
         if not name or "\0" in name or name in seen:
             break
         seen.add(name)
-        part = quiet(path.parent / name)
+        part = read_json_or_none(path.parent / name)
         if not _is_trajectory(part):
             break
         out.append(part)

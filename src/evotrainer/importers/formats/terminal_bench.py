@@ -26,7 +26,7 @@ from evotrainer.importers.common import (
     whole_number,
     word,
 )
-from evotrainer.importers.lenient_json import quiet, text
+from evotrainer.importers.lenient_json import read_json_or_none, text
 from evotrainer.importers.messages import RETURNED, fenced_command
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Finish, Rollout, Turn
@@ -143,7 +143,7 @@ def _rollout(path: Path, trial: dict[str, Any], folder: Path | None) -> Rollout:
 
 def policy_of(run: Path) -> str:
     """Agent and model of a run's folder; where `run_metadata.json` does not name both, the folder that does."""
-    known = mapping(quiet(run / RUN))
+    known = mapping(read_json_or_none(run / RUN))
     agent, model = word(known.get("agent_name")), word(known.get("model_name"))
     if model:
         return f"{agent}/{model}" if agent else model

@@ -21,7 +21,7 @@ from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_i
 from evotrainer.importers.common import Ending, kind_of, listing, mapping, plain
 from evotrainer.importers.faults import as_fault
 from evotrainer.importers.jsonl import RecordReader
-from evotrainer.importers.lenient_json import number, quiet, text
+from evotrainer.importers.lenient_json import number, read_json_or_none, text
 from evotrainer.importers.lines import records
 from evotrainer.records.rollout import Finish, Rollout
 
@@ -105,7 +105,7 @@ class _Reader:
         """Ids of traces that were read: one that comes again in the same file is named by its place."""
         self.waiting: list[Rollout | str] = []
         named = ("env_id", "model", "env_args", "sampling_args", "date")
-        self.meta = {k: v for k, v in mapping(quiet(path.with_name("metadata.json"))).items() if k in named}
+        self.meta = {k: v for k, v in mapping(read_json_or_none(path.with_name("metadata.json"))).items() if k in named}
 
     def rollout(self, r: dict[str, Any], n: int) -> Rollout | str:
         if _is_episode(r):

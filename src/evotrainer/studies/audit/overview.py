@@ -55,7 +55,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     out += _table(readings) if len(readings) <= ROWS else _medians([r for _, r in readings])
     blind: Counter[str] = Counter()
     for _, r in readings:
-        blind.update(lacking(r).keys() - OVER_TIME)
+        blind.update(missing_fields(r).keys() - OVER_TIME)
     if blind:
         n = len(readings)
         fields = [x if k == n else f"{x} (in {k:,} of {n:,})" for x, k in blind.most_common(12)]
@@ -67,7 +67,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     return [*out, "", "Every reading with its quotes: --all, or --html FILE; everything: --json.", ""]
 
 
-def lacking(r: SubjectReading) -> dict[str, list[str]]:
+def missing_fields(r: SubjectReading) -> dict[str, list[str]]:
     """What was not recorded, in words -> the detectors that could therefore not look."""
     out: dict[str, list[str]] = {}
     for name, fields in r.not_looked_at.items():

@@ -16,7 +16,7 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
-from evotrainer.studies.audit.overview import MANY, aligned, lacking, overview
+from evotrainer.studies.audit.overview import MANY, aligned, missing_fields, overview
 from evotrainer.studies.audit.reading import SubjectReading
 
 NAMED_SKIPS = 5
@@ -45,13 +45,13 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         _total(audit),
         *_read_as(audit),
         *_questions(audit),
-        *(f"- {x}" for x in instruments(audit)),
+        *(f"- {x}" for x in instrument_lines(audit)),
         *([] if many or readings == 1 else _worst(audit)),
     ]
     return "\n".join([*head, "", *blocks])
 
 
-def instruments(audit: RolloutAudit) -> list[str]:
+def instrument_lines(audit: RolloutAudit) -> list[str]:
     """Which instruments looked, at how much, and how to add the others: what none looked at is not clean."""
     if not audit.rollouts:
         return []
@@ -187,7 +187,7 @@ def _curve_table(r: SubjectReading) -> list[str]:
 def _blind(r: SubjectReading, full: bool = False) -> str:
     """What could not be read, what was not recorded, and how many detectors could therefore not look; which, and what
     only trainings have, if `full`."""
-    lacks = lacking(r)
+    lacks = missing_fields(r)
     out = [f"- {f.detector}: {line(f.claim)}" for f in r.health.findings if f.missing and f.numbers]
     shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
     if shown and full:

@@ -28,10 +28,10 @@ from evotrainer.trainers.trl.tools import (
     Logprob,
     PlayedBatch,
     ToolEnvironment,
-    blame,
     played_by_trl,
     read_back,
     rows_of,
+    unwrapped_error,
 )
 
 REWARD = "evotrainer_reward"
@@ -168,7 +168,7 @@ class AttemptSampler(GRPOTrainer):
         except EvoTrainerError:
             raise
         except Exception as e:
-            raise blame(e, environment) from e
+            raise unwrapped_error(e, environment) from e
         played, self.played = self.played, None
         self.session.clock.mark("sample")
         return read_back(played, plan, environment, names, self.session.sampling.stops)

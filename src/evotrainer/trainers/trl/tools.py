@@ -171,7 +171,7 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
     return out
 
 
-def blame(e: Exception, environment: ToolEnvironment) -> Exception:
+def unwrapped_error(e: Exception, environment: ToolEnvironment) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
     own = {str(f.resolve()) for f in environment.files}
     # the deepest frame in the user's own files: what TRL did around it is no help to them

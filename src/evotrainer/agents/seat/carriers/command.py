@@ -20,7 +20,7 @@ from typing import IO, Any
 from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.confined import check, confined, give, mounted
 from evotrainer.agents.seat.text import question_of
-from evotrainer.agents.secrets import struck
+from evotrainer.agents.secrets import redacted
 from evotrainer.errors import ConfigError
 from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
@@ -103,7 +103,7 @@ class CommandCarrier:
         if reply.problem:
             return replace(reply, problem=f"{self.command[0]} {reply.problem}")
         if code:
-            problem = " ".join(struck(problem, self.secrets).split())[-300:]
+            problem = " ".join(redacted(problem, self.secrets).split())[-300:]
             lacks = "; it may lack files of its own: run.agent_options.mount shows more" if code in (126, 127) else ""
             raise CarrierError(
                 f"{self.command[0]} ended with exit code {code}{f': {problem}' if problem else ''}{lacks}"
@@ -232,7 +232,7 @@ def unwrapped(out: str) -> Reply:
         input_tokens=count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
         output_tokens=count(usage, "output_tokens"),
         dollars=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
-        problem=f"reports an error: {' '.join(cut(struck(cause, {}), 300).split())}" if error else "",
+        problem=f"reports an error: {' '.join(cut(redacted(cause, {}), 300).split())}" if error else "",
     )
 
 

@@ -24,7 +24,7 @@ from evotrainer.agents.seat.carriers.llm_output import (
     streamed_words,
 )
 from evotrainer.agents.seat.text import question_of
-from evotrainer.agents.secrets import struck
+from evotrainer.agents.secrets import redacted
 from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
@@ -120,7 +120,7 @@ class LlmCarrier:
 
     def _quotable(self, text: str, most: int) -> str:
         """The beginning of what a server sent, the key struck before a part of it could be cut off."""
-        return cut(" ".join(struck(text, {"key": self.key}).split()), most)
+        return cut(" ".join(redacted(text, {"key": self.key}).split()), most)
 
     def _message(self, question: Question, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
         """(URL, headers, body) of a request."""
