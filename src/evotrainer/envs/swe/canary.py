@@ -11,16 +11,12 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.world import Grade
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import Entry
-
-if TYPE_CHECKING:
-    from evotrainer.envs.swe.instance_world import InstanceWorld
-    from evotrainer.envs.swe.real import RealHandle
 
 EVERY = 32
 """Gradings between two canaries."""
@@ -28,10 +24,26 @@ _TRIES = 3
 """Repositories of unknown soundness that are tried as a canary at once."""
 
 
+class WatchedRepository(Protocol):
+    """A world whose grading is watched."""
+
+    def open(self, repo: Any, knobs: Mapping[str, Any]) -> Any: ...
+
+    def put(self, handle: Any, files: Mapping[str, Entry | None]) -> None: ...
+
+    def close(self, handle: Any) -> None: ...
+
+    def grade_unwatched(self, handles: Sequence[Any]) -> list[Grade]: ...
+
+    def renew(self) -> None:
+        """Give up every machine that a grading used."""
+        ...
+
+
 class CanaryGrader:
     """Grades in chunks between canaries."""
 
-    def __init__(self, world: InstanceWorld, every: int = EVERY) -> None:
+    def __init__(self, world: WatchedRepository, every: int = EVERY) -> None:
         self._world = world
         self._every = every
         self._sound: set[str] = set()
@@ -50,7 +62,7 @@ class CanaryGrader:
         """Admission found these instances sound: a canary of theirs that comes out wrong has flipped."""
         self._sound |= set(ids)
 
-    def grade(self, handles: Sequence[RealHandle]) -> list[Grade]:
+    def grade(self, handles: Sequence[Any]) -> list[Grade]:
         """Grades in the order of the attempts. There is no canary where no given instance is known or found sound."""
         out: list[Grade] = []
         for at in range(0, len(handles), self._every):
@@ -61,7 +73,7 @@ class CanaryGrader:
                 out += self._void(chunk, f"it could not be graded: {error}")
         return out
 
-    def _chunk(self, handles: Sequence[RealHandle]) -> list[Grade]:
+    def _chunk(self, handles: Sequence[Any]) -> list[Grade]:
         if not self._right and (wrong := self._opening(handles)):
             return self._void(handles, wrong)
         grades = self._world.grade_unwatched(handles)
@@ -73,7 +85,7 @@ class CanaryGrader:
         self._world.renew()
         return self._void(handles, wrong) if self._flipped(repo) else self._one_by_one(handles, wrong)
 
-    def _opening(self, handles: Sequence[RealHandle]) -> str:
+    def _opening(self, handles: Sequence[Any]) -> str:
         """What is wrong about a first canary; empty where nothing is, or where no repository at hand can be one."""
         repos = {h.repo.id: h.repo for h in handles if h.repo.id not in self._unsound}
         for repo in [self._repo] if self._repo else [*repos.values()][:_TRIES]:
@@ -86,7 +98,7 @@ class CanaryGrader:
             self._unsound.add(repo.id)
         return ""
 
-    def _pick(self, handles: Sequence[RealHandle]) -> InstanceRepo:
+    def _pick(self, handles: Sequence[Any]) -> InstanceRepo:
         known = [h.repo for h in handles if h.repo.id in self._sound]
         assert self._repo is not None
         return self._random.choice(known) if known else self._repo
@@ -112,7 +124,7 @@ class CanaryGrader:
         finally:
             self._world.close(handle)
 
-    def _one_by_one(self, handles: Sequence[RealHandle], wrong: str) -> list[Grade]:
+    def _one_by_one(self, handles: Sequence[Any], wrong: str) -> list[Grade]:
         """Every attempt again, with a canary after it; what cannot be graded any more is void."""
         out: list[Grade] = []
         for n, handle in enumerate(handles):
@@ -127,7 +139,7 @@ class CanaryGrader:
                 return [*out, *self._void(handles[n + 1 :], again)]
         return out
 
-    def _void(self, handles: Sequence[RealHandle], wrong: str) -> list[Grade]:
+    def _void(self, handles: Sequence[Any], wrong: str) -> list[Grade]:
         """The grader is broken: the environment must be opened again before anything is graded."""
         self._world.renew()
         self._right = False

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from evotrainer.envs.swe.boundary import BoundaryRun, CheckoutParts, cross, parted
 from evotrainer.envs.swe.instances import InstanceRepo
-from evotrainer.envs.swe.test_commands import passed
+from evotrainer.envs.swe.test_commands import TestCommand, passed
 from evotrainer.sandbox.shell import Entry, EpisodeShell
-
-if TYPE_CHECKING:
-    from evotrainer.envs.swe.instance_world import InstanceWorld
 
 Files = Mapping[str, Entry]
 MAX_KEPT = 100_000
@@ -43,11 +40,25 @@ class Guard:
         return cls(*(frozenset(map(str, kept[n])) for n in names))
 
 
+class GuardedRepository(Protocol):
+    """What is needed of a world."""
+
+    command: TestCommand
+
+    def base(self, repo: InstanceRepo) -> Files: ...
+
+    def graded_files(
+        self, repo: InstanceRepo, base: Files, left: Files
+    ) -> tuple[dict[str, Entry], tuple[str, ...]]: ...
+
+    def test_paths(self, repo: InstanceRepo, files: Files) -> list[str]: ...
+
+
 class Guards:
     """Guards by instance. `shells`: two shells that hold these files, of which no policy's code ran in the first."""
 
     def __init__(
-        self, world: InstanceWorld, shells: Callable[[Files, Files], tuple[EpisodeShell, EpisodeShell]]
+        self, world: GuardedRepository, shells: Callable[[Files, Files], tuple[EpisodeShell, EpisodeShell]]
     ) -> None:
         self._world = world
         self._shells = shells
