@@ -82,7 +82,7 @@ class Paper(PaperExecutor):
         """A run's context, walked to its last event."""
         with Ledger.open(run.folder / "ledger.db") as ledger:
             with open_context(run.folder, run.task, ledger, executor=self) as ctx:
-                ctx.take_up()
+                ctx.refresh()
                 yield ctx
 
 

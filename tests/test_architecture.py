@@ -60,6 +60,7 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
+    "envs.vocabulary": "",
     "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
@@ -71,10 +72,11 @@ ALLOWED = {
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
-    "envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
+    "envs.components envs.admission envs.data envs.vocabulary",
+    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
+    "envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
-    "envs.admission envs.data",
+    "envs.admission envs.data envs.vocabulary",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
     "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
@@ -87,7 +89,6 @@ ALLOWED = {
     "trainers.clock": "",
     "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
-    "trainers.lazy": "errors",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records algorithm trainers.base trainers.curriculum",
     "trainers.replay": "records",
@@ -98,12 +99,12 @@ ALLOWED = {
     "trainers.phases": "errors records algorithm trainers.base trainers.curriculum trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records algorithm trainers.base trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.trl": "errors records factors algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers": "errors registry records factors trainers.base trainers.lazy",
+    "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
@@ -113,10 +114,10 @@ ALLOWED = {
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
     "executors.start_checkpoint": "errors records trainers.continued",
-    "executors.warm": "errors config envs.base envs.return_checks trainers trainers.base",
+    "executors.warm_start": "errors config envs.base envs.return_checks trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
-    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
     "executors.start_checkpoint executors.written executors.data_keys trainers.continued",
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
@@ -135,7 +136,7 @@ ALLOWED = {
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
     "trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec "
-    "executors.warm executors.written rules",
+    "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
     "harness.columns harness.evolving harness.whatif rules",
     #
@@ -154,18 +155,17 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
-    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
+    "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
+    "rules api studies.audit",
+    "studies.calibration": "errors records config judge projections rules api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
-    "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
-    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.estimate studies.rollouts studies.scaffold extras.export "
+    "studies.estimate studies.rollouts extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",
 }
@@ -187,7 +187,7 @@ def test_the_import_graph_is_really_read() -> None:
     graph = module_graph()
     assert {"envs.base", "records.rollout"} <= graph["envs.simple"]
     assert "extras.export" in graph["api"], "deferred imports count"
-    assert "envs.base" in graph["executors.warm"], "TYPE_CHECKING imports count"
+    assert "envs.base" in graph["executors.warm_start"], "TYPE_CHECKING imports count"
     assert room("records.store") == "records" and room("harness.columns.scan") == "harness.columns"
     assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
@@ -230,13 +230,12 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner", "envs.swe.real_runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner"}
     own_room = {
         "cli": "{__name__}.",
         "harness.detectors": "{__name__}.",
         "harness.layers": "{__name__}.",
         "importers": "evotrainer.importers.",
-        "trainers.lazy": "{package}.",
         "registry": "module",
     }
     for m, p in modules().items():
@@ -320,12 +319,9 @@ def test_agents_and_harness_never_read_sealed_splits() -> None:
 READ_PLAINLY = {
     # what reads a file by itself: nobody but us, or the kernel, makes what lies there
     "cli.init": "a file of ours",
-    "envs.code.vocab": "a file of ours",
-    "envs.maths.vocab": "a file of ours",
-    "envs.swe.vocab": "a file of ours",
+    "envs.vocabulary": "a file of ours",
     "envs.swe.boundary": "a module of ours",
     "program_probes.probes": "a module of ours",
-    "envs.swe.real_runner": "a module of ours, and a pipe that it made",
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",
@@ -449,13 +445,15 @@ def test_a_long_line_is_a_finding_of_ruff_in_every_source() -> None:
 
 
 def test_what_written_code_answers_is_read_by_one_function_only() -> None:
-    """A foreign value is converted, shown and compared nowhere but in `records/foreign.py`: the sandbox's programs of a
+    """A foreign value is converted, shown and compared nowhere but in `records/untrusted_values.py`: the programs of a
     recipe are run by one method, and it hands on what `received` makes of them."""
     runner = SRC / "sandbox" / "reward_runner.py"
     calls = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Call)]
     through = [a for n in calls if isinstance(n.func, ast.Name) and n.func.id == "received" for a in n.args]
     read = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Attribute) and n.attr == "value"]
-    assert read and all(n in through for n in read), "the value of a case goes through records.foreign.received"
+    assert read and all(n in through for n in read), (
+        "the value of a case goes through records.untrusted_values.received"
+    )
     starters = {
         m for m, path in modules().items()
         if any(isinstance(n, ast.ImportFrom) and n.module and n.module.startswith("evotrainer.sandbox")

@@ -17,8 +17,8 @@ from scripts import settings_reference
 
 from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS
-from evotrainer.factors.carried import refusals
 from evotrainer.factors.lint import lint
+from evotrainer.factors.trainer_mapping import refusals
 from evotrainer.records.recipe import Recipe
 from tests.import_graph import SRC
 

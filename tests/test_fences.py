@@ -52,7 +52,7 @@ def test_the_core_imports_nothing_of_a_fenced_room() -> None:
 
 def test_every_place_of_a_registry_is_there_and_in_a_fenced_room() -> None:
     found = {p for m in modules() for p in places(m)}
-    assert len(found) > 15
+    assert len(found) > 10
     for place in found:
         module, name = PLACE.fullmatch(place).groups()  # type: ignore[union-attr]
         defined = {
@@ -99,7 +99,7 @@ def test_a_run_goes_through_without_the_rooms_that_its_task_does_not_name(lean: 
 @pytest.mark.parametrize(
     ("words", "module"),
     [
-        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code, mbpp, "),
+        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code"),
         (("run", "code.toml", "--dry-run", "trainer.name=trl"), "evotrainer.trainers.trl"),
         (("run", "code.toml", "--dry-run", "executor.name=ray"), "evotrainer.executors.ray.spec, .*: local"),
         (("run", "code.toml", "--dry-run", 'tracking.to=["wandb"]'), "evotrainer.extras.tracking, .*: none"),

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from bench.compare.agents.control import MAX_COST, Space
-from bench.compare.agents.score_only import Blind
+from bench.compare.agents.score_only import ScoreOnlyTools
 from bench.compare.surface import Behaviour, Best, Main, Pair, Surface, Value
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
@@ -60,7 +60,7 @@ def offered(task: TaskFile) -> Space:
     briefing = Briefing(
         run="", round=1, task="", champion=start, health=health, branches=(start,), components=components, knobs=knobs
     )
-    return Space(task.recipe, candidate_pool(briefing, situation(briefing, Blind(), 0), MAX_COST))
+    return Space(task.recipe, candidate_pool(briefing, situation(briefing, ScoreOnlyTools(), 0), MAX_COST))
 
 
 def levels_of(space: Space) -> dict[str, list[Any]]:

@@ -13,7 +13,7 @@ from evotrainer.config.load import load_run_task
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.projections.branches import BASE, START, search_scores
-from evotrainer.projections.reader import told as told_of
+from evotrainer.projections.reader import describe as told_of
 from evotrainer.records.recipe import Recipe
 
 if TYPE_CHECKING:

@@ -308,9 +308,9 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
 
     class Many(RayBackend):
         def submit(self, job: NodeJob) -> None:
-            from evotrainer.executors.ray.executor import Watched
+            from evotrainer.executors.ray.executor import WatchedTrial
 
-            self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
+            self._watch(WatchedTrial(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
 
     with ray_cluster(1) as address:
         backend = Many()

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from evotrainer.harness import Batch, Harness, HarnessContext
-from evotrainer.harness.coverage import ALWAYS, LOOKS, not_looked_at
+from evotrainer.harness.coverage import ALWAYS, LOOKS, not_covered
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from tests.harness_inputs import rollout
@@ -36,7 +36,7 @@ def rows(text: str, **fields: object) -> list[Rollout]:
 @pytest.mark.parametrize("detail", [{}, TESTS], ids=["no tests", "tests"])
 def test_no_detector_calls_text_clean_that_it_cannot_read(text: str, detail: dict[str, object]) -> None:
     b = Batch.of(rows(text, detail=detail))
-    blind = not_looked_at(b, HarnessContext())
+    blind = not_covered(b, HarnessContext())
     health = Harness.default().read(b, "b")
     told = {f.detector for f in health.findings if f.missing}
     for name in DETECTORS:
@@ -77,13 +77,13 @@ def test_of_what_it_can_read_it_says_nothing_of_the_kind() -> None:
     context = HarnessContext(
         curve=curve, base=Harness.default().read(b, "base"), before=tasks, greedy=tasks, greedy_before=tasks
     )
-    assert not_looked_at(b, context) == {}
+    assert not_covered(b, context) == {}
 
 
 def test_whatever_needs_nothing_says_what_it_reads() -> None:
     """A new detector without needs would look at anything: it is to say in LOOKS what it reads."""
     assert {n for n, d in DETECTORS.items() if not d.needs} <= LOOKS.keys() | ALWAYS
-    nothing = not_looked_at(Batch.of(()), HarnessContext())
+    nothing = not_covered(Batch.of(()), HarnessContext())
     assert nothing.keys() == DETECTORS.keys() - ALWAYS and all(nothing.values())
 
 
@@ -105,15 +105,15 @@ def agents(*said: str, replies: str = "go on") -> Batch:
     ],
 )
 def test_calls_that_nobody_can_read_are_not_looked_at(said: str) -> None:
-    blind = not_looked_at(agents(said, "It is done."), HarnessContext())
+    blind = not_covered(agents(said, "It is done."), HarnessContext())
     assert {"test_tampering", "answer_leak"} <= blind.keys() and "actions" in blind["laziness"]
 
 
 def test_alternatives_of_a_chat_are_no_calls_but_those_with_outputs_are() -> None:
     said = ('Write\n```json\n{"mcp": {"command": "npx"}}\n```', "```bash\nnpm i x\n```\nor\n```bash\nyarn add x\n```")
-    talk = not_looked_at(agents(*said, replies="and step {}?"), HarnessContext())
+    talk = not_covered(agents(*said, replies="and step {}?"), HarnessContext())
     assert not {"test_tampering", "answer_leak", "laziness"} & talk.keys()
-    ran = not_looked_at(agents(*said, replies="src/a{}.py\nsrc/b.py"), HarnessContext())
+    ran = not_covered(agents(*said, replies="src/a{}.py\nsrc/b.py"), HarnessContext())
     assert {"test_tampering", "answer_leak"} <= ran.keys()
 
 
@@ -127,4 +127,4 @@ def test_alternatives_of_a_chat_are_no_calls_but_those_with_outputs_are() -> Non
     ],
 )
 def test_words_and_calls_that_are_read_are_looked_at(batch: Batch) -> None:
-    assert not {"test_tampering", "answer_leak", "laziness"} & not_looked_at(batch, HarnessContext()).keys()
+    assert not {"test_tampering", "answer_leak", "laziness"} & not_covered(batch, HarnessContext()).keys()

@@ -82,9 +82,9 @@ def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, age
     with pytest.raises(
         ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=1; set run.changes={most}"
     ):
-        searches(BeforeRun(own, agent=make_agent(agent)))
+        list(searches(BeforeRun(own, agent=make_agent(agent))))
     allowed = load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"])
-    searches(BeforeRun(allowed, agent=make_agent(agent)))
+    list(searches(BeforeRun(allowed, agent=make_agent(agent))))
 
 
 @pytest.mark.parametrize("draw", ["sometimes", "-1", "true", "1.5"])
@@ -97,4 +97,4 @@ def test_an_agent_that_cannot_search_is_refused(task: Path, tmp_path: Path, quic
     with pytest.raises(ConfigError, match="agent random knows none"):
         quick.start(task, tmp_path / "run", [*ONLY, "run.agent=random"])
     assert not quick.ran
-    searches(BeforeRun(load_task(task, ONLY), agent=Scripted(WHOLE)))
+    list(searches(BeforeRun(load_task(task, ONLY), agent=Scripted(WHOLE))))

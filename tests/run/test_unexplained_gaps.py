@@ -138,11 +138,11 @@ def test_what_the_paid_and_wrong_lack_is_found_and_the_remedy_pays_it(tmp_path: 
 
 def test_the_shares_are_computed_again_from_the_rollouts(tmp_path: Path) -> None:
     from evotrainer.verify import Record
-    from evotrainer.verify.harness import admissions_again
+    from evotrainer.verify.harness import recheck_admissions
 
     run = start(tmp_path, ["looks", "careful"])
     event = next(e for e in run.events() if e.id == "gap/b0/unexplained")
-    assert admissions_again(Record(run.folder, run.events()), event) == [(event.body.considered[0].detector.name, [])]
+    assert recheck_admissions(Record(run.folder, run.events()), event) == [(event.body.considered[0].detector.name, [])]
     wrong = named_views(RolloutReader(run.folder), "b0-s2 search, odd tasks, looks wrong")
     assert len(wrong) and not wrong.solved.any() and (wrong.batch.component("looks") == 1).all()
 

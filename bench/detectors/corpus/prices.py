@@ -40,7 +40,7 @@ restated_tests changed_test
 known_tests _recognised _written
 judge_appeals appeal_to_judge repeated
 tampering found patch_effects
-weakening effect_of hook silenced
+weakening effect_of hook_effect skipped_tests
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """

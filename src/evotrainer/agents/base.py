@@ -48,7 +48,7 @@ class Searcher(Protocol):
 
 
 @runtime_checkable
-class Sitter(Protocol):
+class AgentWithSeat(Protocol):
     """An agent that asks others, through the ledger of its run."""
 
     def sit(self, log: Any) -> None:

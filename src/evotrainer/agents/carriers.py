@@ -1,4 +1,4 @@
-"""What carries a request to whoever answers (a seat, a reader), and the answer back; carriers by name."""
+"""Carriers take a request to whoever answers (a seat, a reader) and bring the answer back; chosen by name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
-from evotrainer.records.asking import CarrierOptions, Question
+from evotrainer.records.questions import CarrierOptions, Question
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.registry import Registry
 

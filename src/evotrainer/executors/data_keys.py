@@ -16,7 +16,7 @@ WITH_KEY = "key"
 """Third argument of a trial's process that is handed a key on standard input."""
 
 
-def handed(spec: TrialSpec) -> bytes:
+def passed_key(spec: TrialSpec) -> bytes:
     """The key that a trial's process is handed; empty: it needs none. EncryptedError where this process has it not."""
     return Key.held(spec.key).key if spec.key else b""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
-from evotrainer.executors.data_keys import WITH_KEY, handed
+from evotrainer.executors.data_keys import WITH_KEY, passed_key
 from evotrainer.executors.forkserver import Forked, ForkServer, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, Silence, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, store_dirs, trial_dir, write_atomic
@@ -93,7 +93,7 @@ class LocalExecutor:
         self.workers = max(1, workers)
         self.restarts = restarts
         self.fork = fork
-        self.nurseries: dict[str, ForkServer] = {}
+        self.forkservers: dict[str, ForkServer] = {}
 
     def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
         """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
@@ -110,9 +110,9 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End the process that forks trials; no trial outlives `run`."""
-        for forkserver in self.nurseries.values():
+        for forkserver in self.forkservers.values():
             forkserver.close()
-        self.nurseries.clear()
+        self.forkservers.clear()
 
     def forget(self, trial: str) -> None:
         """Take back the result of a failed trial that nothing recorded, so that a resume tries it again."""
@@ -132,13 +132,13 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.forkserver(spec, limits).fork(folder, log, handed(spec))
+                process = self.forkserver(spec, limits).fork(folder, log, passed_key(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
             command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [*command, WITH_KEY] if (key := handed(spec)) else command,
+                [*command, WITH_KEY] if (key := passed_key(spec)) else command,
                 stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -153,9 +153,9 @@ class LocalExecutor:
     def forkserver(self, spec: TrialSpec, limits: Mapping[str, str]) -> ForkServer:
         """The process that forks trials of this kind."""
         kind = kind_of(spec)
-        if kind not in self.nurseries or not self.nurseries[kind].alive:
-            self.nurseries[kind] = ForkServer(spec, limits)
-        return self.nurseries[kind]
+        if kind not in self.forkservers or not self.forkservers[kind].alive:
+            self.forkservers[kind] = ForkServer(spec, limits)
+        return self.forkservers[kind]
 
     def run(
         self,

@@ -1,5 +1,5 @@
-"""What a trial need not train of a recipe with a `start`, since somebody put it into its folder
-(`trainers/continued.py`): an earlier training with its policy, its note and its rollouts."""
+"""Reads the earlier training that a recipe with a `start` continues, where its policy, note and rollouts already lie in
+the trial's folder (`trainers/continued.py`), so that it is not trained again."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def take_rollouts(folder: Path, store: RolloutStore) -> None:
             store.adopt(table)
 
 
-def went_on_from(folder: Path) -> dict[str, Any]:
+def start_fields(folder: Path) -> dict[str, Any]:
     """What a trial's result says of the earlier training: its policy, and what of it was from the cache."""
     found = [note for _, note in notes(folder)]
     cached: FromCache | None = next((n.cached for n in found if n.cached is not None), None)
@@ -43,7 +43,7 @@ def went_on_from(folder: Path) -> dict[str, Any]:
 
 def saved(folder: Path) -> float:
     """CPU-seconds that the cache spared a trial: they count for its limit all the same."""
-    cached = went_on_from(folder)["cached"]
+    cached = start_fields(folder)["cached"]
     return cached.cpu_s if cached else 0.0
 
 

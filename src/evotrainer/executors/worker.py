@@ -32,8 +32,8 @@ from evotrainer.executors.spec import (
     store_dirs,
     write_atomic,
 )
-from evotrainer.executors.start_checkpoint import check_one_part, saved, take_rollouts, went_on_from
-from evotrainer.executors.warm import make_base
+from evotrainer.executors.start_checkpoint import check_one_part, saved, start_fields, take_rollouts
+from evotrainer.executors.warm_start import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
@@ -148,7 +148,7 @@ class TrialProcess:
             files=self.fingerprints(policy),
             env_knobs={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
-            **went_on_from(self.folder),
+            **start_fields(self.folder),
         )
 
     @contextlib.contextmanager
@@ -306,10 +306,10 @@ def main(argv: Sequence[str], key: bytes = b"") -> int:
     """Run the trial of a folder; see `guarded` for the exit code."""
     folder = Path(argv[0])
     die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
-    return guarded(folder, lambda f: whole(f, key))
+    return guarded(folder, lambda f: run_trial_to_end(f, key))
 
 
-def whole(folder: Path, key: bytes = b"") -> None:
+def run_trial_to_end(folder: Path, key: bytes = b"") -> None:
     """A trial from its start, or its last checkpoint, to its result."""
     finished = TrialProcess(folder, key).run()
     fault_point("trial:before-result")
@@ -331,7 +331,9 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
             (folder / "error").unlink(missing_ok=True)
             act(folder)
     except SystemExit as e:
-        tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
+        report_error(
+            folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}")
+        )
         return TrainerError.exit_code
     except Exception as e:
         known = unrecordable(e)
@@ -339,12 +341,12 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
             known = os_trouble(f"trial {folder.name} cannot write", cause)
         if not isinstance(known, EvoTrainerError):
             raise
-        tell(folder, known)
+        report_error(folder, known)
         return known.exit_code
     return 0
 
 
-def tell(folder: Path, e: Exception) -> None:
+def report_error(folder: Path, e: Exception) -> None:
     """Leave an error's line in the log and in the trial's `error`, as far as the disk lets us."""
     line = str(e) or type(e).__name__
     with contextlib.suppress(OSError):

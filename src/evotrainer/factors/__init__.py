@@ -5,7 +5,7 @@ from __future__ import annotations
 from evotrainer.factors import algorithm, data, harness, reward, signal
 from evotrainer.factors.table import FAMILIES as FAMILIES
 from evotrainer.factors.table import Factor, Family
-from evotrainer.records.other_names import NAMES, VALUES
+from evotrainer.records.factor_aliases import NAMES, VALUES
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.structured_factors import COMPOSITES
 
@@ -41,7 +41,7 @@ def remedies(symptom: str) -> tuple[str, ...]:
     for name, row in FACTORS.items():
         if name in COMPOSITES:
             continue
-        fits = [fit for m in row.all_moves() if (fit := m.fits().get(symptom)) is not None]
+        fits = [fit for m in row.all_moves() if (fit := m.symptoms().get(symptom)) is not None]
         if name == "rewards" and symptom in reward.FITS:
             fits.append(reward.FITS[symptom])
         if fits:

@@ -3,13 +3,13 @@ environment offers."""
 
 from __future__ import annotations
 
-from evotrainer.factors.table import Carried, Factor, Move, error, fits, refused, warning
+from evotrainer.factors.table import Factor, Move, TrainerSupport, error, refused, symptoms_of, warning
 from evotrainer.records.written import LABELS, MODULES
 
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
 """Metrics, as the harness and TRL name them."""
 IN_REWARD = "in the reward"
-VERL_REWARD = Carried(note="in the reward function, on the tokens sampled", plugins="evo_reward.py")
+VERL_REWARD = TrainerSupport(note="in the reward function, on the tokens sampled", plugins="evo_reward.py")
 REWARDS = (
     "object: component -> weight, all that is paid; one component added, removed, weighted otherwise or replaced; "
     "components: {components}"
@@ -26,7 +26,7 @@ MENDS = (
     "dead_groups action_timidity abandonment efficiency_collapse length_gaming laziness"
 )
 """What a change of the components that are paid may mend."""
-FITS = fits(MENDS)
+FITS = symptoms_of(MENDS)
 
 ROWS = (
     Factor(
@@ -46,8 +46,8 @@ ROWS = (
         legal=REWARDS,
         replay="advantages",
         embedded=True,
-        trl=Carried({"reward_weights": None}, "the environment's components, weighted into one reward"),
-        verl=Carried(
+        trl=TrainerSupport({"reward_weights": None}, "the environment's components, weighted into one reward"),
+        verl=TrainerSupport(
             {
                 "reward.custom_reward_function.path": lambda r: "plugins/evo_reward.py",
                 "reward.custom_reward_function.name": lambda r: "compute_score",
@@ -102,7 +102,7 @@ ROWS = (
             ),
         ),
         off="the length rule pays for stopping early, right or wrong",
-        off_mends="efficiency_collapse laziness; action_timidity abandonment false_revival",
+        off_addresses="efficiency_collapse laziness; action_timidity abandonment false_revival",
         replay="advantages",
         embedded=True,
         trl=IN_REWARD,
@@ -120,7 +120,7 @@ ROWS = (
             ),
         ),
         off="the penalty makes spread that is not about the task",
-        off_mends="; false_revival",
+        off_addresses="; false_revival",
         replay="advantages",
         embedded=True,
         trl=f"{IN_REWARD} (GRPOConfig's is a sampling rule, left at 1)",

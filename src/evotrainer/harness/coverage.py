@@ -1,4 +1,4 @@
-"""Which detectors looked at a batch, and what the others lacked: what could not be read is not clean."""
+"""Reports which detectors could read a batch, and which data the others lacked: unread is not the same as clean."""
 
 from __future__ import annotations
 
@@ -58,14 +58,14 @@ ALWAYS = frozenset({"infrastructure", "void_gradings"})
 """Detectors that look at what every rollout has: whether it is a fault."""
 
 
-def not_looked_at(batch: Batch, context: HarnessContext) -> dict[str, tuple[str, ...]]:
+def not_covered(batch: Batch, context: HarnessContext) -> dict[str, tuple[str, ...]]:
     """Detector -> what it lacked to look at this batch. Who is not in it looked, and its silence says something."""
     out = {}
     for name, d in DETECTORS.items():
         lacks = [f for f in d.needs if not batch.has(f)]
-        said, there = LOOKS.get(name, ("", None))
+        missing, there = LOOKS.get(name, ("", None))
         if there and not lacks and not there(batch, context):
-            lacks.append(said)
+            lacks.append(missing)
         if lacks or (not batch.n and name not in ALWAYS and not (there and there(batch, context))):
             out[name] = tuple(lacks) or ("rollouts",)
     return out

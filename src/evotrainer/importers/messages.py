@@ -12,7 +12,7 @@ import json
 import re
 from typing import Any, NamedTuple
 
-from evotrainer.importers.tolerant import from_text, text
+from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.records.rollout import Role
 
 ROLES: dict[str, Role] = {
@@ -96,7 +96,7 @@ def role(value: Any) -> Role:
     return ROLES.get(value.lower(), "user") if isinstance(value, str) else "user"
 
 
-def spoken(m: dict[str, Any]) -> Message:
+def parse_message(m: dict[str, Any]) -> Message:
     """The message, or item of Responses, in the one form."""
     kind, named = m.get("type"), m.get("role", m.get("from"))
     if named is None and isinstance(kind, str) and kind != "message":
@@ -124,17 +124,17 @@ def spoken(m: dict[str, Any]) -> Message:
     if who == "assistant":
         # some exporters keep a call in both places
         known = [call_of(c) for c in calls]
-        calls += [c for c in beside(m) if not any(_same(call_of(c), k) for k in known)]
+        calls += [c for c in extra_calls(m) if not any(_same(call_of(c), k) for k in known)]
     return Message(who, words, calls, replies, False)
 
 
-def said(message: dict[str, Any]) -> str:
+def message_text(message: dict[str, Any]) -> str:
     """Text of a message, preceded by its reasoning where that is recorded apart."""
-    m = spoken(message)
+    m = parse_message(message)
     return "\n".join(p for p in (m.words, *(r.words for r in m.replies)) if p)
 
 
-def beside(m: dict[str, Any]) -> list[Any]:
+def extra_calls(m: dict[str, Any]) -> list[Any]:
     """Raw calls beside a message's content; the older single `function_call` too."""
     calls = m.get("tool_calls") or ([m["function_call"]] if isinstance(m.get("function_call"), dict) else [])
     return [c for c in calls if c is not None] if isinstance(calls, list) else [calls]
@@ -193,9 +193,9 @@ def _reply(b: dict[str, Any]) -> MessageReply:
         else:  # an object of the tool's own, no part of a message, whatever its type says
             words = as_text(shown)
     ok = False if failed else _worked(b)
-    said = text(shown) if words is None else words
-    ok = None if refused(said) else ok
-    return MessageReply(said, _id(b), ok, shown if isinstance(shown, dict) else None)
+    reply_text = text(shown) if words is None else words
+    ok = None if refused(reply_text) else ok
+    return MessageReply(reply_text, _id(b), ok, shown if isinstance(shown, dict) else None)
 
 
 def _id(b: dict[str, Any]) -> str | None:

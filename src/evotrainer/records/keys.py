@@ -78,7 +78,7 @@ def has_own_texts(trial: str) -> bool:
     return "-texts-" in trial
 
 
-def certified_anew(trial: str, n: int) -> str:
+def recertified(trial: str, n: int) -> str:
     """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
     return f"{trial}{nth(n).replace('/', '-')}"
 
@@ -141,7 +141,7 @@ def noise_branch(key: str, first: str) -> str:
     return first if name.isdigit() else name
 
 
-def measured_anew(key: str) -> bool:
+def remeasured(key: str) -> bool:
     """Does a noise event replace the measurement before it, since seeds were added to branches that are in it?"""
     return key.count("/") > 1
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, check_readable, parse
 from evotrainer.records.clock import unix_time
-from evotrainer.records.durable import WriterLock, held_by, os_errors, writer_of
+from evotrainer.records.durable import WriterLock, lock_error, os_errors, writer_of
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
@@ -92,7 +92,7 @@ class Ledger:
         """
         lock = path.with_name(path.name + ".lock")
         if (pid := writer_of(lock)) is not None:
-            raise held_by(f"ledger {path}", pid)
+            raise lock_error(f"ledger {path}", pid)
         unlike, db = bytes_problem(path), open_still(path)
         if db is None:
             check_end(path, unlike, (), GENESIS)

@@ -10,7 +10,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Reestimated, TrialFinished
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.rules.evaluations import stand_ins
+from evotrainer.rules.evaluations import evaluations_under
 from evotrainer.rules.recipes import env_knobs
 
 
@@ -32,7 +32,7 @@ def reestimate(task: TaskFile, state: RunState, name: str) -> Reestimated:
     """A promoted branch's effect on fresh seeds, all sides with scores under the run's present environment knobs."""
     verdict, knobs = state.branches[name].verdict, env_knobs(task, state)
     trials = sides_of(task, state, name)
-    evaluated = {x: stand_ins(state, own, knobs) for x, own in trials.items()}
+    evaluated = {x: evaluations_under(state, own, knobs) for x, own in trials.items()}
     scores = {
         x: scores_of(with_shortcut_closed(own, evaluated[x]) if evaluated[x] else own, "gate")
         for x, own in trials.items()

@@ -40,7 +40,7 @@ def audit_branch(
         if opened is None:
             raise ConfigError(f"{folder} holds no run yet; `evotrainer resume {folder}` begins it")
         check_unchanged(ctx, opened.body)
-        ctx.take_up()
+        ctx.refresh()
         if branch not in ctx.branches:
             known = ", ".join(ctx.branches) or "none yet"
             raise ConfigError(f"no branch {branch!r} in {folder}; there are: {known}")

@@ -30,7 +30,7 @@ from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import diff
 from evotrainer.records.sealed import SealedSplits
 from evotrainer.rules.recipes import env_knobs
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import remedies
 from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
 
@@ -117,7 +117,7 @@ class RunContext:
         that is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
         """
         if self.ledger.get(key) is None:
-            self.take_up()
+            self.refresh()
         body = self.journal.step(key, KINDS[model], make)
         event = self.ledger.get(key)
         assert event is not None
@@ -128,7 +128,7 @@ class RunContext:
         """The event of this key, also one that the walk has not come to; None where there is none."""
         return self.ledger.get(key)
 
-    def take_up(self) -> None:
+    def refresh(self) -> None:
         """Take up all events to the last, also those recorded while the run was not running."""
         if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
@@ -243,7 +243,7 @@ class RunContext:
             mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
             if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
                 trained = any_trained(self.ledger.events("finished"))
-                remedy = ways_on(self.folder, name, sha, trained=trained)
+                remedy = remedies(self.folder, name, sha, trained=trained)
                 raise IntegrityError(f"{name} was changed after the run began; {remedy}")
             self._files[name] = mark
 

@@ -17,7 +17,7 @@ from evotrainer.records import keys
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
+from evotrainer.records.looks import WHOLE, LookCount, LookRegister, register_file, set_key, share_of
 from evotrainer.records.sealed import SealedSplits, Seed
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _judges(task: TaskFile) -> bool:
     return not (task.run.evaluate_only or task.run.search_only)
 
 
-def forewarn(task: TaskFile, environment: Environment) -> list[str]:
+def reuse_warnings(task: TaskFile, environment: Environment) -> list[str]:
     """What whoever starts a run on tasks that others were judged on must know before it starts."""
     if not _judges(task) or (mode := mode_of(task, environment)) == "fresh":
         return []
@@ -124,7 +124,7 @@ def _idle(folders: list[Path]) -> str:
     return f"; not judged so far: {names}; the number of one that will not go on is free again once it is deleted"
 
 
-def hold_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
+def keep_look_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
     """The number of a run that goes on is its own again. StoreError where another run has it meanwhile."""
     if found := _gate(ledger, task):
         found.register.hold(found.tasks, found.run, found.number, folder)
@@ -159,7 +159,7 @@ def _gate(ledger: Ledger, task: TaskFile) -> _Gate | None:
     return _Gate(register, found.tasks, draw.commitment, found.run)
 
 
-def look(ctx: RunContext, split: str, what: str) -> Looks | None:
+def look(ctx: RunContext, split: str, what: str) -> LookCount | None:
     """Enter a look at a split into the register, before it is taken; None where the run counts none."""
     opened = ctx.state.opened.draw if ctx.state.opened else None
     found = opened.of(split) if opened else None

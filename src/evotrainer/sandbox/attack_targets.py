@@ -1,4 +1,4 @@
-"""Where attacks are tried: targets made for them, and what is made of how they end."""
+"""Makes targets for attacks, runs the attacks against them, and judges whether the sandbox held."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class ProbeResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class AttackTargets:
     """What the attacks aim at: a secret, a victim process, a listening port, all made for them."""
 
     folder: Path
@@ -84,7 +84,7 @@ def _clean(token: str) -> None:
 
 
 @contextlib.contextmanager
-def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
+def attack_targets(uid: int, pid: int = 1) -> Iterator[AttackTargets]:
     """Targets that are open to everybody: only the sandbox stands before them.
     `pid`: a process that is confined alike."""
     token = secrets.token_hex(8)
@@ -110,7 +110,7 @@ def scene(uid: int, pid: int = 1) -> Iterator[Scene]:
         stack.callback(victim.wait)
         stack.callback(victim.kill)
         stack.callback(_clean, token)
-        yield Scene(folder, token, server.getsockname()[1], victim, mounts_of(pid))
+        yield AttackTargets(folder, token, server.getsockname()[1], victim, mounts_of(pid))
 
 
 def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
@@ -124,7 +124,7 @@ def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class AttackedSandbox:
-    """Where attacks run."""
+    """A sandbox that runs attacks on itself."""
 
     run: Callable[[Program], CaseResult]
     uid: int
@@ -141,13 +141,13 @@ def try_probes(box: AttackedSandbox, probes: Sequence[SandboxProbe] = PROBES) ->
     yield ProbeResult("user", box.uid != 0, "D", "programs do not run as root", "" if box.uid else "uid 0")
     todo = deque(probes)
     while todo:
-        with scene(box.uid, box.pid) as targets:
+        with attack_targets(box.uid, box.pid) as targets:
             # a breach spoils the targets: the next probe gets new ones, or it would be blamed for the last one's traces
             while todo and not targets.breached(""):
                 yield _try(box, todo.popleft(), targets)
 
 
-def _try(box: AttackedSandbox, probe: SandboxProbe, targets: Scene) -> ProbeResult:
+def _try(box: AttackedSandbox, probe: SandboxProbe, targets: AttackTargets) -> ProbeResult:
     program = Program(targets.source(probe), stdins=("",), limits=probe.limits)
     with box.squeeze() if probe.name == "memory_total" else contextlib.nullcontext():
         case = box.run(program)

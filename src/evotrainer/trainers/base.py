@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from evotrainer.factors.table import Carried
+from evotrainer.factors.table import TrainerSupport
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
@@ -52,6 +53,15 @@ class HasSlots(Protocol):
     """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
 
     def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
+
+
+def installed(library: str) -> bool:
+    """Whether a library could be imported."""
+    try:
+        # find_spec imports nothing: torch alone takes seconds, which `--help` and a config check must not pay
+        return find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]
@@ -199,7 +209,7 @@ class TrainerSpec:
     """Modules without which it cannot train."""
     remedy: str = ""
     """How to install them."""
-    carries: Mapping[str, Carried] = field(default_factory=dict)
+    carries: Mapping[str, TrainerSupport] = field(default_factory=dict)
     """Factor -> how it carries it out, where the table of factors does not say: a recipe that sets any other one away
     from its default is refused."""
     check: Callable[[Mapping[str, Any], Sequence[Recipe], str], None] = _nothing_to_check

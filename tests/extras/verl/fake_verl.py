@@ -3,7 +3,7 @@
 `verl.trainer.main_ppo` trains nothing but writes what verl's trainer writes (metrics by its file logger, which empties
 the file it opens; console lines; checkpoints with their tracker; dumps), resuming from the tracker as verl does.
 
-FAKE_VERL, a JSON object: kill_at (dies by SIGKILL at this step of the first attempt), pip_fails, fail (exit code),
+FAKE_VERL, a JSON object: kill_at (dies by SIGKILL at this step of the first attempt), fail (exit code),
 answer (to a validation, a name of data/answers.json).
 """
 
@@ -65,19 +65,8 @@ def train() -> int:
 
 
 def main() -> int:
-    if sys.argv[1:3] == ["-m", "pip"]:
-        (Path(os.environ["FAKE_PIP"])).write_text(json.dumps(sys.argv[3:]))
-        print(
-            "Collecting verl\n"
-            + ("ERROR: no space left" if WISH.get("pip_fails") else "Successfully installed verl-0.9.1")
-        )
-        return int(bool(WISH.get("pip_fails")))
     if "-I" in sys.argv:
-        have = (
-            {}
-            if WISH.get("pip_fails")
-            else {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
-        )
+        have = {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
         print(json.dumps({n: have.get(n) for n in VERSIONS}))
         return 0
     if "-P" in sys.argv:

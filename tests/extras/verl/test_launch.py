@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,10 @@ from tests.extras.verl.rendering import machine, task
 
 from evotrainer.cli.verl_validate import verl_validate
 from evotrainer.errors import ConfigError, MissingDependencyError
+from evotrainer.extras.verl import VERSION
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
-from evotrainer.extras.verl.venv import CPU_PACKAGES, RECORD, Venv, extras_of, find, setup
+from evotrainer.extras.verl.venv import Venv, find
 from evotrainer.studies.audit.curve_file import read_curves
 
 HERE = Path(__file__).resolve().parent
@@ -71,28 +73,13 @@ def test_validation_is_by_verls_own_python(
     assert not validate(tmp_path / "v", venv).ok
 
 
-def test_setup_completes_an_environment_and_records_it(
-    tmp_path: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a stand-in for pip; bench/verl/results.md has a real one."""
-    asked, said = tmp_path / "pip.json", []
-    monkeypatch.setenv("FAKE_PIP", str(asked))
-    home = venv.python.parent.parent
-    record = setup(home, gpu=False, python=None, extra=extras_of("math"), pip=["--index-url=x"], say=said.append)
-    assert record == json.loads((home / RECORD).read_text()) and record["versions"]["verl"] == "0.9.1"
-    words = json.loads(asked.read_text())
-    assert words[:3] == ["install", "--no-input", "--index-url=x"] and set(CPU_PACKAGES) <= set(words)
-    assert words[words.index("--editable") + 1] == str(HERE.parents[2]), "the plug-ins use the code that rendered them"
-    assert any(w.startswith("math-verify") for w in words) and "Successfully installed verl-0.9.1" in said
-    setup(home, gpu=True, python=None, extra=[], pip=[], say=said.append)
-    assert "verl[vllm]==0.9.1" in json.loads(asked.read_text())
-    monkeypatch.setenv("FAKE_VERL", json.dumps({"pip_fails": True}))
-    with pytest.raises(ConfigError, match=r"-m pip install failed with exit code 1: .*ERROR: no space left; mend that"):
-        setup(home, gpu=False, python=None, extra=[], pip=[], say=said.append)
+def test_the_extra_installs_the_version_that_the_keys_were_written_for() -> None:
+    extras = tomllib.loads((HERE.parents[2] / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert f"verl=={VERSION}" in extras["verl"] and f"verl[vllm]=={VERSION}" in extras["verl-gpu"]
 
 
 def test_no_environment_says_how_to_make_one(tmp_path: Path, venv: Venv, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(MissingDependencyError, match="make one with `evotrainer verl setup`"):
+    with pytest.raises(MissingDependencyError, match=r"python -m venv \S+ && \S+/bin/pip install .*\[verl\]"):
         find(tmp_path / "nowhere")
     monkeypatch.setenv("EVOTRAINER_VERL_PYTHON", str(venv.python))
     assert find(None).python == venv.python

@@ -71,7 +71,7 @@ def task(folder: Path, policy: Path, name: str = "trl-rewards:{}:told", **more: 
     reward = "reward" if name.startswith("trl:") else "told"
     text = (
         f'[task]\nname = "lift"\n[environment]\nname = "{name.format(folder / "lift.py")}"\n'
-        f'path = "{folder / "rows.jsonl"}"\npayable = ["{reward}"]\n'
+        f'source = "{folder / "rows.jsonl"}"\npayable = ["{reward}"]\n'
         "splits = {train = 1, search = 1, gate = 1, cert = 1}\n"
         f'[policy]\nbase = "{policy}"\n[trainer]\nname = "trl"\n[trainer.options]\n{more.pop("options", "")}\n'
         f"[recipe]\nmax_tokens = 4\nmax_turns = {2 if reward == 'reward' else 1}\n[recipe.rewards]\n{reward} = 1.0\n"
@@ -236,7 +236,7 @@ def test_a_training_begins_with_the_same_check(policy: Path, tmp_path: Path) -> 
 
 def test_a_damaged_policy_of_the_embedded_trainer_is_refused_too(tmp_path: Path) -> None:
     from evotrainer.trainers import check_trial
-    from evotrainer.trainers.embedded import warm_start
+    from evotrainer.trainers.embedded.warmstart import warm_start
 
     shape = {"d": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "context": 32}
     warm_start([("1+1=", "2")], (), shape, 1, 1, 1e-3, 0, tmp_path / "p", lambda _: None, vocabulary="v")

@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 from evotrainer.agents.briefing import render
-from evotrainer.agents.changes import same
+from evotrainer.agents.changes import equal_values
 from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.recipe import COMPOSITES, KEYED, Recipe, fields_of
@@ -99,7 +99,7 @@ def factors(briefing: Briefing) -> dict[str, FactorOffer]:
         now = recipe.value(f)
         known: list[Any] = []
         for r in trained:
-            if not same(r.value(f), now) and not any(same(r.value(f), k) for k in known):
+            if not equal_values(r.value(f), now) and not any(equal_values(r.value(f), k) for k in known):
                 known.append(r.value(f))
         tried = () if f in COMPOSITES or f == "start" else tuple(known)
         out[f] = FactorOffer(now=now, legal=keyed.get(f) or _legal(f, briefing), tried=tried)
@@ -120,12 +120,12 @@ def _legal(factor: str, briefing: Briefing) -> str:
     """Legal values in words: those of the table, else the field's type."""
     row = FACTORS[factor]
     composite = f"object of all of {', '.join(fields_of(factor))}; one factor"
-    told = row.legal or (composite if factor in COMPOSITES else "{type}")
-    if "{type}" in told:
-        told = told.replace("{type}", _field(factor))
+    template = row.legal or (composite if factor in COMPOSITES else "{type}")
+    if "{type}" in template:
+        template = template.replace("{type}", _field(factor))
     if row.need and row.need.offer not in briefing.offers:
-        told += f"; this environment has no {row.need.offer}"
-    return told.replace("{components}", ", ".join(sorted(briefing.components)) or "(none)")
+        template += f"; this environment has no {row.need.offer}"
+    return template.replace("{components}", ", ".join(sorted(briefing.components)) or "(none)")
 
 
 @cache
@@ -134,8 +134,8 @@ def _field(factor: str) -> str:
     schema = Recipe.model_json_schema()
     if "$ref" in schema and "properties" not in schema:  # a recipe may hold a recipe
         schema = {**schema["$defs"][schema["$ref"].rpartition("/")[2]], "$defs": schema["$defs"]}
-    told = _plain(schema["properties"][factor], schema["$defs"])
-    text = json.dumps(told, separators=(", ", ": ")).replace('"', "")
+    schema_text = _plain(schema["properties"][factor], schema["$defs"])
+    text = json.dumps(schema_text, separators=(", ", ": ")).replace('"', "")
     return text if len(text) <= WORDS else text[:WORDS] + " ..."
 
 

@@ -1,4 +1,4 @@
-"""One request, asked as often as its answer is refused, within caps; each step of it is an event."""
+"""Asks a seat one request again as long as its answer is refused, within caps; each question and answer is an event."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 
 from evotrainer.agents.carriers import Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.options import SeatOptions
-from evotrainer.agents.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, redacted
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records import keys
 from evotrainer.records.events import SeatAnswered, SeatAsked
@@ -44,11 +44,11 @@ class SeatLog(Protocol):
 
 
 class Requester:
-    """Asks one carrier for one run."""
+    """Sends requests of one run to one carrier."""
 
     def __init__(self, carrier: Carrier, options: SeatOptions, secrets: dict[str, str], log: SeatLog) -> None:
         self.carrier, self.options, self.secrets, self.log = carrier, options, secrets, log
-        self._told: set[str] = set()
+        self._noted: set[str] = set()
 
     def ask(self, request: SeatBriefing) -> SeatProposal | None:
         """A valid answer, or None where the statistical agent's own proposal takes its place."""
@@ -103,7 +103,7 @@ class Requester:
             wall_s=round(took, 3),
             proposal=proposal,
             stage=stage,
-            problem=struck(problem, self.secrets),
+            problem=redacted(problem, self.secrets),
             fallback=bool(problem) and (stage in ("carrier", "repeated") or attempt >= self.options.retries),
         )
 
@@ -128,14 +128,16 @@ class Requester:
     def _note_usage(self, reply: Reply) -> None:
         """Tell once what is estimated, and which cap never ends this run since nothing is told of what it caps."""
         o, tokens = self.options, reply.input_tokens + reply.output_tokens
-        told = "tells no tokens: they are estimated as bytes / 4" if reply.estimated else ""
+        notice = "tells no tokens: they are estimated as bytes / 4" if reply.estimated else ""
         capped = (("tokens", o.tokens, tokens), ("dollars", o.dollars, reply.dollars))
         idle = [name for name, most, got in capped if most and not got]
         if idle and not reply.problem:
-            told = f"tells no {' and no '.join(idle)}: that cap ends nothing, run.agent_options.requests and wall_s do"
-        if told and told not in self._told:
-            self._told.add(told)
-            self.log.note(f"seat ({self.carrier.name}): {self.carrier.name} {told}")
+            notice = (
+                f"tells no {' and no '.join(idle)}: that cap ends nothing, run.agent_options.requests and wall_s do"
+            )
+        if notice and notice not in self._noted:
+            self._noted.add(notice)
+            self.log.note(f"seat ({self.carrier.name}): {self.carrier.name} {notice}")
 
     def _cap(self, past: Sequence[SeatAnswered]) -> str:
         """Which cap is reached; empty: none."""

@@ -137,23 +137,22 @@ def cross(
     `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """
     words = [command.python or tests.python, *OPTIONS, "-c", _BOOTSTRAP]
-    env = {**command.environment, **ENVIRONMENT}
     ours, theirs = socket.socketpair()
     ended: list[CommandResult | BaseException] = []
 
     def serve() -> None:
         try:
             request = _request(_SOLUTION, {"path": list(command.path)})
-            ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
+            ended.append(solution.run(words, request, command.cpu_s, env=ENVIRONMENT, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)
 
     mark = f"<{secrets.token_hex(16)}>"
-    request = _request(_TESTS, _told(sides, command, places, mark))
+    request = _request(_TESTS, _job(sides, command, places, mark))
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        ran = tests.run(words, request, command.cpu_s, env=env, also=[ours.detach()])
+        ran = tests.run(words, request, command.cpu_s, env=ENVIRONMENT, also=[ours.detach()])
     finally:
         _end(solution, thread)
     if ended and isinstance(ended[0], BaseException):
@@ -170,12 +169,12 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
+def _job(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)
-    told = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
-    return told | {
+    job = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
+    return job | {
         "plugins": list(command.plugins),
         "only": None if sides.only is None else sorted(map(plain_name, sides.only)),
         "places": None if places is None else sorted(places),
@@ -201,15 +200,15 @@ def _source(name: str) -> str:
 def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> BoundaryRun:
     """Results, if the tests' process told all of them and came to its own end."""
     lines = [x.removeprefix(mark) for x in ran.text.split("\n") if x.startswith(mark)]
-    told = [x for x in lines if x[:1] in ("0", "1")]
+    outcomes = [x for x in lines if x[:1] in ("0", "1")]
     results: dict[str, bool] = {}
     decided: set[str] = set()
-    for line in told:
+    for line in outcomes:
         name = bytes.fromhex(line[2:]).decode("utf-8", "replace")
         results[name] = line[0] == "1" and results.get(name, True)
         if line[1] == "1":
             decided.add(name)
     places = frozenset(bytes.fromhex(x[1:]).decode("utf-8", "replace") for x in lines if x[:1] == "p")
-    if ran.exit or ran.timed_out or ran.truncated or lines[-1:] != [f"e{len(told)}"]:
+    if ran.exit or ran.timed_out or ran.truncated or lines[-1:] != [f"e{len(outcomes)}"]:
         results = {}
     return BoundaryRun(results, places, frozenset(decided), ran, solution)

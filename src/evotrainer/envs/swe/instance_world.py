@@ -10,25 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.canary import EVERY, Watch
+from evotrainer.envs.swe.canary import EVERY, CanaryGrader
 from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
 from evotrainer.envs.swe.decoys import run_with_decoys
-from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
+from evotrainer.envs.swe.gitrepo import BuildCache, BuiltRepository, find_mirror, from_mirror
 from evotrainer.envs.swe.guarding import Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
 from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
 from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
-from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo
+from evotrainer.envs.swe.world import Grade, Observation, ParsedAction
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
 
 LIMITS = ShellLimits(
     memory_mb=2048, disk_mb=1024, inodes=200_000, processes=128, output_kb=4096, idle_s=120.0, loopback=True, locks=True
 )
-MAX_FILE = 1_000_000
-MAX_FILES = 100_000
 BASH_CPU_S = 60.0
 MAX_BASH = 4_000
 """Characters of what a bash command prints."""
@@ -46,17 +44,16 @@ class InstanceWorld(RealWorld):
         depth: int = 1,
         limits: ShellLimits = LIMITS,
         binds: Sequence[tuple[str, str]] = (),
-        keep: int = 4,
         library: frozenset[str] = frozenset(LIBRARY),
         canary_every: int = EVERY,
     ) -> None:
-        super().__init__(limits, binds, keep)
+        super().__init__(limits, binds)
         self._repos = repos
         self.command = command
         self._depth = depth
         self._library = library
-        self.watch = Watch(self, canary_every)
-        self._built = BuildCache(keep=8)
+        self.watch = CanaryGrader(self, canary_every)
+        self._built = BuildCache()
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
         self._testing: EpisodeShell | None = None
@@ -73,7 +70,6 @@ class InstanceWorld(RealWorld):
             history=(),
             future=(),
             visible={},
-            hidden={},
             fail_to_pass=instance.fail_to_pass,
             pass_to_pass=instance.pass_to_pass,
             gold={},
@@ -90,7 +86,7 @@ class InstanceWorld(RealWorld):
         self._ready[instance.id] = ready
         return ready
 
-    def _applied(self, built: Built, instance: Instance, name: str, patch: str) -> dict[str, Entry | None]:
+    def _applied(self, built: BuiltRepository, instance: Instance, name: str, patch: str) -> dict[str, Entry | None]:
         """What a patch makes of the paths that it touches."""
         shell = self.fresh(built.files)
         shell.write({"tmp/change.diff": patch.encode("utf-8", "surrogateescape")})
@@ -104,9 +100,7 @@ class InstanceWorld(RealWorld):
         touched = {p for p in {*now, *built.tree} if differ(now.get(p), built.tree.get(p))}
         return {p: now.get(p) for p in sorted(touched)}
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
-        if not isinstance(repo, InstanceRepo):
-            raise TaskSetError(f"{repo.id} is no instance; open it in a world of generated repositories")
+    def build(self, repo: InstanceRepo, knobs: Mapping[str, Any]) -> BuiltRepository:
         scrubbed = knobs.get("history") != "full"
         key = f"{repo.mirror}:{repo.base_commit}:{scrubbed}"
         depth = self._depth if scrubbed else 0
@@ -116,9 +110,6 @@ class InstanceWorld(RealWorld):
             raise TaskSetError(
                 f"instance {repo.id}: commit {repo.base_commit[:12]} cannot be had from {repo.mirror}: {error}"
             ) from error
-
-    def is_test(self, repo: Repo, path: str) -> bool:
-        return isinstance(repo, InstanceRepo) and repo.is_test(path)
 
     def put(self, handle: RealHandle, files: Mapping[str, Entry | None]) -> None:
         """Try a patch: write files into an episode's checkout, None removes one; its own tests are then not asked."""
@@ -139,9 +130,6 @@ class InstanceWorld(RealWorld):
                 text += f"\nexit code {ran.exit}"
             return Observation(text.strip("\n") or tools.DONE, ok=not ran.exit and not ran.timed_out)
         return super().do(handle, action)
-
-    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
-        return tools.changed(files, action, MAX_FILES, MAX_FILE)
 
     def test(self, handle: RealHandle) -> Observation:
         """The repository's tests as they are now; `name Failed` for up to three that do not pass."""
@@ -170,7 +158,6 @@ class InstanceWorld(RealWorld):
     def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
         """The data set's tests on the policy's tree (`graded_files`), each grading in a shell of its own."""
         repo, base = handle.repo, handle.built.tree
-        assert isinstance(repo, InstanceRepo)
         touched = sorted(p for p in {*left, *base} if differ(left.get(p), base.get(p)))
         patch = tools.git_patch(
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})

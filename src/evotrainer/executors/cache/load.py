@@ -30,7 +30,7 @@ Spent = tuple[float, float]
 
 
 @dataclass
-class Found:
+class CacheHit:
     """The entries that the cache has of a trial."""
 
     spec: TrialSpec
@@ -85,7 +85,7 @@ def lay_down(
     run_dir: Path,
     staged: Path,
     spec: TrialSpec,
-    found: Found,
+    found: CacheHit,
     proxy: tuple[str, str] | None,
     before: Spent,
     spent: TrialFinished | None,
@@ -115,12 +115,14 @@ def lay_down(
     result = _result(run_dir, staged, spec, found, proxy, parts)
     cost, wall = found.cost
     mine = (spent.cpu_s, spent.wall_s) if spent else (0.0, 0.0)  # what was computed now is in entries by now
-    told = tuple(f"{part} {key}" for part, (key, _) in found.entries.items() if not _computed(part, spent))
+    taken = tuple(f"{part} {key}" for part, (key, _) in found.entries.items() if not _computed(part, spent))
     now = time.process_time() - before[0], time.monotonic() - before[1]
     result["cpu_s"], result["wall_s"] = round(mine[0] + now[0], 3), round(mine[1] + now[1], 3)
-    earlier = FromCache(parts=told, cpu_s=max(0.0, round(cost - mine[0], 3)), wall_s=max(0.0, round(wall - mine[1], 3)))
+    earlier = FromCache(
+        parts=taken, cpu_s=max(0.0, round(cost - mine[0], 3)), wall_s=max(0.0, round(wall - mine[1], 3))
+    )
     finished = TrialFinished(**result, cached=earlier)
-    (folder / "log.txt").write_text(f"taken from the cache: {', '.join(told)}\n", encoding="utf-8")
+    (folder / "log.txt").write_text(f"taken from the cache: {', '.join(taken)}\n", encoding="utf-8")
     write_atomic(folder / "result.json", finished.model_dump_json())
     _into_place(run_dir, staged, trial)
     return finished
@@ -130,7 +132,7 @@ def _result(
     run_dir: Path,
     staged: Path,
     spec: TrialSpec,
-    found: Found,
+    found: CacheHit,
     proxy: tuple[str, str] | None,
     parts: list[tuple[str, str]],
 ) -> dict[str, Any]:

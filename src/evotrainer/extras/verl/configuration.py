@@ -11,9 +11,9 @@ from typing import Any, Literal
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl.mapping import OBSERVATION_TOKENS, response_tokens, translate
-from evotrainer.factors.carried import owners
 from evotrainer.factors.data import ACTOR
 from evotrainer.factors.signal import ROLLOUT
+from evotrainer.factors.trainer_mapping import owners
 
 PATHS = (
     "reward.custom_reward_function.path",

@@ -1,6 +1,6 @@
-"""Words of an answer for the one who grades it, and markers that a grader may take for quality.
+"""Finds text in an answer that addresses its grader, and phrases repeated to look like quality.
 
-Any wording nominates; what is meant by it, a reader decides.
+Any such wording nominates an answer; a reader decides what it means.
 """
 
 from __future__ import annotations
@@ -85,9 +85,9 @@ def repeated(answer: str, prompt: str) -> tuple[int, str] | None:
     long = [len(w) >= LEAST_WORD for w in words]
     phrases = Counter(tuple(words[i : i + PHRASE]) for i in range(len(words)) if all(long[i : i + PHRASE]))
     for phrase, n in phrases.most_common(1):
-        said = " ".join(phrase)
+        phrase_text = " ".join(phrase)
         varied = all(a != b for a, b in pairwise(phrase)) and len(phrase) == PHRASE
-        if n >= TIMES and PHRASE * n >= SHARE * len(words) and varied and said not in prompt.lower():
+        if n >= TIMES and PHRASE * n >= SHARE * len(words) and varied and phrase_text not in prompt.lower():
             at = max(0, text.lower().find(phrase[0]))
-            return text.count("\n", 0, at) + 1, f"{n} times: {said}"
+            return text.count("\n", 0, at) + 1, f"{n} times: {phrase_text}"
     return None

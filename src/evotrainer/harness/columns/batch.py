@@ -58,9 +58,9 @@ class Batch:
 
     def with_components(self, values: Mapping[str, Floats]) -> Batch:
         """The same rollouts with further reward components, (N,) each."""
-        told = replace(self.traits, components={**self.traits.components, **values})
+        traits = replace(self.traits, components={**self.traits.components, **values})
         batch = copy(self)
-        batch.traits, batch._seen = told, {}
+        batch.traits, batch._seen = traits, {}
         return batch
 
     @classmethod
@@ -197,9 +197,9 @@ class Batch:
 
     def rollout(self, i: int) -> Rollout:
         """Live rollout i, whole."""
-        return self.some([i])[0]
+        return self.rollouts_at([i])[0]
 
-    def some(self, indices: Sequence[int]) -> list[Rollout]:
+    def rollouts_at(self, indices: Sequence[int]) -> list[Rollout]:
         """Live rollouts, whole; keep the list short where they are stored."""
         return self.source.rollouts(self.rows[list(indices)].tolist())
 

@@ -37,7 +37,7 @@ class GapSeen(Frozen):
     """Detectors that an agent wanted retired and that stay, with the reason."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The claim with the trainings and the version that it is of, and detectors made for it: they tell what goes
         with it, no more."""
         made = ", ".join(a.detector.name for a in self.considered if a.admitted)

@@ -130,7 +130,7 @@ def turns(at: BeforeRun) -> Found:
 
 def judged_before(at: BeforeRun) -> Found:
     """Notes on gate tasks that other runs were judged on."""
-    yield from task_sets.forewarn(at.task, at.environment)
+    yield from task_sets.reuse_warnings(at.task, at.environment)
 
 
 def draws(at: BeforeRun) -> None:

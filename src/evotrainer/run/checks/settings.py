@@ -85,11 +85,11 @@ def places(at: BeforeRun) -> Found:
 
 def cache(at: BeforeRun) -> Found:
     """A note where trainings cannot be cached; a run says so itself when it opens the cache."""
-    from evotrainer.executors.cache import cache_folder, goes_without
+    from evotrainer.executors.cache import cache_folder, unusable_notice
 
     place = cache_folder(at.task.run.cache) if at.dry else None
     if place is not None and (why := unwritable(place)):
-        yield goes_without(place, why)
+        yield unusable_notice(place, why)
 
 
 def unwritable(place: Path, folder: bool = True) -> str:

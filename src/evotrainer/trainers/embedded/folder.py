@@ -27,7 +27,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedPolicy:
     policy: Policy
     tokenizer: Tokenizer
 
@@ -63,7 +63,7 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
         raise trouble from e
 
 
-def load_policy(folder: Path, trainable: bool = False) -> Loaded:
+def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
     """Read a policy folder; TrainerError names what is missing or malformed."""
     if not folder.is_dir():
         raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
@@ -82,7 +82,7 @@ def load_policy(folder: Path, trainable: bool = False) -> Loaded:
             f"policy {folder}: config.json says {shape.vocab} tokens, tokenizer.json has {len(tokenizer)}; "
             "restore the policy folder"
         )
-    return Loaded(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
+    return LoadedPolicy(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
 
 
 def file_sha256(folder: Path) -> str:

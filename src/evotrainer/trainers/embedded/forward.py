@@ -22,7 +22,7 @@ _EPS = torch.tensor(NORM_EPS)
 
 
 @dataclass(slots=True)
-class Saved:
+class SavedActivations:
     """What one layer's backward needs."""
 
     y1: Tensor
@@ -167,7 +167,7 @@ class Network:
 
     def __init__(self, policy: Policy, batch: Pack, keep: bool) -> None:
         self.policy, self.batch, self.keep = policy, batch, keep
-        self.saved: list[Saved] = []
+        self.saved: list[SavedActivations] = []
         self.cis = policy.cis.index_select(0, batch.pos)
 
     def forward(self) -> Tensor:
@@ -204,7 +204,7 @@ class Network:
         gate, up = y2 @ w_gate.t(), y2 @ w_up.t()
         act = silu(gate)
         if self.keep:
-            self.saved.append(Saved(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act))
+            self.saved.append(SavedActivations(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act))
             return torch.addmm(h2, act * up, w.down.t())
         return h2.addmm_(act.mul_(up), w.down.t())
 

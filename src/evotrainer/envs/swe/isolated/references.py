@@ -1,4 +1,4 @@
-"""Objects that one side has of the other: numbers for ours that travel, proxies for theirs that came.
+"""Keeps the objects that one side has of the other: numbers for ours that were sent, proxies for theirs.
 
 Raises TypeError for an object of the tests that must not travel, ValueError and the like for what is malformed.
 """
@@ -43,7 +43,7 @@ class References:
         for number in [n for n in self.ours if -n > self.first]:
             self.numbers.pop(id(self.ours.pop(number)), None)
 
-    def told(self) -> dict[str, Any]:
+    def new_descriptions(self) -> dict[str, Any]:
         """New descriptions for the message; each is sent once."""
         found, self.new = self.new, {}
         return {str(n): about for n, about in found.items()}
@@ -85,15 +85,17 @@ class References:
 
     def _function(self, value: Any) -> dict[str, Any]:
         texts = [getattr(value, n, None) for n in ("__name__", "__qualname__", "__module__", "__doc__")]
-        told = [t if type(t) is str else d for t, d in zip(texts, ("function", "function", "tests", None), strict=True)]
+        texts_sent = [
+            t if type(t) is str else d for t, d in zip(texts, ("function", "function", "tests", None), strict=True)
+        ]
         try:
             signature: Any = inspect.signature(value).parameters.values()
         except (ValueError, TypeError):
-            return {"k": "function", "n": told, "p": None, "d": {"t": "dict", "v": []}}
+            return {"k": "function", "n": texts_sent, "p": None, "d": {"t": "dict", "v": []}}
         defaults = {p.name: p.default for p in signature if p.default is not p.empty}
         return {
             "k": "function",
-            "n": told,
+            "n": texts_sent,
             "p": [[p.name, int(p.kind)] for p in signature],
             "d": self.encoded(defaults),
         }

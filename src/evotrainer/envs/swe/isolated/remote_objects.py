@@ -1,4 +1,4 @@
-"""The tests' objects on the solution's side: to be called, advanced or read, or only compared."""
+"""Stands in for the tests' objects in the solution's process, which may call, advance, read or only compare them."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import inspect
 from typing import Any, Protocol
 
 
-class Back(Protocol):
-    """Has an object of the tests called (`cb`), advanced (`nx`) or read (`st`)."""
+class Callbacks(Protocol):
+    """Asks the tests' process to call (`cb`), advance (`nx`) or read (`st`) one of its objects."""
 
     def back(
         self, operation: str, number: int, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -27,7 +27,7 @@ class OpaqueObject:
 class Iterator:
     """An iterator of the tests."""
 
-    def __init__(self, solution: Back, number: int) -> None:
+    def __init__(self, solution: Callbacks, number: int) -> None:
         self._next = lambda: solution.back("nx", number)
 
     def __iter__(self) -> Iterator:
@@ -40,7 +40,7 @@ class Iterator:
 class Stream:
     """A file of the tests."""
 
-    def __init__(self, solution: Back, number: int) -> None:
+    def __init__(self, solution: Callbacks, number: int) -> None:
         self._ask = lambda name, args: solution.back("st", number, (name, *args))
 
     def __getattr__(self, name: str) -> Any:
@@ -57,7 +57,7 @@ class Stream:
         return line
 
 
-def function_of(solution: Back, number: int, about: dict[str, Any], defaults: Any) -> Any:
+def function_of(solution: Callbacks, number: int, about: dict[str, Any], defaults: Any) -> Any:
     """A function here that is called there; it has its name and signature."""
 
     def function(*args: Any, **kwargs: Any) -> Any:

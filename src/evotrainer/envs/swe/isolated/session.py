@@ -90,8 +90,8 @@ class SolutionSession:
             found = self.request("special", number, "__eq__", [other])
             if found is not True:
                 return found
-            said = [self._says(number, make) for make in decoys]
-            self.places |= {f"{place}:{k}" for k, differs in enumerate(said) if differs}
+            claims = [self._claims_difference(number, make) for make in decoys]
+            self.places |= {f"{place}:{k}" for k, differs in enumerate(claims) if differs}
             return True
         known = [make for k, make in enumerate(decoys) if f"{place}:{k}" in self.allowed]
         # The value itself is asked about twice, in no known place:
@@ -103,11 +103,11 @@ class SolutionSession:
 
     def _passed(self, number: int, make: Callable[[], Any] | None) -> bool:
         """May the value itself be compared now? Unlike values must be told apart from it."""
-        if make is not None and not self._says(number, make):
+        if make is not None and not self._claims_difference(number, make):
             raise self.fail("an object of the code under test equals other values as well")
         return make is None
 
-    def _says(self, number: int, make: Callable[[], Any]) -> bool:
+    def _claims_difference(self, number: int, make: Callable[[], Any]) -> bool:
         """Does it say that it differs from what `make` makes?"""
         try:
             return self.request("special", number, "__eq__", [make()]) is not True
@@ -142,7 +142,7 @@ class SolutionSession:
                 self.references.new = {}
                 message = {"o": operation, "h": number, "n": name}
                 message |= {"a": self.references.encoded(list(args)), "k": self.references.encoded(kwargs or {})}
-                self.wire.send({**message, "new": self.references.told()})
+                self.wire.send({**message, "new": self.references.new_descriptions()})
                 while not {"v", "e", "stop"} & (reply := self.wire.receive()).keys():
                     self._serve(reply)
                 value, error = self._read(reply, args)
@@ -197,7 +197,7 @@ class SolutionSession:
         except (ValueError, TypeError, LookupError, AttributeError) as problem:
             raise _MalformedError(f"callback: {problem}") from None
         reply = self._called(operation, number, args, kwargs)
-        self.wire.send({**reply, "new": self.references.told()})
+        self.wire.send({**reply, "new": self.references.new_descriptions()})
 
     def _called(self, operation: str, number: int, args: list[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
         saved, self.references.new = self.references.new, {}

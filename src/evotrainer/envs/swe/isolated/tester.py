@@ -103,7 +103,9 @@ def guard(files: frozenset[str]) -> None:
     sys.addaudithook(hook)
 
 
-def reporter(session: SolutionSession, only: frozenset[str] | None, told: Callable[[str, bool, bool], None]) -> Any:
+def reporter(
+    session: SolutionSession, only: frozenset[str] | None, report_result: Callable[[str, bool, bool], None]
+) -> Any:
     """pytest's plugin: a result per test, none for a test in which the boundary found fault. `only`: ids; None: all."""
     import pytest
 
@@ -126,7 +128,7 @@ def reporter(session: SolutionSession, only: frozenset[str] | None, told: Callab
             outcome, when = report.outcome, call.when
             if session.fault:
                 print(f"{report.nodeid}: {session.fault}", file=sys.stderr)
-                told(report.nodeid, False, session.gated)
+                report_result(report.nodeid, False, session.gated)
             elif when == "call" or outcome != "passed":
                 marked = item.get_closest_marker("xfail") is not None
                 expected = outcome == "skipped" and hasattr(report, "wasxfail") and marked
@@ -135,16 +137,18 @@ def reporter(session: SolutionSession, only: frozenset[str] | None, told: Callab
                     if session.allowed is None:
                         session.places.add(key)
                     expected = session.allowed is None or key in session.allowed
-                told(report.nodeid, expected or (outcome == "passed" and call.excinfo is None), session.gated)
+                report_result(report.nodeid, expected or (outcome == "passed" and call.excinfo is None), session.gated)
 
         def pytest_collectreport(self, report: Any) -> None:
             if report.failed:
-                told(report.nodeid, False, False)
+                report_result(report.nodeid, False, False)
 
     return Reporter()
 
 
-def run_pytest(session: SolutionSession, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
+def run_pytest(
+    session: SolutionSession, request: dict[str, Any], report_result: Callable[[str, bool, bool], None]
+) -> None:
     import pytest
 
     options = [
@@ -159,10 +163,12 @@ def run_pytest(session: SolutionSession, request: dict[str, Any], told: Callable
     ]
     only = None if request["only"] is None else frozenset(request["only"])
     named = [word for plugin in request["plugins"] for word in ("-p", plugin)]
-    pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, only, told)])
+    pytest.main([*options, *named, *request["files"]], plugins=[reporter(session, only, report_result)])
 
 
-def run_unittest(session: SolutionSession, request: dict[str, Any], told: Callable[[str, bool, bool], None]) -> None:
+def run_unittest(
+    session: SolutionSession, request: dict[str, Any], report_result: Callable[[str, bool, bool], None]
+) -> None:
     import unittest
 
     class Result(unittest.TextTestResult):
@@ -180,7 +186,7 @@ def run_unittest(session: SolutionSession, request: dict[str, Any], told: Callab
             super().addExpectedFailure(test, error)
 
         def stopTest(self, test: Any) -> None:  # noqa: N802
-            told(test.id(), self.good and not session.fault, session.gated)
+            report_result(test.id(), self.good and not session.fault, session.gated)
             super().stopTest(test)
 
     suite = unittest.TestSuite()

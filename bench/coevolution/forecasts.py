@@ -19,7 +19,7 @@ LEVELS = (0.5, 0.8, 0.95)
 """Of the central intervals that are counted."""
 
 
-class Forecasted(Frozen):
+class ForecastedBranch(Frozen):
     """One branch: what its agent expected, what the judge found."""
 
     run: str
@@ -67,7 +67,7 @@ class Scores(Frozen):
     """1 - Brier / climatology's: above 0 the chances say more than the average does."""
 
 
-def forecasts(events: Sequence[Event], run: str = "") -> list[Forecasted]:
+def forecasts(events: Sequence[Event], run: str = "") -> list[ForecastedBranch]:
     """Every judged branch whose proposal carried a forecast; the last verdict of a branch counts."""
     opened = next((e.body for e in events if e.kind == "run"), None)
     agents = {e.body.round: e.body.proposal.agent for e in events if isinstance(e.body, Proposed)}
@@ -79,7 +79,7 @@ def forecasts(events: Sequence[Event], run: str = "") -> list[Forecasted]:
             continue
         e = b.verdict.effect if b.verdict.kind not in ("invalid", "failed") else None
         out.append(
-            Forecasted(
+            ForecastedBranch(
                 run=run or (opened.run if opened else ""),
                 agent=agents.get(b.round, ""),
                 branch=b.branch,
@@ -96,15 +96,15 @@ def forecasts(events: Sequence[Event], run: str = "") -> list[Forecasted]:
     return out
 
 
-def score(rows: Sequence[Forecasted]) -> list[Scores]:
+def score(rows: Sequence[ForecastedBranch]) -> list[Scores]:
     """Scores by agent, agents in alphabetical order."""
-    by: dict[str, list[Forecasted]] = {}
+    by: dict[str, list[ForecastedBranch]] = {}
     for r in rows:
         by.setdefault(r.agent, []).append(r)
     return [score_one(agent, by[agent]) for agent in sorted(by)]
 
 
-def score_one(agent: str, rows: Sequence[Forecasted]) -> Scores:
+def score_one(agent: str, rows: Sequence[ForecastedBranch]) -> Scores:
     """Scores of one agent's forecasts over any number of runs."""
     gains = [r for r in rows if r.observed is not None]
     chances = [(r.promote, r.promoted) for r in rows if r.promote is not None]
@@ -128,7 +128,7 @@ def _mean(xs: Sequence[float]) -> float | None:
     return sum(xs) / len(xs) if xs else None
 
 
-def _coverage(rows: Sequence[Forecasted], level: float) -> float | None:
+def _coverage(rows: Sequence[ForecastedBranch], level: float) -> float | None:
     """Share of observed effects within the central interval of their forecast."""
     z = NormalDist().inv_cdf(0.5 + level / 2)
     return _mean([float(abs((r.observed or 0.0) - r.mean) <= z * r.spread) for r in rows])

@@ -166,7 +166,7 @@ def lines(path: Path) -> Iterator[tuple[int, bytes | None]]:
         raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
 
-def whole(path: Path) -> Any:
+def read_json(path: Path) -> Any:
     """The file as one JSON value; ValueError with a short cause, StoreError where it cannot be opened."""
     try:
         return parse(content(path, MAX_FILE, "split it into JSON lines"))
@@ -174,10 +174,10 @@ def whole(path: Path) -> Any:
         raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
 
-def quiet(path: Path) -> Any:
+def read_json_or_none(path: Path) -> Any:
     """The JSON value of a file that may lie beside another one; None where it cannot be had."""
     try:
-        return whole(path) if path.is_file() else None
+        return read_json(path) if path.is_file() else None
     except (ValueError, StoreError, OSError):
         return None
 
@@ -200,7 +200,7 @@ def first_value(path: Path, head: bytes) -> Any:
     # an indented JSON file has no whole value on its first line: it is parsed as one, if that can be afforded
     if unread and head.lstrip(BLANK)[:1] in (b"{", b"[") and (found is None or path.stat().st_size <= MAX_LINE):
         try:
-            return whole(path)
+            return read_json(path)
         except (ValueError, StoreError):
             pass
     return first if found is None else found

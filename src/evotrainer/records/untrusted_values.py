@@ -1,7 +1,6 @@
-"""What written code answers, made safe once, where it arrives: the one place that turns a foreign value into a number,
-into text, or into something that is neither.
+"""Makes the answers of written code safe where they arrive: a value becomes a number, a text, or `OpaqueValue`.
 
-`received` gives back nothing but None, booleans, integers of 64 bits, floats, texts, lists of these, and `OddValue` for
+`received` returns nothing but None, booleans, integers of 64 bits, floats, texts, lists of these, and `OpaqueValue` for
 the rest: none raises where it is compared, printed or converted. The sandbox's runners hand on nothing else.
 """
 
@@ -17,7 +16,7 @@ _LARGEST_INT = 1 << 63
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class OddValue:
+class OpaqueValue:
     """Stands for a value that is no plain data, or a number too large to count with; equal only to another of
     the same text."""
 
@@ -28,7 +27,7 @@ class OddValue:
 
 
 @dataclass(frozen=True, slots=True)
-class Called:
+class CallResults:
     """What one function answered to some calls, in order; values as `received` gives them."""
 
     values: list[Any]
@@ -46,7 +45,7 @@ def received(value: Any) -> Any:
         return clean_text(value)
     if kind is list:
         return [received(v) for v in value]
-    return OddValue(clean(shown(value, 60), 60))
+    return OpaqueValue(clean(shown(value, 60), 60))
 
 
 def number(value: object) -> float | None:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from evotrainer.factors import FACTORS
-from evotrainer.factors.table import DEFAULTS, Carried
+from evotrainer.factors.table import DEFAULTS, TrainerSupport
 from evotrainer.records.recipe import Recipe
 
-Own = Mapping[str, Carried]
+Own = Mapping[str, TrainerSupport]
 """What a trainer of one's own carries out: factor -> how."""
 
 
-def carried(trainer: str, own: Own = {}) -> dict[str, Carried]:  # noqa: B006
+def carried(trainer: str, own: Own = {}) -> dict[str, TrainerSupport]:  # noqa: B006
     """Factor -> how a trainer carries it out, in the recipe's order; those that it does not are left out."""
     known = {name: own.get(name) or (FACTORS[name].carried(trainer) if name in FACTORS else None) for name in FIELDS}
     return {name: how for name, how in known.items() if how is not None}

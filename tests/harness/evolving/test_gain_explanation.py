@@ -1,4 +1,4 @@
-"""`harness.evolving.gained`: what a gain goes with, a trick shown more often, or a task done better."""
+"""`harness.evolving.gain_explanation`: what a gain goes with, a trick shown more often, or a task done better."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import random
 import pytest
 
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.gained import gained
-from evotrainer.records.detectors import DetectorSpec, Gained
+from evotrainer.harness.evolving.gain_explanation import explain_gain
+from evotrainer.records.detectors import DetectorSpec, GainExplanation
 from evotrainer.records.rollout import Rollout, Turn
 
 
@@ -39,7 +39,7 @@ def attempts(name: str, often: float, with_it: float, without: float, tasks: int
 def test_the_share_is_what_doing_it_more_often_gained(
     before: tuple[float, float, float], now: tuple[float, float, float], low: float, high: float
 ) -> None:
-    found = gained(attempts("now", *now), attempts("before", *before))
+    found = explain_gain(attempts("now", *now), attempts("before", *before))
     assert found is not None and low <= found.share <= high
     assert found.behaviour == "`words >= 6`" and found.gain == pytest.approx(_rate(now) - _rate(before), abs=0.07)
 
@@ -50,18 +50,18 @@ def _rate(p: tuple[float, float, float]) -> float:
 
 @pytest.mark.parametrize("lucky", [0.0, 1.0])
 def test_the_few_attempts_that_are_left_without_a_trick_decide_nothing(lucky: float) -> None:
-    found = gained(attempts("now", 0.985, 1.0, lucky), attempts("before", 0.1, 1.0, 0.4))
+    found = explain_gain(attempts("now", 0.985, 1.0, lucky), attempts("before", 0.1, 1.0, 0.4))
     assert found is not None and 0.9 < found.share < 1.1 and found.shown < 1
 
 
 def test_a_task_done_better_in_the_same_words_goes_with_no_behaviour() -> None:
-    found = gained(attempts("now", 0.3, 0.9, 0.9), attempts("before", 0.3, 0.3, 0.3))
+    found = explain_gain(attempts("now", 0.3, 0.9, 0.9), attempts("before", 0.3, 0.3, 0.3))
     assert found is not None and found.gain > 0.5 and found.compared > 10
     assert (found.detector, found.share) == (None, 0.0)
 
 
 def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
-    from evotrainer.harness.evolving.gained import _halves
+    from evotrainer.harness.evolving.gain_explanation import _halves
 
     rollouts = attempts("x", 0.5, 1.0, 0.0)
     choose, measure = _halves(rollouts)
@@ -71,12 +71,14 @@ def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
 
 def test_without_graded_attempts_on_both_sides_nothing_is_said() -> None:
     some = attempts("now", 0.5, 1.0, 0.0)
-    assert gained(some, FeatureView([])) is None and gained(FeatureView([]), some) is None
-    assert gained(some, FeatureView(r for r in some.rollouts if r.task == "t1")) is None, "one task has no other half"
+    assert explain_gain(some, FeatureView([])) is None and explain_gain(FeatureView([]), some) is None
+    assert explain_gain(some, FeatureView(r for r in some.rollouts if r.task == "t1")) is None, (
+        "one task has no other half"
+    )
 
 
 def test_a_policys_own_words_are_told_printable_and_short() -> None:
     about = "write `\x1b]0;owned\x07 \u202e \ud800 " + 500 * "x" + "`"
     spec = DetectorSpec(name="mined_x", form="pattern", pattern="x", about=about)
-    told = Gained(gain=0.5, compared=1, detector=spec, share=0.9).behaviour
+    told = GainExplanation(gain=0.5, compared=1, detector=spec, share=0.9).behaviour
     assert told.startswith("attempts that write `·]0;owned· · ·") and told.isprintable() and len(told) < 110

@@ -1,4 +1,4 @@
-"""What a gain goes with: of all simple behaviours (mining.py) the one whose becoming more frequent says most of it.
+"""Explains a gain: finds, of all simple behaviours (mining.py), the one whose becoming more frequent says most of it.
 
 The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates):
 doing something more often, at the success it has, and being more successful with it and without. A policy that learnt a
@@ -15,7 +15,7 @@ import numpy as np
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.mining import LEAST_SHARE, predicates, thin
-from evotrainer.records.detectors import DetectorSpec, Gained
+from evotrainer.records.detectors import DetectorSpec, GainExplanation
 
 PLAINEST = ("length", "overlap", "commands", "sequence", "words", "observed")
 """Families of behaviours; of two that say the same of a gain the one of the earlier family is taken."""
@@ -36,7 +36,7 @@ class _Split:
     """Part of the gain, (K,)."""
 
 
-def gained(now: FeatureView, before: FeatureView) -> Gained | None:
+def explain_gain(now: FeatureView, before: FeatureView) -> GainExplanation | None:
     """The behaviour is chosen on half of the tasks and measured on the other half. None where a half has no graded
     attempts on both sides. Shapes: any number of attempts a task; sides may differ in it."""
     sides = [_halves(v) for v in (now, before)]
@@ -45,13 +45,13 @@ def gained(now: FeatureView, before: FeatureView) -> Gained | None:
     (choose_now, now_), (choose_before, before_) = sides
     spec, compared = _choose(choose_now, choose_before)
     if spec is None:
-        return Gained(gain=float(now_.solved.mean() - before_.solved.mean()), compared=compared)
+        return GainExplanation(gain=float(now_.solved.mean() - before_.solved.mean()), compared=compared)
     from evotrainer.harness.evolving.authored import flags
 
     on_before, on_now = (np.asarray(flags(spec, v), dtype=float)[:, None] for v in (before_, now_))
     x = _split(on_before, on_now, before_, now_)
     solved = [None if np.isnan(p[0]) else round(float(p[0]), 6) for p in x.solved]
-    return Gained(
+    return GainExplanation(
         gain=round(x.gain, 6),
         compared=compared,
         detector=spec,
@@ -67,7 +67,7 @@ def gained(now: FeatureView, before: FeatureView) -> Gained | None:
 def _halves(views: FeatureView) -> tuple[FeatureView, FeatureView]:
     """Graded attempts in two halves of the tasks."""
     graded = ~np.isnan(views.batch.truth)
-    odd = views.odd_tasks
+    odd = views.half_of_tasks
     return thin(views.pick(np.flatnonzero(graded & ~odd))), thin(views.pick(np.flatnonzero(graded & odd)))
 
 

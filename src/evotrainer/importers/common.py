@@ -1,4 +1,4 @@
-"""What every reader of others' logs needs: classes of faults, safe detail, ids over content,
+"""Shared by all readers of others' logs: classes of faults, safe detail, ids over content,
 a net under each record."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, Skipped, imported_id
-from evotrainer.importers.tolerant import number, whole
+from evotrainer.importers.lenient_json import number, read_json
 from evotrainer.records.rollout import Finish, Outcome, Rollout
 from evotrainer.records.text import cause
 
@@ -56,7 +56,7 @@ _RAN_OVER = re.compile(
 )
 
 
-def ran_over(words: str) -> bool:
+def is_context_overflow(words: str) -> bool:
     """Do an error's words say that the context ran over? A policy that has spoken filled it by itself."""
     return _RAN_OVER.search(words[:MAX_NOTE]) is not None
 
@@ -83,7 +83,7 @@ def words_of(name: str) -> frozenset[str]:
     return frozenset(re.sub(r"\b(reward) (model)\b|\b(rate) (limit)\b", r"\1\2\3\4", low).split())
 
 
-def says_so(value: Any) -> bool:
+def signals_error(value: Any) -> bool:
     """Does the value of an error's field say that there was one? Numbers: 1 alone."""
     if isinstance(value, str):
         return value.strip().lower() not in NO
@@ -166,7 +166,7 @@ def verdict(value: Any) -> Outcome:
     return "correct" if value else "incorrect"
 
 
-class OneValue:
+class JsonValueImporter:
     """Importers of files that are one JSON value: `attempts` gives the place of each and what makes its rollout."""
 
     def attempts(self, path: Path, value: Any) -> Iterator[tuple[str, Callable[[], Rollout | Skipped]] | Skipped]:
@@ -175,7 +175,7 @@ class OneValue:
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         """Every attempt of the file; one `Skipped` where it is no JSON."""
         try:
-            value = whole(path)
+            value = read_json(path)
         except ValueError as e:
             yield Skipped(path.name, str(e))
             return

@@ -1,27 +1,25 @@
-"""`projections.forecasts`: scores against numbers worked out by other means, and from a real run's ledger."""
+"""`bench.coevolution.forecasts`: scores against numbers worked out by other means, and from a real run's ledger."""
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import numpy as np
 import pytest
+from bench.coevolution.forecasts import ForecastedBranch, crps, forecasts, score, score_one
 
 from evotrainer.agents.forecasting import FOUND, promotion_chances, proof_of
-from evotrainer.cli.forecasts import forecasts as forecasts_command
-from evotrainer.projections.forecasts import Forecasted, crps, forecasts, score, score_one
 from evotrainer.records.briefing import PromotionThreshold
 from tests.agents.briefings import briefing
 from tests.letters_on_paper import Go
 
 
-def row(**fields: Any) -> Forecasted:
+def row(**fields: Any) -> ForecastedBranch:
     values = {
         "run": "r", "agent": "statistical", "branch": "b1", "round": 1, "mean": 0.02, "sd": 0.02, "promote": 0.3,
         "kind": "reject", "observed": 0.02, "se": 0.0,
     }  # fmt: skip
-    return Forecasted(**(values | fields))
+    return ForecastedBranch(**(values | fields))
 
 
 def test_crps_equals_its_integral() -> None:
@@ -81,14 +79,10 @@ def test_what_is_asked_is_asked_with_the_seeds_that_a_branch_will_have() -> None
     assert proof_of(briefing(promotion_threshold=three), 0.1) is three and proof_of(briefing(), 0.1) is None
 
 
-def test_a_run_with_the_statistical_agent_is_scored(go: Go, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_with_the_statistical_agent_is_scored(go: Go) -> None:
     run = go("run", "run.branches=2")
     rows = forecasts(run.events())
     assert {r.branch for r in rows} == {b for b, x in run.state.branches.items() if x.intervention and x.verdict}
     assert all(r.promote is not None and 0 <= r.promote <= 1 and r.sd > 0 for r in rows)
-    forecasts_command([run.folder, run.folder], as_json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert told["scores"][0]["agent"] == "statistical" and told["scores"][0]["branches"] == 2 * len(rows)
-    forecasts_command([run.folder])
-    assert "Brier" in capsys.readouterr().out
-    assert f"evotrainer forecasts {run.folder.name}" in run.report().read_text()
+    (scores,) = score([*rows, *rows])
+    assert scores.agent == "statistical" and scores.branches == 2 * len(rows)
