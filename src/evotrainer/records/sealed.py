@@ -27,9 +27,9 @@ from evotrainer.errors import EncryptedError, IntegrityError, MissingDependencyE
 from evotrainer.records.durable import fsync, os_errors, replace_synced
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.places import kept_at
 from evotrainer.records.regular_file import read_bytes, read_text
 from evotrainer.records.sqlite_file import open_database, sqlite_errors
+from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import cause
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class SealedSplits:
     def keys_folder(wanted: str = "") -> Path | None:
         """Where keys are kept: `wanted`, else $EVOTRAINER_KEYS, else the user's state folder; None: nothing is
         encrypted."""
-        return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
+        return storage_folder(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
 
     # -- when they open ----------------------------------------------------------------------------------------------
 
