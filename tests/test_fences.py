@@ -99,7 +99,7 @@ def test_a_run_goes_through_without_the_rooms_that_its_task_does_not_name(lean: 
 @pytest.mark.parametrize(
     ("words", "module"),
     [
-        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code, "),
+        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code"),
         (("run", "code.toml", "--dry-run", "trainer.name=trl"), "evotrainer.trainers.trl"),
         (("run", "code.toml", "--dry-run", "executor.name=ray"), "evotrainer.executors.ray.spec, .*: local"),
         (("run", "code.toml", "--dry-run", 'tracking.to=["wandb"]'), "evotrainer.extras.tracking, .*: none"),

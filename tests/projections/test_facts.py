@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer.projections.branch_facts import audit_text
 from evotrainer.projections.facts import KINDS, FactList
-from evotrainer.projections.run_facts import facts_of
+from evotrainer.projections.run_facts import audit_text, facts_of
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.frozen import Frozen

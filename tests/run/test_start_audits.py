@@ -12,7 +12,7 @@ from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.projections.branch_facts import audit_text
+from evotrainer.projections.run_facts import audit_text
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import ShortcutAudit

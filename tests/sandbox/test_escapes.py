@@ -15,13 +15,11 @@ import pytest
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import CaseResult, Limits, Program, Sandbox, shell_launch
 from evotrainer.sandbox.attack_targets import attack_targets, mounts_of
-from evotrainer.sandbox.attacks import ESCAPES, attack_shell
+from evotrainer.sandbox.attacks import ESCAPES, LEFTOVER_ATTACKS, LIMITS, RESOURCE_ATTACKS, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
-from evotrainer.sandbox.leftover_attacks import LEFTOVER_ATTACKS
 from evotrainer.sandbox.model import TIERS, Tier
 from evotrainer.sandbox.probes import SandboxProbe
-from evotrainer.sandbox.resource_attacks import LIMITS, RESOURCE_ATTACKS
 from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 from tests.thinned import thinned
 
@@ -161,7 +159,7 @@ def test_residues_stay_in_a_shell_whose_mounts_can_be_written() -> None:
 @needs_namespaces
 def test_nothing_but_the_working_folder_is_mounted_writable() -> None:
     with EpisodeShell.open() as shell, Sandbox.open() as box:
-        zygote = box._arena().pid
+        zygote = box._attacked().pid
         for pid, folder in ((shell.pid, {"/w"}), (zygote, set())):
             with open(f"/proc/{pid}/mountinfo") as lines:
                 found = {w[4] for w in map(str.split, lines) if "ro" not in w[5].split(",")}

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.sandbox.attacks import RESOURCE_ATTACKS
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.resource_attacks import RESOURCE_ATTACKS
 from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")

@@ -1,4 +1,4 @@
-"""What proposes: agents behind one contract (`base.py`), made by name."""
+"""Agents, which propose changes, behind one contract (`base.py`), made by name."""
 
 from __future__ import annotations
 

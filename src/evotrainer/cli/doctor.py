@@ -161,10 +161,8 @@ def _sandbox(accept_tier_e: bool, attack: bool) -> list[EvoTrainerError]:
 def _attacked(box: Sandbox) -> int:
     """Try every attack on programs and on episode shells, print how each ended; how many broke the tier's promise."""
     from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
-    from evotrainer.sandbox.attacks import ESCAPES, attack_shell
-    from evotrainer.sandbox.leftover_attacks import LEFTOVER_ATTACKS
+    from evotrainer.sandbox.attacks import ESCAPES, LEFTOVER_ATTACKS, RESOURCE_ATTACKS, attack_shell
     from evotrainer.sandbox.model import TIERS
-    from evotrainer.sandbox.resource_attacks import RESOURCE_ATTACKS
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
 
     def print_probes(where: str, found: Iterable[ProbeResult]) -> int:

@@ -1,5 +1,5 @@
 """The facts of a run: what a reader is told of it and of its branches, one sentence each, worded in the modules that
-find them (`branch_facts`, `caveats`, `run_facts`). Renderers pick facts by kind and subject and word nothing.
+find them (`caveats`, `run_facts`). Renderers pick facts by kind and subject and word nothing.
 
 The caveats of a certificate are the facts of a certified branch that have a severity, worst first, each with its
 remedy: the mark of a champion is its worst severity, and the advice of a finished run answers its first entry.

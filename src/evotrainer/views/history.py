@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS, status_of
 from evotrainer.projections.history import cases
+from evotrainer.projections.run_facts import STATUS, status_of
 from evotrainer.projections.state import RunState
 from evotrainer.projections.text import change, one_line
 from evotrainer.projections.trials import LabelledTrial, labelled

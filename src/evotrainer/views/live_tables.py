@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.projections.branch_facts import VERDICT
+from evotrainer.projections.run_facts import VERDICT
 from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.progress import TrialWatch, spark

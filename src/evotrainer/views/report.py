@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.projections import text, words
-from evotrainer.projections.branch_facts import STATUS, VERDICT
 from evotrainer.projections.caveats import caveat_line
+from evotrainer.projections.run_facts import STATUS, VERDICT
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, trials

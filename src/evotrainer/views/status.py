@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS
+from evotrainer.projections.run_facts import STATUS
 from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.views import summary
 from evotrainer.views.advice import advice

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.projections.branch_facts import verdict_text
+from evotrainer.projections.run_facts import verdict_text
 from evotrainer.projections.text import change, duration, number, of_run, one_line, percent
 from evotrainer.records.output import DOING
 from evotrainer.records.verdicts import Verdict

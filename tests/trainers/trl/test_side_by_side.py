@@ -14,7 +14,7 @@ from evotrainer.envs import open_environment
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import parse_recipe
 from evotrainer.trainers.base import EvalRequest, Identity
-from evotrainer.trainers.trl import TrlTrainer
+from evotrainer.trainers.trl.trainer import TrlTrainer
 from tests.trainers.trl.small_policy import SHAPE
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")

@@ -17,8 +17,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers import check_trial
-from evotrainer.trainers.trl import load_tokenizer
 from evotrainer.trainers.trl.chat import SWAPPED, ChatCodec, check_tools
+from evotrainer.trainers.trl.folder import load_tokenizer
 
 trl = pytest.importorskip("trl")
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
@@ -138,8 +138,8 @@ def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_
     from evotrainer.records.recipe import parse_recipe
     from evotrainer.records.rollout import Rollout
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
-    from evotrainer.trainers.trl import TrlTrainer
     from evotrainer.trainers.trl.scratch import make_model
+    from evotrainer.trainers.trl.trainer import TrlTrainer
     from tests.trainers.talk_env import TalkEnv
 
     tokenizer = tokenizer_of(bundled("qwen3"))

@@ -20,8 +20,7 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, finite, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
-from evotrainer.harness.whatif import replays_sampling as replays_sampling  # registers its replays
-from evotrainer.harness.whatif import replays_training as replays_training
+from evotrainer.harness.whatif import factor_replays as factor_replays  # registers its replays
 from evotrainer.harness.whatif.forecast import REPLAYED, forecast, held_against
 from evotrainer.harness.whatif.replay import (
     BLIND,
