@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from evotrainer.envs.swe.bugs import mutate
 from evotrainer.envs.swe.compositions import buggy, honest, prompt_split
-from evotrainer.envs.swe.meanings import INPUTS, Meaning, chained, meaning_of
-from evotrainer.envs.swe.ops import OPS, OpLine
+from evotrainer.envs.swe.ops import INPUTS, OPS, Meaning, OpLine, chained, meaning_of
 from evotrainer.envs.swe.world import Commit, HiddenCall, Repo
 
 _WORDS = """
