@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-import bench.compare.agents  # noqa: F401  # its names
+from bench.compare.agents import register
 from evotrainer.agents import make_agent
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
@@ -76,6 +76,7 @@ ARMS: dict[str, ArmKind] = {
 
 def check_arms(names: Sequence[str], task: TaskFile, trainings: int) -> None:
     """ConfigError for an unknown or repeated arm, one whose extra is missing, or too few trainings for one."""
+    register()
     for name in names:
         if name not in ARMS:
             near = difflib.get_close_matches(name, list(ARMS), n=3, cutoff=0.5)
@@ -123,8 +124,8 @@ def arm_task(task: TaskFile, arm: str, trainings: int, repeat: int, paper: bool 
         "changes": MANY_CHANGES if kind.control and kind.agent != REFERENCE else run.changes,
         **kind.settings,
     }
-    if kind.agent == "score_only":  # as the default agent has it from the judge
-        own["agent_options"] = {"min_effect": task.judge.min_effect, **own["agent_options"]}
+    if arm == "score_only":  # as the statistical agent has it
+        own["agent_options"] = {"min_effect": task.judge.min_effect}
     # A control arm's search ends by run.probes. A judged one is held to the same by its budget, which counts the
     # trainings of its certificate as well.
     trials = None if kind.control else trainings + len(run.certify_seeds)

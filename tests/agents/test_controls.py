@@ -88,6 +88,8 @@ def test_an_unknown_agent_or_option_is_named() -> None:
         make_agent("clever")
     with pytest.raises(ConfigError, match="run.agent=seat run.agent_options.carrier=llm"):
         make_agent("LLM")
+    with pytest.raises(ConfigError, match="bench.compare"):
+        make_agent("optuna")
     for name in AGENTS:
         with pytest.raises(ConfigError, match=f"agent {name}.*lucky"):
             make_agent(name, 0, {"lucky": True, **(LIST if name == "fixed" else {})})

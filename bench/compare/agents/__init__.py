@@ -1,23 +1,20 @@
 """Control arms: searches that practice knows, behind the same contract and over the same changes as the statistical
 agent's. Each trains on one seed, reads the search split only and proposes nothing: what it settles on is recorded with
-its search, and `python -m bench.compare` proves it on fresh seeds. In a process that imports this, `run.agent` names
-them."""
+its search, and the comparison proves it on fresh seeds."""
 
 from __future__ import annotations
 
-from bench.compare.agents.score_only import ScoreOnly
-from bench.compare.agents.simple import BestOfN, Greedy, RandomRecipes
-from bench.compare.agents.tpe import Tpe, TpeOptions
 from evotrainer.agents import AGENTS
-from evotrainer.agents.base import AgentSpec
-from evotrainer.agents.pooled import PooledOptions
 
-AGENTS.update(
-    {
-        "random_recipes": AgentSpec(lambda seed, _: RandomRecipes(seed)),
-        "greedy": AgentSpec(lambda seed, _: Greedy(seed)),
-        "best_of_n": AgentSpec(lambda seed, _: BestOfN(seed)),
-        "tpe": AgentSpec(Tpe, TpeOptions),
-        "score_only": AgentSpec(ScoreOnly, PooledOptions),
-    }
-)
+ARM_AGENTS = {
+    "random_recipes": "bench.compare.agents.simple:RANDOM_RECIPES",
+    "greedy": "bench.compare.agents.simple:GREEDY",
+    "best_of_n": "bench.compare.agents.simple:BEST_OF_N",
+    "tpe": "bench.compare.agents.tpe:SPEC",
+    "score_only": "bench.compare.agents.score_only:SPEC",
+}
+
+
+def register() -> None:
+    """Have `run.agent` know the arms in this process."""
+    AGENTS.update(ARM_AGENTS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evotrainer.agents.base import Tools
+from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.pooled import PooledAgent, PooledOptions
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Backtest, Intervention
@@ -45,3 +45,6 @@ class ScoreOnly:
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """As the statistical agent's, on scores alone."""
         return self.agent.propose(scores_only(briefing), ScoreOnlyTools())
+
+
+SPEC = AgentSpec(ScoreOnly, PooledOptions)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bench.compare.agents.control import ArmTraining, ControlArm, Space, fresh_recipes
+from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 
 MOST_CHANGES = 6
@@ -60,3 +61,8 @@ class BestOfN(ControlArm):
         self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         return [{} for _ in range(wanted)]
+
+
+RANDOM_RECIPES = AgentSpec(lambda seed, _: RandomRecipes(seed))
+GREEDY = AgentSpec(lambda seed, _: Greedy(seed))
+BEST_OF_N = AgentSpec(lambda seed, _: BestOfN(seed))

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from bench.compare.agents.control import ArmTraining, ControlArm, Space, fresh_recipes
 from bench.compare.agents.simple import random_recipe
+from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import Frozen
@@ -81,3 +82,6 @@ def legal_changes(space: Space, params: Mapping[str, int], rng: np.random.Genera
     """The changes that the parameters name, in random order as many as go together."""
     picked = [cs[params[f] - 1] for f, cs in space.factors.items() if params[f] != KEEP]
     return space.fit(picked[i] for i in rng.permutation(len(picked)))
+
+
+SPEC = AgentSpec(Tpe, TpeOptions)

@@ -35,6 +35,7 @@ AGENTS: Registry[AgentSpec] = Registry(
         "command": _SEAT.format("command"),
         "mcp": _SEAT.format("mcp"),
         "queue": _SEAT.format("queue"),
+        **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is an arm of python -m bench.compare"),
         "default": "the default is statistical",
     },
 )
