@@ -25,17 +25,33 @@ class Weights:
         self.shape, self.dtype = policy.shape, dtype
         self.cis = policy.cis
         self.embed = (policy.embed * policy.shape.embed_scale).to(dtype)
-        self.head = t(policy.embed, policy.norm)
+        self.head = t(policy.head, policy.norm)
         self.layers = []
-        queries = policy.shape.heads * policy.shape.head_dim
+        self.head_norms: list[Tensor] = []
+        s = policy.shape
+        queries = s.heads * s.head_dim
         for w in policy.layers:
             gate, up = w.gate_up.chunk(2)
             qkv = w.qkv.clone()
             # scaled once here instead of in every attention product
-            qkv[:queries] *= policy.shape.attn_scale
+            if s.head_norms:
+                norms = w.head_norms(s)
+                norms[: s.heads] *= s.attn_scale
+                self.head_norms.append(norms.to(dtype))
+            else:
+                qkv[:queries] *= s.attn_scale
             self.layers.append(
                 (t(qkv, w.norm1), t(w.out), t(gate, w.norm2), t(up, w.norm2), t(w.down)),
             )
+
+    def project(self, i: int, h: Tensor, cis: Tensor) -> Tensor:
+        """Rotated queries, keys and values [n, nh, D] of layer i from the residual stream."""
+        s = self.shape
+        x = (rms(h, s.norm_eps)[0] @ self.layers[i][0]).view(-1, s.qkv_heads, s.head_dim)
+        if s.head_norms:
+            heads = x[:, : s.heads + s.kv_heads]
+            torch.mul(rms(heads, s.norm_eps)[0], self.head_norms[i], out=heads)
+        return rotate(x, cis, s)
 
 
 def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
@@ -55,8 +71,8 @@ def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, 
     cis = w.cis[:T].repeat(P, 1)
     h = w.embed[ids.view(-1)]
     mask = causal(T).to(w.dtype).repeat(H // K, 1)
-    for i, (qkv, out, gate, up, down) in enumerate(w.layers):
-        x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s)
+    for i, (_, out, gate, up, down) in enumerate(w.layers):
+        x = w.project(i, h, cis)
         x = x.view(P, T, s.qkv_heads, D).transpose(1, 2)
         keys[i], values[i] = x[:, H : H + K], x[:, H + K :]
         if i == s.layers - 1:
@@ -67,7 +83,7 @@ def prefill(w: Weights, prefixes: list[Sequence[int]]) -> tuple[Tensor, Tensor, 
         weights = torch.softmax(torch.baddbmm(mask, q, k.transpose(1, 2)), -1)
         att = (weights @ v).view(P, H, T, D).transpose(1, 2).reshape(P * T, H * D)
         h = torch.addmm(h, att, out)
-        y = rms(h)[0]
+        y = rms(h, s.norm_eps)[0]
         h.addmm_(silu(y @ gate).mul_(y @ up), down)
     return keys, values, bias.to(w.dtype)
 
