@@ -87,9 +87,7 @@ def test_greedy_samples_are_those_of_transformers(name: str) -> None:
     prompts = [PROMPT, (2, 5), (2, 9, 9, 9)]
     s = sample(policy, prompts, 1, SamplingParams(20, greedy=True), torch.Generator())
     for r, prompt in enumerate(prompts):
-        out = model.generate(
-            torch.tensor([prompt]), max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=1
-        )
+        out = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=1)
         n = int(s.lengths[r])
         assert s.tokens[r, :n].tolist() == out[0, len(prompt) :].tolist()
 

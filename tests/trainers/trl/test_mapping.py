@@ -23,7 +23,7 @@ from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import check_recipes
-from evotrainer.trainers.trl.chat import ChatCodec, messages
+from evotrainer.trainers.chat import ChatCodec, messages
 from evotrainer.trainers.trl.mapping import OWN, config_fields
 from evotrainer.trainers.trl.options import TrlOptions
 

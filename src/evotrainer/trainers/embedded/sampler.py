@@ -31,7 +31,7 @@ class Samples:
     """Completions of R rows, row p * group + k for rollout k of prompt p; padded with <pad> to the longest."""
 
     tokens: Tensor
-    """[R, T] int64, <eos> included."""
+    """[R, T] int64, the end included."""
     lengths: Tensor
     """[R]"""
     logprobs: Tensor
@@ -39,7 +39,7 @@ class Samples:
     entropies: Tensor
     """[R, T] nats, of the same distribution."""
     stopped: Tensor
-    """[R] bool: ended with <eos>; otherwise cut at max_tokens."""
+    """[R] bool: ended by a stop token; otherwise cut at max_tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +50,8 @@ class SamplingParams:
     greedy: bool = False
     compact: bool = True
     dtype: torch.dtype = torch.float32
-    eos: int = EOS
-    """Token that ends a completion; -1: none does."""
+    stops: tuple[int, ...] = (EOS,)
+    """Tokens that end a completion."""
     reuse: bool = True
     """Keep the caches from turn to turn; otherwise every turn begins with a prefill of all before it."""
 
@@ -182,6 +182,7 @@ class MultiTurnSampler:
         V = self.w.shape.vocab
         out = _blank(R, T)
         u = u.t().contiguous()
+        stops = torch.tensor(params.stops, dtype=torch.int64)
         rows = torch.arange(R)
         node, current = self.node, self.current
         if self.turns:
@@ -193,7 +194,7 @@ class MultiTurnSampler:
             out.tokens[rows, t] = token
             out.logprobs[rows, t] = dist.logprob.view(-1).index_select(0, node * V + token)
             out.entropies[rows, t] = dist.entropy.index_select(0, node)
-            going = token != params.eos
+            going = ~torch.isin(token, stops)
             if not bool(going.all()):
                 ended = rows[~going]
                 out.stopped[ended] = True

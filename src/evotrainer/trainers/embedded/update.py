@@ -11,14 +11,13 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.text import quoted
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.replay import ReplayBuffer
 
 MICRO_TOKENS = 4096
@@ -61,35 +60,25 @@ class SftDemonstrations:
     rng: random.Random
 
     @classmethod
-    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer, seed: int) -> SftDemonstrations:
+    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: PolicyTokenizer, seed: int) -> SftDemonstrations:
         return cls(demo_rows(demos, tokenizer), random.Random(seed))
 
     def draw(self) -> list[TrainRow]:
         return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
 
 
-def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[TrainRow]:
+def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: PolicyTokenizer) -> list[TrainRow]:
     """(prompt, action, observation, action, ...) as rows, laid out like `EmbeddedAttempt`; the loss counts actions.
 
     TrainerError for a demonstration of odd length or without an action.
     """
-    return [_demo_row(i, d, tokenizer) for i, d in enumerate(demos)]
+    return [_demo_row(i, *tokenizer.demonstration(i, d)) for i, d in enumerate(demos)]
 
 
-def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> TrainRow:
-    if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
-        raise TrainerError(
-            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: "
-            f"{quoted(demo, 120)}; give (prompt, action, observation, action, ...), of even length, "
-            "the last one an action"
-        )
-    tokens: list[int] = []
-    loss: list[bool] = []
-    for i, text in enumerate(demo[1:]):
-        part = [BOS, *tokenizer.encode(text)] if i % 2 else [*tokenizer.encode(text), EOS]
-        tokens += part
-        loss += [i % 2 == 0] * len(part)
-    return TrainRow(index, (BOS, *tokenizer.encode(demo[0])), tuple(tokens), None if all(loss) else tuple(loss))
+def _demo_row(index: int, ids: Sequence[int], loss: Sequence[bool]) -> TrainRow:
+    at = loss.index(True)
+    rest = tuple(loss[at:])
+    return TrainRow(index, tuple(ids[:at]), tuple(ids[at:]), None if all(rest) else rest)
 
 
 @dataclass(slots=True)
