@@ -1,4 +1,4 @@
-"""Layouts of the embedded engine against transformers: logits, gradients and greedy samples of Llama, Granite, Qwen3."""
+"""Layouts of the embedded engine against transformers: logits, gradients, greedy samples."""
 
 from __future__ import annotations
 
