@@ -294,36 +294,54 @@ def _unfold(d_folded: Tensor, weight: Tensor, norm: Tensor, g_weight: Tensor, g_
     g_weight.addcmul_(d_folded, norm)
 
 
+SLICE = 4_000_000
+"""Numbers of a slice of [nodes, V] that is worked on at once."""
+
+
 class _Score(torch.autograd.Function):
     """(log-probability of the targets, entropy), each [T], of softmax(logits / temperature)."""
 
     @staticmethod
-    def forward(ctx: Any, handle: Tensor, net: Network, temperature: float, entropy: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, handle: Tensor, net: Network, temperature: float, entropy: bool, pulled: bool
+    ) -> tuple[Tensor, Tensor]:
         policy, p = net.policy, net.batch
         y = net.forward()
-        logits = y @ (policy.head * policy.norm).t()
+        x = y @ (policy.head * policy.norm).t()
         if temperature != 1.0:
-            logits.div_(temperature)
-        lp = torch.log_softmax(logits, -1)
-        flat = p.node_of * lp.shape[1] + p.targets
-        chosen = lp.view(-1).index_select(0, flat)
-        # entropy is H = -sum p log p; without it and without a backward pass the probabilities are not wanted
-        probs = lp.exp() if entropy or net.keep else lp
-        ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else lp.new_zeros(lp.shape[0])
+            x.div_(temperature)
+        V = x.shape[1]
+        flat = p.node_of * V + p.targets
+        ent = x.new_zeros(x.shape[0])
+        chosen = x.new_empty(flat.shape)
+        lps = torch.empty_like(x) if pulled and net.keep else None
+        # in slices, each in the place of its logits: of a large vocabulary every [nodes, V] counts in gigabytes
+        step = max(1, SLICE // V)
+        for i in range(0, x.shape[0], step):
+            lp = torch.log_softmax(x[i : i + step], -1)
+            at = ((p.node_of >= i) & (p.node_of < i + step)).nonzero().squeeze(1)
+            chosen[at] = lp.view(-1).index_select(0, flat[at] - i * V)
+            if lps is not None:
+                lps[i : i + step] = lp
+            # entropy is H = -sum p log p; without it and without a backward pass the probabilities are not wanted
+            if entropy or net.keep:
+                probs = torch.exp(lp, out=x[i : i + step])
+                if entropy:
+                    ent[i : i + step] = torch.linalg.vecdot(probs, lp).neg_()
         if net.keep:
-            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent, ctx.flat = net, temperature, lp, probs, ent, flat
+            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent, ctx.flat = net, temperature, lps, x, ent, flat
         return chosen, ent.index_select(0, p.node_of)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None, None]:
         g_lp, g_ent = grads
         net, lp, probs = ctx.net, ctx.lp, ctx.probs
         policy, p = net.policy, net.batch
-        g = p.targets.new_zeros(p.targets.shape, dtype=lp.dtype) if g_lp is None else g_lp
+        g = p.targets.new_zeros(p.targets.shape, dtype=probs.dtype) if g_lp is None else g_lp
         # d logp[target] / d logits = onehot(target) - p; d entropy / d logits = -p (logp + entropy). Both share the
         # factor p: the sums over a node's tokens come first, then one product over the vocabulary
         coef = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g, alpha=-1).unsqueeze(1)
-        if g_ent is not None and bool(g_ent.any()):
+        if g_ent is not None and lp is not None and bool(g_ent.any()):
             weight = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g_ent, alpha=-1).unsqueeze(1)
             d = (lp + ctx.ent.unsqueeze(1)).mul_(weight).add_(coef).mul_(probs)
         else:
@@ -332,19 +350,24 @@ class _Score(torch.autograd.Function):
         if ctx.temperature != 1.0:
             d.div_(ctx.temperature)
         _unfold(d.t() @ net.y, policy.head, policy.norm, policy.head_grad, policy.grads["norm"])
-        net.backward(d @ (policy.head * policy.norm))
-        return None, None, None, None
+        dy = d @ (policy.head * policy.norm)
+        del d, ctx.probs, probs, ctx.lp, lp  # before the layers' own gradients are made
+        net.backward(dy)
+        return None, None, None, None, None
 
 
-def score(policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool = True) -> tuple[Tensor, Tensor]:
+def score(
+    policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool = True, pulled: bool = True
+) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets and token entropies, both [T], in nats.
 
-    Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once.
+    Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once. `pulled`:
+    the entropies get a gradient, too.
     """
     keep = policy.grad is not None and torch.is_grad_enabled()
     # autograd calls a Function's backward only if an input requires grad; the weights' gradients go past autograd
     handle = torch.zeros((), requires_grad=keep)
-    return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy)
+    return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy, pulled)
 
 
 def logits(policy: Policy, ids: list[int]) -> Tensor:

@@ -1,8 +1,8 @@
 """Tokenizers of embedded policies, as the trainer asks them.
 
 `Tokenizer`: a fixed vocabulary, longest match over given words, single characters as fallback. Lossless on printable
-ASCII and newline. The vocabulary is handed in, never counted from data, so that a policy can be loaded whatever the data
-looked like. Saved in the format `transformers.AutoTokenizer` loads.
+ASCII and newline. The vocabulary is handed in, never counted from data, so that a policy can be loaded whatever data
+there is. Saved in the format `transformers.AutoTokenizer` loads.
 `ChatTokenizer`: that of a language model with its chat template, as TRL's trainer reads it (`trainers/chat.py`).
 """
 

@@ -17,10 +17,14 @@ from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
+from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.replay import ReplayBuffer
 
 MICRO_TOKENS = 4096
+"""Most tokens of a micro-batch."""
+MICRO_NUMBERS = 300_000_000
+"""Most numbers that a micro-batch keeps for its backward pass."""
 ANCHOR_DEMOS = 1024
 ANCHOR_BATCH = 32
 
@@ -136,6 +140,12 @@ class _Micro:
     reference: Tensor | None = None
 
 
+def micro_tokens(shape: DecoderShape) -> int:
+    """Tokens of a micro-batch, at least one: fewer for large policies, whose layers keep more for each."""
+    layer = 5 * shape.d + 3 * shape.hidden + 3 * shape.qkv_heads * shape.head_dim
+    return max(1, min(MICRO_TOKENS, MICRO_NUMBERS // (shape.layers * layer + 2 * shape.vocab)))
+
+
 def normaliser(examples: Sequence[Example], recipe: Recipe) -> Normaliser:
     """Counts over the whole batch, skipped rollouts included; truncated ones count as rollouts without tokens."""
     tokens = sum(len(e.attempt.logprobs) for e in examples if not _masked(e, recipe))
@@ -153,7 +163,7 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
     turns = recipe.credit.kind == "turn"
     rows = [e.attempt.row(i) for i, e in enumerate(examples) if not _masked(e, recipe) and (everything or e.pulls)]
     out = []
-    for chunk in batches(rows, MICRO_TOKENS):
+    for chunk in batches(rows, micro_tokens(policy.shape)):
         b = pack(chunk, policy.shape)
         out.append(
             _Micro(
@@ -212,7 +222,7 @@ def _accumulate(
     policy: Policy, m: _Micro, recipe: Recipe, norm: Normaliser, reference: Policy | None, number: int, sums: Sums
 ) -> None:
     """Gradient of one micro-batch in pass `number`."""
-    logprob, entropy = score(policy, m.batch, recipe.temperature)
+    logprob, entropy = score(policy, m.batch, recipe.temperature, pulled=recipe.entropy_bonus != 0)
     if reference is not None and m.reference is None:
         with torch.no_grad():
             m.reference = score(reference, m.batch, recipe.temperature, entropy=False)[0]
@@ -253,8 +263,8 @@ def sft_backward(policy: Policy, rows: Sequence[TrainRow], weight: float = 1.0) 
     """Accumulate the gradient of weight * mean loss of the counted tokens; returns the mean loss, nats."""
     total = sum(r.counted for r in rows)
     loss = 0.0
-    for chunk in batches(rows, MICRO_TOKENS):
-        logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False)
+    for chunk in batches(rows, micro_tokens(policy.shape)):
+        logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False, pulled=False)
         part = -logprob.sum() / total
         (part * weight).backward()
         loss += float(part.detach())
