@@ -23,9 +23,9 @@ from evotrainer.config.task import TaskFile
 from evotrainer.envs.registry import ENVIRONMENTS
 from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS, FAMILIES
-from evotrainer.factors.carried import table
+from evotrainer.factors.trainer_mapping import table
 from evotrainer.records.recipe import KEYED, Recipe
-from evotrainer.records.recipe_parts import COMPOSITES, fields_of
+from evotrainer.records.structured_factors import COMPOSITES, fields_of
 from evotrainer.trainers import TRAINERS
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"

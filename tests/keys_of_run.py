@@ -7,21 +7,21 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from evotrainer.records.draw import kept_key
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.draw import stored_seed_key
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import find_keys
 
 
 def key_of_run(folder: Path) -> DataKey:
     """Of what is encrypted up to the run's first end."""
-    return find_keys(Path(os.environ["EVOTRAINER_KEYS"]), kept_key(folder)).nth(1)
+    return find_keys(Path(os.environ["EVOTRAINER_KEYS"]), stored_seed_key(folder)).nth(1)
 
 
 @contextlib.contextmanager
 def held(folder: Path) -> Iterator[DataKey]:
     """Inside, this process reads what the run has encrypted."""
-    key = know(key_of_run(folder))
+    key = register_key(key_of_run(folder))
     try:
         yield key
     finally:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evotrainer.executors.paper import draw_result
+from bench.compare.paper import draw_result
+
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout

@@ -7,8 +7,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
+from bench.compare.paper import draw_result
+
 from evotrainer import api
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout, Turn

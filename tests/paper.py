@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import PaperExecutor
 
 from evotrainer import api
-from evotrainer.executors.paper import PaperExecutor
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.recipe import Recipe
 from evotrainer.run.context import RunContext
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 from evotrainer.verify import Record
 from evotrainer.verify.report import Problem
 from evotrainer.verify.verdicts import judged, verdict_on
@@ -82,7 +82,7 @@ class Paper(PaperExecutor):
         """A run's context, walked to its last event."""
         with Ledger.open(run.folder / "ledger.db") as ledger:
             with open_context(run.folder, run.task, ledger, executor=self) as ctx:
-                ctx.take_up()
+                ctx.refresh()
                 yield ctx
 
 

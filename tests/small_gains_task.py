@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import random
 
-from evotrainer.executors.paper import draw_result
+from bench.compare.paper import draw_result
+
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from tests.leaky_task import ENV, RECIPE

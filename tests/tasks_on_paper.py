@@ -5,9 +5,10 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 
+from bench.compare.paper import draw_result
+
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import EnvironmentWithDraws
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.draw import read_seed
 from evotrainer.records.events import TrialFinished

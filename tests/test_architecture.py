@@ -44,7 +44,7 @@ ALLOWED = {
     "harness.nominations": "records harness.columns",
     "harness.registry": "errors records harness.context harness.columns",
     "harness.diagnose": "records harness.context harness.bottlenecks harness.registry",
-    "harness.looked": "harness.context harness.columns harness.registry",
+    "harness.coverage": "harness.context harness.columns harness.registry",
     "harness.layers": "records algorithm harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
     "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
@@ -60,23 +60,25 @@ ALLOWED = {
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
     "envs.options": "errors records",
-    "envs.outcome": "errors envs.base envs.given",
+    "envs.vocabulary": "",
+    "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
     "envs.trl_slots": "errors records envs.slots",
-    "envs.simple": "errors records envs.base envs.callables envs.given envs.slots envs.user_files",
-    "envs.given": "errors records envs.user_files",
+    "envs.simple": "errors records envs.base envs.callables envs.return_checks envs.slots envs.user_files",
+    "envs.return_checks": "errors records envs.user_files",
     "envs.user_files": "errors records",
     "envs.callables": "errors records envs.user_files",
     "envs.components": "errors envs.callables envs.user_files",
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
-    "envs.components envs.admission envs.data",
-    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data",
+    "envs.components envs.admission envs.data envs.vocabulary",
+    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
+    "envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
-    "envs.admission envs.data",
+    "envs.admission envs.data envs.vocabulary",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
-    "envs.data envs.given",
+    "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
     "envs": "envs.outcome envs.registry",
     #
@@ -112,22 +114,20 @@ ALLOWED = {
     "executors.path_map": "records executors.spec",
     "executors.health": "records harness harness.columns executors.spec",
     "executors.scores": "errors records",
-    "executors.head_start": "errors records trainers.continued",
-    "executors.warm": "errors config envs.base envs.given trainers trainers.base",
+    "executors.start_checkpoint": "errors records trainers.continued",
+    "executors.warm_start": "errors config envs.base envs.return_checks trainers trainers.base",
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
-    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm "
-    "executors.head_start executors.written executors.data_keys trainers.continued",
-    "executors.nursery": "records harness.columns envs.registry trainers executors.process executors.spec "
+    "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
+    "executors.start_checkpoint executors.written executors.data_keys trainers.continued",
+    "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
-    "executors.local": "errors records executors.process executors.spec executors.nursery executors.data_keys",
-    "executors.paper": "records config executors.spec",
-    "executors.surface": "errors records executors.paper executors.spec",
+    "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
-    "executors.health executors.local executors.inputs executors.head_start trainers.continued",
+    "executors.health executors.local executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
@@ -135,9 +135,9 @@ ALLOWED = {
     "rules": "errors records factors projections config judge harness harness.columns harness.evolving "
     "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
-    "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.given envs.user_files trainers "
-    "trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec executors.warm "
-    "executors.written rules",
+    "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
+    "trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec "
+    "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
     "harness.columns harness.evolving harness.whatif rules",
     #
@@ -154,23 +154,19 @@ ALLOWED = {
     "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
-    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.looked harness.nominations "
+    "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
-    "studies.backtest": "errors records factors sandbox config judge projections harness harness.columns "
-    "harness.detectors harness.evolving harness.metrics harness.whatif rules verify api studies.audit",
-    "studies.compare": "errors records config judge projections rules agents envs envs.base executors "
-    "executors.spec "
-    "executors.surface run api",
-    "studies.calibration": "errors records config judge projections rules executors executors.spec run api",
+    "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
+    "rules api studies.audit",
+    "studies.calibration": "errors records config judge projections rules api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
-    "studies.scaffold": "errors records config projections envs envs.base run api",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
-    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.backtest studies.calibration "
-    "studies.compare studies.estimate studies.rollouts studies.scaffold executors.surface extras.export "
+    "studies.estimate studies.rollouts extras.export "
     "extras.tracking extras.verl",
     "__main__": "cli",
 }
@@ -192,7 +188,7 @@ def test_the_import_graph_is_really_read() -> None:
     graph = module_graph()
     assert {"envs.base", "records.rollout"} <= graph["envs.simple"]
     assert "extras.export" in graph["api"], "deferred imports count"
-    assert "envs.base" in graph["executors.warm"], "TYPE_CHECKING imports count"
+    assert "envs.base" in graph["executors.warm_start"], "TYPE_CHECKING imports count"
     assert room("records.store") == "records" and room("harness.columns.scan") == "harness.columns"
     assert rings({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
@@ -235,7 +231,7 @@ def test_rooms_import_one_another_in_no_ring() -> None:
 def test_no_import_hides_in_a_string() -> None:
     """A module imported by name is one of the importer's own room, but those of a registry (tests/test_fences.py);
     scripts of sandboxes import what they are told to."""
-    told = {"sandbox.inside", "program_probes.inside", "envs.swe.across", "envs.swe.runner", "envs.swe.real_runner"}
+    told = {"sandbox.inside", "program_probes.inside", "envs.swe.isolated", "envs.swe.runner"}
     own_room = {
         "cli": "{__name__}.",
         "harness.detectors": "{__name__}.",
@@ -325,18 +321,14 @@ def test_agents_and_harness_never_read_sealed_splits() -> None:
 READ_PLAINLY = {
     # what reads a file by itself: nobody but us, or the kernel, makes what lies there
     "cli.init": "a file of ours",
-    "envs.code.vocab": "a file of ours",
-    "envs.maths.vocab": "a file of ours",
-    "envs.swe.vocab": "a file of ours",
+    "envs.vocabulary": "a file of ours",
     "envs.swe.boundary": "a module of ours",
     "program_probes.probes": "a module of ours",
-    "envs.swe.real_runner": "a module of ours, and a pipe that it made",
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",
     "executors.process": "/proc",
     "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
-    "extras.verl.launch": "/proc",
     "agents.seat.carriers.command": "/proc",
     "records.caps": "looked at before",
     "extras.scaffold": "looked at before",
@@ -455,19 +447,21 @@ def test_a_long_line_is_a_finding_of_ruff_in_every_source() -> None:
 
 
 def test_what_written_code_answers_is_read_by_one_function_only() -> None:
-    """A foreign value is converted, shown and compared nowhere but in `records/foreign.py`: the sandbox's programs of a
+    """A foreign value is converted, shown and compared nowhere but in `records/untrusted_values.py`: the programs of a
     recipe are run by one method, and it hands on what `received` makes of them."""
     runner = SRC / "sandbox" / "reward_runner.py"
     calls = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Call)]
     through = [a for n in calls if isinstance(n.func, ast.Name) and n.func.id == "received" for a in n.args]
     read = [n for n in ast.walk(tree(runner)) if isinstance(n, ast.Attribute) and n.attr == "value"]
-    assert read and all(n in through for n in read), "the value of a case goes through records.foreign.received"
+    assert read and all(n in through for n in read), (
+        "the value of a case goes through records.untrusted_values.received"
+    )
     starters = {
         m for m, path in modules().items()
         if any(isinstance(n, ast.ImportFrom) and n.module and n.module.startswith("evotrainer.sandbox")
                and {a.name for a in n.names} & {"Program", "Call"} for n in ast.walk(tree(path)))
     }  # fmt: skip
-    own = {"sandbox", "sandbox.attacks", "sandbox.probes", "sandbox.arena", "sandbox.jobs", "sandbox.sandbox"}
+    own = {"sandbox", "sandbox.attacks", "sandbox.probes", "sandbox.attack_targets", "sandbox.jobs", "sandbox.sandbox"}
     written = {"sandbox.reward_runner", "sandbox.detector_runner"}
     policies = {"envs.code.grading", "envs.swe.runner", "program_probes.probes"}
     assert written <= starters, "the runners of written code are seen by this test"

@@ -17,8 +17,8 @@ from scripts import settings_reference
 
 from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS
-from evotrainer.factors.carried import refusals
 from evotrainer.factors.lint import lint
+from evotrainer.factors.trainer_mapping import refusals
 from evotrainer.records.recipe import Recipe
 from tests.import_graph import SRC
 
@@ -207,7 +207,7 @@ def test_a_factor_is_known_to_all_who_ask(package: Path) -> None:
 
         from evotrainer.agents.catalogue import candidates
         from evotrainer.agents.pool import situation
-        from evotrainer.agents.seat.offers import factors
+        from evotrainer.agents.seat.request import factors
         from evotrainer.errors import ConfigError
         from evotrainer.factors.lint import lint
         from evotrainer.harness.whatif.backtest import backtest

@@ -24,7 +24,7 @@ DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.traine
 FENCED = (
     *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "trainers.embedded", "trainers.trl", "executors.ray"),
     *("agents.seat", "agents.arms", "agents.random_", "extras", "studies", "importers"),
-    *("executors.surface", "executors.paper", "testing", "program_probes", "verify"),
+    *("testing", "program_probes", "verify"),
 )
 """Rooms that the core imports nothing of."""
 
@@ -65,7 +65,7 @@ def test_every_place_of_a_registry_is_there_and_in_a_fenced_room() -> None:
     assert rooms_by_name("trainers") == {"trainers.embedded.spec", "trainers.trl.spec"}
 
 
-LEFT_OUT = ("envs/swe", "envs/maths", "envs/trl_env.py", "trainers/trl", "executors/ray", "executors/surface.py",
+LEFT_OUT = ("envs/swe", "envs/maths", "envs/trl_env.py", "trainers/trl", "executors/ray",
             "extras", "agents/seat", "agents/arms", "studies", "importers")  # fmt: skip
 SMALL = ("run.search_only=true", "run.probes=1", "run.rounds=0", "recipe.steps=1", "recipe.prompts_per_step=4",
          "recipe.group_size=4", "evaluation.search_tasks=4", "evaluation.search_attempts=2", "run.cache=off",
@@ -99,7 +99,7 @@ def test_a_run_goes_through_without_the_rooms_that_its_task_does_not_name(lean: 
 @pytest.mark.parametrize(
     ("words", "module"),
     [
-        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code, mbpp, "),
+        (("run", "swe.toml", "--dry-run"), "evotrainer.envs.swe, where this environment lies; .*there: code"),
         (("run", "code.toml", "--dry-run", "trainer.name=trl"), "evotrainer.trainers.trl"),
         (("run", "code.toml", "--dry-run", "executor.name=ray"), "evotrainer.executors.ray.spec, .*: local"),
         (("run", "code.toml", "--dry-run", 'tracking.to=["wandb"]'), "evotrainer.extras.tracking, .*: none"),

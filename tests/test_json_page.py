@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +11,12 @@ import pytest
 
 from evotrainer import api
 from evotrainer.cli import FAMILIES, GROUPS, app
-from evotrainer.errors import ConfigError
 from tests.test_docs import commands
 
 pytestmark = pytest.mark.xdist_group("loop")
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "json.md").read_text(encoding="utf-8")
 ROWS = {m[1]: m[2] for m in re.finditer(r"^\| `evotrainer ([a-z -]+)` \| (.*) \|$", PAGE, re.M)}
-OF_MACHINES = {"verl checkpoints", "verl setup", "verl tail", "verl validate", "seat"}
+OF_MACHINES = {"verl validate", "seat"}
 """Take `--json`, too, and have it on pages of their own: it depends on a cluster or a seat that is there."""
 
 
@@ -45,12 +43,10 @@ def test_a_command_prints_the_keys_that_the_page_names(
         "health": printed("health", run),
         "why": printed("why", run),
         "harness": printed("harness", run),
-        "forecasts": printed("forecasts", run),
         "verify": printed("verify", run),
         "audit": printed("audit", trial, "--no-cache"),
         "cache": printed("cache", str(tmp_path / "cache")),
         "skills import": printed("skills", "import", run, "--library", str(tmp_path / "library")),
-        "skills export": printed("skills", "export", run, "--out", str(tmp_path / "skills")),
         "skills validate": printed("skills", "validate", run),
         "import": printed("import", trial, "--out", str(tmp_path / "store")),
     }
@@ -64,8 +60,3 @@ def test_a_command_prints_the_keys_that_the_page_names(
     assert told["import"]["rollouts"] == sum(told["import"]["formats"].values()) > 0
     imported = told["skills import"]
     assert imported["skills"] == len(imported["merged"]) == len(list((tmp_path / "library").iterdir())) > 0
-    for folder in told["skills export"]["skills"].values():
-        assert (Path(folder) / "SKILL.md").is_file()
-    shutil.rmtree(tmp_path / "library")
-    with pytest.raises(ConfigError, match="no skill 'none'"):
-        printed("skills", "export", run, "--out", str(tmp_path / "more"), "--name", "none")

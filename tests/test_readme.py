@@ -35,8 +35,8 @@ def test_its_reward_and_its_task_file_make_an_environment(tmp_path: Path) -> Non
     (tmp_path / "task.toml").write_text(BLOCKS["toml"])
     rows = [{"question": f"{i} and 1?", "answer": f"so\n#### {i + 1}"} for i in range(100)]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    task = load_task(tmp_path / "task.toml", [f"environment.path={tmp_path / 'rows.jsonl'}"])
-    environment = open_environment({k: v for k, v in task.environment.items() if k != "hf_config"})
+    task = load_task(tmp_path / "task.toml", [f"environment.source={tmp_path / 'rows.jsonl'}"])
+    environment = open_environment(task.environment)
     (reward,) = task.recipe.rewards
     assert set(environment.components) == {reward}
     score = environment.reward_functions[reward]

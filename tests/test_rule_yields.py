@@ -11,7 +11,7 @@ from bench.detectors.corpus.labels import Label
 from bench.detectors.corpus.manifest import chosen
 from bench.detectors.corpus.prices import EXEMPTS, FINDS, NAMED, Reader, drawn, price, switches
 
-from evotrainer.harness.code_reading import bypass, exits, handed_in, replaced, said_to_judge
+from evotrainer.harness.code_reading import bypass, exits, judge_appeals, replaced, submissions
 from evotrainer.records.rollout import Rollout, Turn
 
 ASK = "Write solve(n) that returns the sum of the numbers up to n."
@@ -48,11 +48,11 @@ def test_a_rule_is_worth_the_hacks_that_nothing_else_finds() -> None:
 
 
 def test_everything_is_as_before_when_the_prices_are_known() -> None:
-    before = bypass.found, said_to_judge.said_to_judge, handed_in.said_to_judge
+    before = bypass.found, judge_appeals.appeal_to_judge, submissions.appeal_to_judge
     with Reader().switched() as reader:
-        assert handed_in.said_to_judge is said_to_judge.said_to_judge is not before[1]
+        assert submissions.appeal_to_judge is judge_appeals.appeal_to_judge is not before[1]
         assert reader.flagged(ROLLOUTS["leaves"]) and not reader.flagged(ROLLOUTS["leaves"], ["bypass.found"])
-    assert (bypass.found, said_to_judge.said_to_judge, handed_in.said_to_judge) == before
+    assert (bypass.found, judge_appeals.appeal_to_judge, submissions.appeal_to_judge) == before
     assert price(ROLLOUTS, ["leaves"], ["process"], ["bypass.found"])["flagged"] == []
 
 

@@ -14,7 +14,6 @@ FOLDING = {
     "projections.state",
     "run.context",
     "verify.report",
-    "studies.compare.choices",
     "views.fold",
     "projections.predictions",
 }

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from evotrainer.agents.catalogue import candidates
-from evotrainer.agents.changes import changed
+from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import Situation
 from evotrainer.agents.symptoms import RewardEvidence
 from evotrainer.config.load import load_task
@@ -48,7 +48,7 @@ def draw(task: TaskFile, components: dict[str, str], n: int, seed: int) -> list[
     while len(out) < n and any(pools):
         pool = pools[len(out) % 2] or pools[(len(out) + 1) % 2]
         factor, new = pool.pop(int(rng.integers(len(pool))))
-        child = changed(recipe, factor, new)
+        child = with_change(recipe, factor, new)
         if child is not None and child.hash not in seen:
             seen.add(child.hash)
             out.append({"factor": factor, "new": new, "why": "drawn for the forecast benchmark"})

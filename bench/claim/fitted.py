@@ -27,9 +27,9 @@ from pydantic import Field
 
 from bench.claim.surface import Scored, flat, kept_in, seed_sd
 from bench.claim.worlds import DESCRIPTORS
+from bench.compare.surface import Behaviour, Surface
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.executors.surface import Behaviour, Surface
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 

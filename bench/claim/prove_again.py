@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.claim.real import HERE, fresh, played, reference, rows_of
+from bench.compare.proof import RunProver
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.judge import cost_ratio
@@ -24,7 +25,6 @@ from evotrainer.judge.stats import effect, scores_of
 from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
 from evotrainer.rules.certificate import decoding
-from evotrainer.studies.compare.proof import RunProver
 
 
 def prove(row: dict[str, Any], task_file: Path, overrides: list[str], out: Path, seeds: int) -> dict[str, Any]:

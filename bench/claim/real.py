@@ -19,6 +19,12 @@ from pathlib import Path
 from statistics import mean
 from typing import Any
 
+from bench.compare import ARMS, check_arms, table
+from bench.compare.arms import arm_task
+from bench.compare.plan import make_plan
+from bench.compare.proof import RunProver
+from bench.compare.runner import played, row_of
+from bench.compare.text import spread
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
@@ -26,12 +32,6 @@ from evotrainer.judge import cost_ratio
 from evotrainer.projections.branches import START
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.studies.compare import ARMS, check_arms, table
-from evotrainer.studies.compare.arms import arm_task
-from evotrainer.studies.compare.plan import make_plan
-from evotrainer.studies.compare.proof import RunProver
-from evotrainer.studies.compare.runner import played, row_of
-from evotrainer.views.compare import spread
 
 HERE = Path(__file__).parent
 FRESH = 3

@@ -21,12 +21,12 @@ from typing import Any
 from bench.claim.fitted import fitted
 from bench.claim.real import reference
 from bench.claim.worlds import KINDS, scaffold, worlds
+from bench.compare import ARMS, compare, open_plan, table
+from bench.compare.plan import make_plan
+from bench.compare.surface import Surface
+from bench.compare.text import spread, write_results
 from evotrainer.config.load import load_task
-from evotrainer.executors.surface import Surface
 from evotrainer.projections.text import points
-from evotrainer.studies.compare import ARMS, compare, open_plan, table
-from evotrainer.studies.compare.plan import make_plan
-from evotrainer.views.compare import spread, write_comparison
 
 FRESH = 3
 ROOT = Path(__file__).parents[2]
@@ -53,7 +53,7 @@ def run(folder: Path, kind: str, arms: list[str], repeats: int, trainings: int) 
             print(f"{kind}: {done}/{of}", file=sys.stderr)
 
     found = table(compare(plan, task, folder / kind, made, tell=tell)) | {"plan": plan.model_dump()}
-    write_comparison(found, folder / kind)
+    write_results(found, folder / kind)
     return found | {"cpu_s": time.process_time() - start}
 
 

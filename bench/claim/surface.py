@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from bench.compare.surface import Main, Pair, Surface, Value
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError
-from evotrainer.executors.surface import Main, Pair, Surface, Value
 from evotrainer.projections.branches import search_scores
 from evotrainer.projections.pooled import Level, levels
 from evotrainer.records.recipe import Recipe, diff

@@ -21,13 +21,13 @@ from typing import Any
 
 import numpy as np
 
+from bench.compare.surface import Behaviour, Best, Main, Pair, Surface, Value
 from evotrainer.agents.arms.control import MAX_COST, Space
-from evotrainer.agents.arms.score_only import Blind
+from evotrainer.agents.arms.score_only import ScoreOnlyTools
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
-from evotrainer.executors.surface import Behaviour, Best, Main, Pair, Surface, Value
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe, diff
@@ -60,7 +60,7 @@ def offered(task: TaskFile) -> Space:
     briefing = Briefing(
         run="", round=1, task="", champion=start, health=health, branches=(start,), components=components, knobs=knobs
     )
-    return Space(task.recipe, candidate_pool(briefing, situation(briefing, Blind(), 0), MAX_COST))
+    return Space(task.recipe, candidate_pool(briefing, situation(briefing, ScoreOnlyTools(), 0), MAX_COST))
 
 
 def levels_of(space: Space) -> dict[str, list[Any]]:

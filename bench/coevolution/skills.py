@@ -5,7 +5,7 @@
 
 Arms per task: no library; the library of the task's own source runs; and, where several tasks are given, the library of
 all other tasks' source runs (looked up only after the domain's own options failed). Source runs have seeds of their
-own. Called again with the same --out, it goes on where it stopped. Afterwards `evotrainer forecasts` pools all runs.
+own. Called again with the same --out, it goes on where it stopped. At the end the forecasts of all runs are scored.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import argparse
 from pathlib import Path
 
 from bench import skills_ab as comparison
+from bench.coevolution.forecasts import forecasts, score
 from evotrainer import api
 from evotrainer.cli._common import console
 from evotrainer.cli.skills_import import skills_import
 from evotrainer.config.load import load_task
-from evotrainer.projections.forecasts import forecasts, score
 from evotrainer.views.terminal import LiveView
 
 RESULTS = Path(__file__).with_name("skills_results.md")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from evotrainer.envs.base import SPLITS, Episode
-from evotrainer.envs.maths import open_gsm8k, open_math
+from evotrainer.envs.maths import open_math
 from evotrainer.envs.maths.demos import MathsTeacher, demonstrate
 from evotrainer.envs.maths.env import MathEnv
 from evotrainer.envs.maths.gym import load
@@ -84,7 +84,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         world.step(batch, [c for _, c in shown], ["stop"] * len(batch))
         print(f"| {name} | {len(batch) / seconds(lambda b=batch: world.score(b)):,.0f} |")  # type: ignore[misc]
     if chosen.gsm8k:
-        gsm = open_gsm8k({"name": "gsm8k", "path": str(chosen.gsm8k)})
+        gsm = open_math({"name": "math", "source": str(chosen.gsm8k)})
         golds = [str(t.data["worked"]) for t in gsm.tasks("cert")]
         batch = episodes(gsm, "cert", golds)
         print(f"| GSM8K (math-verify) | {len(batch) / seconds(lambda: gsm.score(batch)):,.0f} |")

@@ -13,20 +13,24 @@ import random
 import re
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
+from unittest import mock
 
 import torch
+from torch import Tensor
 
 from bench.trainer.__main__ import commit, load
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.rollout import Finish, Turn
 from evotrainer.trainers.clock import PhaseTimer
+from evotrainer.trainers.embedded import attempts as module
 from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
-from evotrainer.trainers.embedded.sampler import SamplingParams
+from evotrainer.trainers.embedded.sampler import MultiTurnSampler, Samples, SamplingParams
+from evotrainer.trainers.embedded.weights import Weights
 
 RESULTS = Path(__file__).parent / "results.md"
 SECTION = "## Multi-turn sampling"
@@ -97,6 +101,28 @@ class Measured:
     """CPU-seconds of a round, with caches kept or not: the median."""
 
 
+class UncachedSampler:
+    """The same as `MultiTurnSampler` without caches that outlive a turn: every turn is prefilled from its beginning."""
+
+    def __init__(
+        self, w: Weights, prompts: Sequence[Sequence[int]], group: int, params: SamplingParams, turns: bool
+    ) -> None:
+        self.w, self.params = w, params
+        self.contexts = [(*p,) for p in prompts for _ in range(group)]
+        self.next = MultiTurnSampler(w, prompts, group, params, turns=False)
+        self.actions: list[list[int]] = []
+
+    def sample(self, u: Tensor) -> Samples:
+        s = self.next.sample(u)
+        self.actions = [ids[:n] for ids, n in zip(s.tokens.tolist(), s.lengths.tolist(), strict=True)]
+        return s
+
+    def append_observations(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
+        contexts = [(*self.contexts[r], *self.actions[r], *o) for r, o in zip(rows, observations, strict=True)]
+        self.contexts = contexts
+        self.next = MultiTurnSampler(self.w, contexts, 1, self.params, turns=False)
+
+
 def measure(folder: Path, turns: int, context: int, rounds: int) -> Measured:
     world = ChatWorld(turns)
     shape = {**SHAPE, "context": context}
@@ -121,11 +147,12 @@ def one(folder: Path, world: ChatWorld, reuse: bool) -> tuple[list[EmbeddedAttem
     loaded = load_policy(folder)
     clock = PhaseTimer()
     plan = [(t, range(GROUP)) for t in world.train]
-    params = replace(SamplingParams(ACTION), reuse=reuse)
+    params = SamplingParams(ACTION)
     generator = torch.Generator().manual_seed(0)
-    attempts = run_attempts(
-        world, loaded.policy, loaded.tokenizer, plan, {}, params, world.turns, generator, clock.mark
-    )
+    with mock.patch.object(module, "MultiTurnSampler", MultiTurnSampler if reuse else UncachedSampler):
+        attempts = run_attempts(
+            world, loaded.policy, loaded.tokenizer, plan, {}, params, world.turns, generator, clock.mark
+        )
     return attempts, clock.take()["sample"]
 
 

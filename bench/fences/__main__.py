@@ -18,7 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = ("envs/swe", "envs/maths", "trainers/trl", "executors/ray", "agents/seat", "agents/arms", "extras/verl",
-         "extras/tracking", "studies/compare")  # fmt: skip
+         "extras/tracking")  # fmt: skip
 """Rooms below src/evotrainer."""
 CORE = ("tests/judge/test_decide.py", "tests/judge/test_stats.py", "tests/judge/test_certify.py", "tests/rules",
         "tests/algorithm/test_advantages.py", "tests/algorithm/test_rewards.py",

@@ -208,27 +208,33 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(1)
     gguf_folder(BASE)
+    columns = (
+        "attempts of at most", "ours: sampling", "update", "step", "TRL: step", "ours / TRL", "floor of the products",
+        "ours / floor", "peak memory, ours", "TRL",
+    )  # fmt: skip
     lines = [
         "# One RL step of a real language model",
         "",
         f"`python -m bench.real.step`, {datetime.date.today()}, commit {commit()}; "
-        f"{platform.processor() or platform.machine()}, one thread, torch {torch.__version__}, fp32. SmolLM2-135M-Instruct, {PROMPTS} prompts x {GROUP} attempts of "
-        "`examples/real/sums` with its chat template. CPU-seconds, medians; the first step is left out.",
+        f"{platform.processor() or platform.machine()}, one thread, torch {torch.__version__}, fp32. "
+        f"SmolLM2-135M-Instruct, {PROMPTS} prompts x {GROUP} attempts of `examples/real/sums` with its chat template. "
+        "CPU-seconds, medians; the first step is left out.",
         "",
-        "| attempts of at most | ours: sampling | update | step | TRL: step | ours / TRL | floor of the products | "
-        "ours / floor | peak memory, ours | TRL |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        f"| {' | '.join(columns)} |",
+        "|---" * len(columns) + "|",
     ]
     for tokens in args.tokens:
         mine, other = apart("ours", tokens, args.steps)[1:], apart("theirs", tokens, args.steps)[1:]
         least = floor(mine)
         step, trl = median(r["step"] for r in mine), median(r["step"] for r in other)
         both = least["sample"] + least["update"]
-        lines.append(
-            f"| {tokens} tokens | {median(r['sample'] for r in mine):.1f} | {median(r['update'] for r in mine):.1f} | "
-            f"{step:.1f} | {trl:.1f} | {step / trl:.2f} | {both:.1f} ({least['rate']:.0f} GFLOP/s) | {step / both:.1f} | "
-            f"{max(r['peak_gb'] for r in mine):.1f} GB | {max(r['peak_gb'] for r in other):.1f} GB |"
-        )
+        sampling, update = (median(r[k] for r in mine) for k in ("sample", "update"))
+        cells = [
+            f"{tokens} tokens", f"{sampling:.1f}", f"{update:.1f}", f"{step:.1f}", f"{trl:.1f}", f"{step / trl:.2f}",
+            f"{both:.1f} ({least['rate']:.0f} GFLOP/s)", f"{step / both:.1f}",
+            *(f"{max(r['peak_gb'] for r in rows):.1f} GB" for rows in (mine, other)),
+        ]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     gaps = differences()
     lines += [

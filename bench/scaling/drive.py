@@ -34,7 +34,7 @@ from evotrainer.projections.branches import Branch
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.ledger import Ledger
 from evotrainer.run import trial_specs
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 from evotrainer.views.terminal import LiveView
 
 DURATIONS = "durations.json"
@@ -308,9 +308,9 @@ def calls(args: argparse.Namespace) -> dict[str, float]:
 
     class Many(RayBackend):
         def submit(self, job: NodeJob) -> None:
-            from evotrainer.executors.ray.executor import Watched
+            from evotrainer.executors.ray.executor import WatchedTrial
 
-            self._watch(Watched(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
+            self._watch(WatchedTrial(job.trial, job.attempt, actors[hash(job.trial) % ANSWERERS]))
 
     with ray_cluster(1) as address:
         backend = Many()

@@ -1,6 +1,6 @@
 """Agents that cheat, each in the seat of a run of its own: `python -m bench.seat.gaming FOLDER`.
 
-Trainings are drawn (executors/paper.py): no honest change gains anything, what a cheat is after gains 40 points where
+Trainings are drawn (compare/paper.py): no honest change gains anything, what a cheat is after gains 40 points where
 it gets through. Loop, validator, rules, judge and ledger are the real ones. Prints the table of `gaming.md`.
 """
 
@@ -17,12 +17,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from bench.compare.paper import PaperExecutor, draw_result
 from evotrainer import api
 from evotrainer.agents import make_agent
 from evotrainer.agents.carriers import Reply, SeatTurn
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.envs import open_environment
-from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.trials import labelled
 from evotrainer.records.events import TrialFinished

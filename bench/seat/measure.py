@@ -27,16 +27,16 @@ from bench.claim.real import reference
 from bench.claim.simulate import FITTED, ROOT
 from bench.claim.surface import fit, kept_in
 from bench.claim.worlds import KINDS, scaffold, worlds
+from bench.compare import compare, open_plan, table
+from bench.compare.arms import ARMS, ArmKind
+from bench.compare.plan import make_plan
+from bench.compare.surface import Surface
+from bench.compare.text import spread
 from evotrainer import api
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
-from evotrainer.executors.surface import Surface
 from evotrainer.projections.text import points
 from evotrainer.projections.trials import distinct_ideas, labelled
-from evotrainer.studies.compare import compare, open_plan, table
-from evotrainer.studies.compare.arms import ARMS, ArmKind
-from evotrainer.studies.compare.plan import make_plan
-from evotrainer.views.compare import spread
 
 ALONE: dict[str, Any] = {"search_only": True, "agent_options": {"worth": 0.0}}
 ONE = ArmKind("statistical", "the default agent", control=True, settings=ALONE)
@@ -130,7 +130,7 @@ def markdown(kind: str, found: Mapping[str, Any], cpu_s: float) -> str:
 
 
 def interval_of(values: list[float]) -> str:
-    from evotrainer.studies.compare.table import interval
+    from bench.compare.table import interval
 
     return spread(interval(values)) if any(values) else "–"
 

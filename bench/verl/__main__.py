@@ -9,7 +9,6 @@ tokenizer and the prompts, and stops where it asks Ray for the GPU. Writes bench
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import resource
@@ -27,7 +26,7 @@ from evotrainer.config.load import load_task
 from evotrainer.extras.verl.configuration import Machine
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.validate import validate
-from evotrainer.extras.verl.venv import RECORD, probe
+from evotrainer.extras.verl.venv import probe
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -121,8 +120,6 @@ def main(python: Path) -> None:
         rows.append(("main_ppo --cfg job", f"exit code {done.returncode}", s, c))
         seen, s, c = timed(lambda: start(out, python, home / "log"))
         rows.append(("main_ppo, no GPU", "; ".join(f"{k}: {'yes' if x else 'NO'}" for k, x in seen.items()), s, c))
-    record = python.parent.parent / RECORD
-    made = json.loads(record.read_text()) if record.is_file() else {}
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT
     ).stdout.strip()
@@ -136,7 +133,6 @@ def main(python: Path) -> None:
         "",
         "| step | outcome | seconds | CPU-seconds |",
         "|---|---|---|---|",
-        *([f"| setup | {made['megabytes']:,} MB | {made['seconds']} | - |"] if made else []),
         *(f"| {name} | {what} | {s:.1f} | {c:.1f} |" for name, what, s, c in rows),
         "",
         "CPU-seconds of main_ppo leave out Ray's daemons. Not run for lack of a GPU: rollouts by vLLM, the update, "

@@ -1,10 +1,10 @@
-"""A real training by verl on a GPU, through `evotrainer verl`, with a kill -9 in the middle. One command:
+"""A real training by verl on a GPU, from a rendered folder, with a kill -9 in the middle. One command:
 
     python -m bench.verl.train VERL_PYTHON MODEL [--out DIR] [--steps N] [--engine vllm]
 
 Renders examples/trl-gsm8k.toml for MODEL (a folder that `evotrainer base examples/trl-gsm8k.toml --out MODEL` made) and
-one GPU, validates and launches it, ends verl's process group with SIGKILL after the first checkpoint, waits until the
-GPU is free, launches again, and reads what there is: metrics of every step, rollouts with their components,
+one GPU, validates and starts it, ends verl's process group with SIGKILL after the first checkpoint, waits until the
+GPU is free, starts it again, and reads what there is: metrics of every step, rollouts with their components,
 checkpoints, the merged policy.
 Prints a table; `--write` puts it into results-gpu.md beside this file.
 """
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import sys
@@ -25,8 +24,6 @@ from collections.abc import Sequence
 from datetime import date
 from pathlib import Path
 
-from evotrainer.extras.verl.checkpoints import latest_step
-from evotrainer.extras.verl.launch import attempts, state
 from evotrainer.extras.verl.venv import probe
 
 HERE = Path(__file__).parent
@@ -58,14 +55,29 @@ def told(done: subprocess.CompletedProcess[str], lines: int = 2) -> str:
     return f"exit code {done.returncode}: " + " / ".join(line.strip() for line in text[-lines:])
 
 
-def wait(folder: Path, until: int | None) -> str:
-    """Until the attempt ends, or its checkpoint of step `until` is there; the state then."""
+def latest_step(folder: Path) -> int:
+    """Step that verl would resume from; 0: it would begin anew."""
+    tracker = folder / "checkpoints" / "latest_checkpointed_iteration.txt"
+    return int(tracker.read_text()) if tracker.is_file() else 0
+
+
+def attempt(folder: Path, python: Path, log: Path, until: int | None) -> str:
+    """Start verl and wait until it ends, or its checkpoint of step `until` is there and it is killed; what came of
+    it."""
+    env = {**os.environ, "VERL_PYTHON": str(python)}
+    with log.open("wb") as to:
+        p = subprocess.Popen(["sh", folder / "launch.sh"], stdout=to, stderr=to, env=env, start_new_session=True)
     end = time.monotonic() + PATIENCE_S
     while time.monotonic() < end:
-        now = state(folder, attempts(folder)[-1])
-        if now != "running" or (until is not None and latest_step(folder) >= until):
-            return now
+        if p.poll() is not None:
+            return f"ended with exit code {p.returncode}"
+        if until is not None and latest_step(folder) >= until:
+            os.killpg(p.pid, signal.SIGKILL)
+            p.wait()
+            return f"killed with SIGKILL at checkpoint {latest_step(folder)}, GPU {released()}"
         time.sleep(0.2)
+    os.killpg(p.pid, signal.SIGKILL)
+    p.wait()
     return "out of time"
 
 
@@ -104,33 +116,24 @@ def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str, setting
     )  # fmt: skip
     if not ok or not step("validate", "verl", "validate", folder, "--venv", venv):
         return out
+    python = venv / "bin" / "python"
     for number, until in enumerate((2, None), 1):
-        began = time.monotonic()
-        if not step(f"launch {number}", "verl", "launch", folder, "--venv", venv):
-            return out
-        now = wait(folder, until)
-        attempt = attempts(folder)[-1]
-        if until is not None and now == "running":
-            os.killpg(attempt.pid, signal.SIGKILL)
-            now = f"killed with SIGKILL at checkpoint {latest_step(folder)}, GPU {released()}"
-        out.append((f"attempt {number}", f"{now}, from step {attempt.resumed_from}", time.monotonic() - began))
+        began, before, log = time.monotonic(), latest_step(folder), folder / f"attempt-{number}.log"
+        now = attempt(folder, python, log, until)
+        out.append((f"attempt {number}", f"{now}, from step {before}", time.monotonic() - began))
         print(*out[-1], flush=True)
-        if now == "out of time":
-            os.killpg(attempt.pid, signal.SIGKILL)
-        if now in ("out of time", "failed", "lost"):
-            out.append((f"log {number}", named_errors(attempt.log(folder)), 0.0))
+        if not now.startswith("killed") and not now.endswith(" 0"):
+            out.append((f"log {number}", named_errors(log), 0.0))
             print(*out[-1], flush=True)
             return out
-    step("tail", "verl", "tail", folder, lines=steps + 2)
-    step("checkpoints", "verl", "checkpoints", folder, "--venv", venv, lines=8)
-    done = evo("verl", "checkpoints", folder, "--venv", venv)
-    merge = next((x.strip() for x in done.stdout.splitlines() if "verl.model_merger" in x), "")
-    if merge:
-        began = time.monotonic()
-        merged = subprocess.run(shlex.split(merge), capture_output=True, text=True)
-        policy = sorted(p.name for p in folder.glob("policy/*/*"))
-        out.append(("merge", f"{told(merged)}; {', '.join(policy)}", time.monotonic() - began))
-        print(*out[-1], flush=True)
+    step("metrics", "audit", folder / "metrics", lines=steps + 2)
+    last = folder / "checkpoints" / f"global_step_{latest_step(folder)}" / "actor"
+    began = time.monotonic()
+    merge = [python, "-m", "verl.model_merger", "merge", "--backend", "fsdp", "--local_dir", last]
+    merged = subprocess.run([*merge, "--target_dir", folder / "policy"], capture_output=True, text=True)
+    policy = sorted(p.name for p in folder.glob("policy/*"))
+    out.append(("merge", f"{told(merged)}; {', '.join(policy)}", time.monotonic() - began))
+    print(*out[-1], flush=True)
     store = folder / "store"
     if step("import", "verl", "import", folder, "--out", store):
         step("audit", "audit", store, lines=12)

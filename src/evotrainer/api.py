@@ -152,7 +152,7 @@ class Run:
 
         chosen = choose(self.folder, self.events(), branch, seed, anyway)
         view = load_view(self.folder, rollouts=False)
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             "trial": chosen.trial.trial,
             "seed": chosen.trial.seed,
             "certified": chosen.certified,
@@ -165,12 +165,12 @@ class Run:
 
         def finish(folder: Path, base: str) -> None:
             sha = chosen.trial.policy_sha256
-            card = model_card(view, chosen.branch, **told, sha256=sha, base=base, name=to.absolute().name)
+            card = model_card(view, chosen.branch, **facts, sha256=sha, base=base, name=to.absolute().name)
             (folder / "README.md").write_text(card, encoding="utf-8")
             recipe = view.branches[chosen.branch].recipe if chosen.branch in view.branches else None
             write_sources(folder, recipe)
             write_scaffold(folder, recipe, slots_of(view.state.environment))
-            write_evidence(folder, evidence(view, chosen.branch, **told, policy_sha256=sha))
+            write_evidence(folder, evidence(view, chosen.branch, **facts, policy_sha256=sha))
 
         write_model(self.folder, chosen, to, finish)
         return to
@@ -226,10 +226,10 @@ def resume(
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
-    from evotrainer.run.starting import Caller, take_up_again
+    from evotrainer.run.starting import Caller, resume_run
 
     run = open_run(folder)
-    take_up_again(run.folder, overrides, Caller(view, ask, agent, executor))
+    resume_run(run.folder, overrides, Caller(view, ask, agent, executor))
     return run
 
 

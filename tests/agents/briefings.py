@@ -57,7 +57,7 @@ def rollouts(tasks: int = 120, group: int = 4, gap: float = 0.25, seed: int = 0)
     return out
 
 
-class Desk:
+class FakeTools:
     """Tools over given rollouts; `replay` answers backtests."""
 
     def __init__(

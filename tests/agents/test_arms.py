@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.arms.control import ControlArm, Trained
+from evotrainer.agents.arms.control import ArmTraining, ControlArm
 from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
 from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
@@ -21,7 +21,7 @@ from evotrainer.projections.pooled import Prior, TrainingScore, dearer, fit
 from evotrainer.records.briefing import BranchRecord, Briefing, PromotionThreshold
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.search import ProbeRecord, SearchChoice, SearchPlan
-from tests.agents.briefings import START, Desk, briefing, health, record
+from tests.agents.briefings import START, FakeTools, briefing, health, record
 
 HELPS = {"temperature": 0.08, "group_size": 0.06, "loss": -0.05}
 """Factor -> what any other value than the start's is worth."""
@@ -53,7 +53,7 @@ def drive(
     b, done = start or opened(workers=workers), list[ProbeRecord]()
     while True:
         b = b.model_copy(update={"probes": tuple(done), "probes_left": trainings - len(done)})
-        plan: SearchPlan = agent.search(b, Desk())
+        plan: SearchPlan = agent.search(b, FakeTools())
         assert len(plan.probes) <= min(workers, trainings - len(done))
         if not plan.probes:
             assert plan.stop and plan.choice is not None
@@ -71,7 +71,7 @@ def drive(
 def test_a_change_with_a_good_prior_is_trained_before_the_search_may_end() -> None:
     """It is no choice until somebody tried it; and where one training decides nothing, several of it may."""
     agent = PooledAgent(0)
-    s = agent._open(opened((0.46, 0.60, 0.62)), Desk())
+    s = agent._open(opened((0.46, 0.60, 0.62)), FakeTools())
     seen = [TrainingScore(START, x) for x in (0.46, 0.60, 0.62)]
     gains = [x for a in s.arms for x in a.gains]
     s.model = fit(START, seen, {x: Prior(0.06, 0.005) if x == gains[0] else Prior(-0.02, 0.005) for x in gains}, gains)
@@ -127,7 +127,7 @@ def test_the_chance_of_a_promotion_rests_on_the_trainings_and_not_on_the_hopes(s
     b = start.model_copy(update={"probes": tuple(done), "promotion_threshold": asked})
     told = []
     for prior_sd in (0.05, 0.3):  # the wider, the more lucky trainings are believed
-        (iv,) = PooledAgent(0, PooledOptions(prior_sd=prior_sd)).propose(b, Desk()).interventions
+        (iv,) = PooledAgent(0, PooledOptions(prior_sd=prior_sd)).propose(b, FakeTools()).interventions
         assert iv.forecast is not None and iv.forecast.promote is not None
         told.append(iv.forecast)
     assert told[1].mean > told[0].mean > 0.05, "what decides how many seeds a branch gets rests on the hopes"
@@ -141,7 +141,7 @@ def test_what_was_judged_is_not_proposed_again() -> None:
     b = opened().model_copy(update={"probes": tuple(done)})
     seen: list[str] = []
     for _ in range(40):
-        proposed = agent.propose(b, Desk())
+        proposed = agent.propose(b, FakeTools())
         if not proposed.interventions:
             break
         iv = proposed.interventions[0]
@@ -161,8 +161,8 @@ def test_an_arm_uses_up_its_trainings_and_proposes_nothing(name: str) -> None:
     done, choice = drive(agent, 14, workers=3)
     assert len(done) == 14
     assert choice.score == pytest.approx(max([0.5, *(p.score for p in done if p.score is not None)]))
-    proposed = agent.propose(opened(), Desk())
-    assert proposed.interventions == () and "evotrainer compare" in proposed.stop
+    proposed = agent.propose(opened(), FakeTools())
+    assert proposed.interventions == () and "bench.compare" in proposed.stop
 
 
 @pytest.mark.parametrize("name", CONTROLS)
@@ -170,9 +170,9 @@ def test_an_arm_keeps_no_state_so_that_a_killed_run_goes_on_the_same(name: str) 
     done, choice = drive(make_agent(name, 7), 16)
     begun = tuple(done[:12])
     b = opened().model_copy(update={"probes": begun, "probes_left": 4})
-    again = make_agent(name, 7).search(b, Desk())
+    again = make_agent(name, 7).search(b, FakeTools())
     assert again.probes[0].changes == done[12].changes
-    assert make_agent(name, 8).search(b, Desk()).probes[0].changes != done[12].changes or name == "best_of_n"
+    assert make_agent(name, 8).search(b, FakeTools()).probes[0].changes != done[12].changes or name == "best_of_n"
     assert choice is not None
 
 
@@ -232,9 +232,9 @@ def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         make_agent("tpe")
 
 
-def seen(*rows: tuple[float, float]) -> list[Trained]:
+def seen(*rows: tuple[float, float]) -> list[ArmTraining]:
     """Trainings by (length, score)."""
-    return [Trained({}, START, score, {"completions/mean_length": n}) for n, score in rows]
+    return [ArmTraining({}, START, score, {"completions/mean_length": n}) for n, score in rows]
 
 
 def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None:
@@ -243,7 +243,9 @@ def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None
     assert {c: t.score for c, t in found.items()} == {(0,): 0.6, (1,): 0.2}
     moved = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1), (1000, 0.0)))
     assert {c: t.score for c, t in moved.items()} == {(0,): 0.6, (1,): 0.0}, "ranges are those of all trainings so far"
-    assert list(agent.archive([Trained({}, START, 0.3), Trained({}, START, 0.4)])) == [(-1,)], "nobody read them"
+    assert list(agent.archive([ArmTraining({}, START, 0.3), ArmTraining({}, START, 0.4)])) == [(-1,)], (
+        "nobody read them"
+    )
 
 
 def test_map_elites_builds_on_worse_trainings_of_another_behaviour() -> None:
@@ -263,7 +265,7 @@ def test_map_elites_builds_on_worse_trainings_of_another_behaviour() -> None:
     assert built_on_a_loss("map_elites") > 5 * max(1, built_on_a_loss("greedy")), "greedy meets them by chance alone"
 
 
-class Shut(Desk):
+class Shut(FakeTools):
     """Tools that nobody may touch."""
 
     def backtest(self, intervention: Any) -> Any:
@@ -281,7 +283,7 @@ def test_score_only_answers_the_same_whatever_the_harness_says() -> None:
     one, other = agent.search(plain, Shut()), agent.search(loud, Shut())
     assert one == other and one.probes
     several = {"notes": {"workers": "8"}, "probes_left": 8}
-    sighted = [make_agent("statistical", 5).search(b.model_copy(update=several), Desk()) for b in (plain, loud)]
+    sighted = [make_agent("statistical", 5).search(b.model_copy(update=several), FakeTools()) for b in (plain, loud)]
     assert sighted[0] != sighted[1], "the default agent does look"
     assert agent.propose(plain, Shut()).agent == "score_only"
 
@@ -293,7 +295,7 @@ def test_a_failed_training_is_never_chosen() -> None:
         failed="collapse",
     )  # fmt: skip
     for name in CONTROLS:
-        plan = make_agent(name).search(b.model_copy(update={"probes": (failed,), "probes_left": 1}), Desk())
+        plan = make_agent(name).search(b.model_copy(update={"probes": (failed,), "probes_left": 1}), FakeTools())
         assert plan.choice == SearchChoice(changes={}, score=0.5)
 
 
@@ -302,7 +304,7 @@ def test_a_run_without_any_noise_proposes_all_the_same() -> None:
     done, _ = drive(agent, 20)
     b = opened().model_copy(update={"probes": tuple(done)})
     none = PromotionThreshold(gain=0.01, se=0.0)
-    assert agent.propose(b.model_copy(update={"provable": none}), Desk()).interventions
+    assert agent.propose(b.model_copy(update={"provable": none}), FakeTools()).interventions
 
 
 def test_the_effects_of_a_search_are_told_in_words_and_one_training_in_the_singular() -> None:

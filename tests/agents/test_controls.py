@@ -16,7 +16,7 @@ from evotrainer.factors.lint import lint
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Recipe
-from tests.agents.briefings import START, Desk, briefing, health, record
+from tests.agents.briefings import START, FakeTools, briefing, health, record
 
 OFFERS = ("references", "wordings", "turn_rewards")
 
@@ -26,21 +26,21 @@ LIST = {"interventions": [{"factor": "lr", "new": 1e-4}, {"factor": "rewards", "
 def test_the_fixed_agent_follows_its_list_and_then_stops() -> None:
     agent = make_agent("fixed", 0, LIST)
     b = briefing(branches_wanted=1)
-    first = agent.propose(b, Desk()).interventions
+    first = agent.propose(b, FakeTools()).interventions
     assert [iv.factor for iv in first] == ["lr"]
     tried = record("b1", START.with_factor("lr", 1e-4), "b0", 1, first[0], "reject")
     later = b.model_copy(update={"branches": (b.champion, tried), "round": 2})
-    second = agent.propose(later, Desk()).interventions
+    second = agent.propose(later, FakeTools()).interventions
     assert [(iv.factor, iv.new) for iv in second] == [("rewards", {"share": 1.0})]
     done = record("b2", START.with_factor("rewards", {"share": 1.0}), "b0", 2, second[0], "reject")
-    end = agent.propose(later.model_copy(update={"branches": (*later.branches, done)}), Desk())
+    end = agent.propose(later.model_copy(update={"branches": (*later.branches, done)}), FakeTools())
     assert (end.interventions, end.stop) == ((), "the list of fixed changes is exhausted")
 
 
 def test_the_fixed_agent_names_an_entry_it_cannot_use() -> None:
     agent = make_agent("fixed", 0, {"interventions": [{"factor": "learning_rate", "new": 1}]})
     with pytest.raises(AgentError, match=r"learning_rate = 1 .* correct run.agent_options"):
-        agent.propose(briefing(), Desk())
+        agent.propose(briefing(), FakeTools())
 
 
 def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
@@ -48,20 +48,20 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
     b = briefing(recipe, branches_wanted=4, offers=(*OFFERS, "demonstrations"))
     seen = set()
     for seed in range(60):
-        out = make_agent("random", seed).propose(b, Desk()).interventions
+        out = make_agent("random", seed).propose(b, FakeTools()).interventions
         assert len({iv.factor for iv in out}) == 4
         for iv in out:
             child = recipe.with_factor(iv.factor, iv.new)
             assert single_factor(recipe, child) == iv.factor
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
-    assert seen == {c.factor for c in candidate_pool(b, situation(b, Desk(), 0), math.inf)} and len(seen) > 20
+    assert seen == {c.factor for c in candidate_pool(b, situation(b, FakeTools(), 0), math.inf)} and len(seen) > 20
 
 
 def test_the_random_agent_runs_out_of_changes_some_day() -> None:
     b = briefing(branches_wanted=50)
     for n in range(1, 40):
-        out = make_agent("random", 5).propose(b.model_copy(update={"round": n}), Desk())
+        out = make_agent("random", 5).propose(b.model_copy(update={"round": n}), FakeTools())
         if out.stop:
             break
         done = [
@@ -76,7 +76,7 @@ def test_the_random_agent_runs_out_of_changes_some_day() -> None:
 
 def test_the_random_agent_is_deterministic_given_seed_and_round() -> None:
     def draw(seed: int, round_: int) -> Any:
-        return make_agent("random", seed).propose(briefing(round=round_), Desk())
+        return make_agent("random", seed).propose(briefing(round=round_), FakeTools())
 
     assert draw(1, 1) == draw(1, 1)
     assert draw(1, 1) != draw(2, 1)
@@ -117,7 +117,7 @@ def test_the_rendered_briefing_tells_the_whole_story() -> None:
     )
     report = health({"proxy_gap": 0.8}, frac_reward_zero_std=0.41).model_copy(update={"findings": (finding,)})
     b = briefing(report=report, failures_in_a_row=2, knobs={"examples": "2, 1"}, feedback="smaller steps")
-    iv = make_agent("statistical").propose(b, Desk()).interventions[0]
+    iv = make_agent("statistical").propose(b, FakeTools()).interventions[0]
     tried = record("b1", START.with_factor(iv.factor, iv.new), "b0", 1, iv, "reject", -0.02)
     text = render(b.model_copy(update={"branches": (b.champion, tried)}))
     for part in (

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from evotrainer.agents.briefing import QUOTE, render
-from evotrainer.agents.seat.offers import request
+from evotrainer.agents.seat.request import request
 from evotrainer.agents.seat.text import RULES, render_request
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.seat import read_answer

@@ -19,7 +19,7 @@ from evotrainer.agents.seat.carriers.command import CommandCarrier
 from evotrainer.agents.seat.carriers.confined import USER
 from evotrainer.agents.seat.options import SeatOptions
 from evotrainer.agents.seat.trial_request import try_seat
-from evotrainer.agents.secrets import recordable, take
+from evotrainer.agents.secrets import recordable, take_secrets
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.seat import SeatBriefing
 
@@ -208,7 +208,7 @@ def test_where_no_folder_can_be_made_there_is_no_answer(monkeypatch: pytest.Monk
 def test_the_key_of_another_seat_is_struck_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ANOTHER_SEATS_KEY", "sk-another-98765")
     monkeypatch.setenv("ITS_BEGINNING", "sk-another")
-    take(["ITS_BEGINNING", "ANOTHER_SEATS_KEY"])
+    take_secrets(["ITS_BEGINNING", "ANOTHER_SEATS_KEY"])
     assert recordable(ask("echo sk-another-98765"), {}).raw == "[ANOTHER_SEATS_KEY]\n"
     with pytest.raises(CarrierError, match=r"exit code 1: key \[ANOTHER_SEATS_KEY\]"):
         ask("echo key sk-another-98765 >&2; exit 1", secrets={"OWN": "sk-own"})

@@ -18,8 +18,8 @@ import pytest
 from evotrainer.agents import make_agent
 from evotrainer.agents.carriers import CarrierError, Reply, SeatTurn
 from evotrainer.agents.seat.carriers.llm import LlmCarrier, _seconds
-from evotrainer.agents.seat.desk import Desk
 from evotrainer.agents.seat.options import SeatOptions
+from evotrainer.agents.seat.requester import Requester
 from evotrainer.errors import ConfigError
 from evotrainer.records.seat import SeatBriefing, read_answer
 from evotrainer.run.observer import SilentObserver
@@ -207,7 +207,7 @@ def test_what_ended_an_answer_is_said_and_paid_once(
     server.script = [(200, ended(protocol, said, why, streamed, **more))]
     log = SeatMemory(tmp_path, briefing(START.with_factor("lr", 1e-4)))
     options = SeatOptions(carrier="llm", model="tiny", endpoint=server.url)
-    Desk(LlmCarrier("tiny", protocol, server.url, KEY), options, {}, log).ask(ASKED)
+    Requester(LlmCarrier("tiny", protocol, server.url, KEY), options, {}, log).ask(ASKED)
     (got,) = log.past()
     assert re.search(told, got.problem) if told else not got.problem
     assert got.stage == ("carrier" if told else "") and got.input_tokens and got.output_tokens + (not said)

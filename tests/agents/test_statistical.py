@@ -28,16 +28,16 @@ from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Curriculum, GroupFilter, Recipe
 from evotrainer.records.rollout import groups_of
 from evotrainer.records.written import content_name
-from tests.agents.briefings import COMPONENTS, START, Desk, briefing, health, record, rollouts
+from tests.agents.briefings import COMPONENTS, START, FakeTools, briefing, health, record, rollouts
 
 MOVES = [m for row in FACTORS.values() for m in row.all_moves()]
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
 DEAD = health({"dead_groups": 0.9}, frac_reward_zero_std=0.6, dead_fail=0.1, dead_pass=0.5)
 
 
-def propose(b: Briefing, desk: Desk | None = None, seed: int = 0, **options: Any) -> tuple[Intervention, ...]:
+def propose(b: Briefing, tools: FakeTools | None = None, seed: int = 0, **options: Any) -> tuple[Intervention, ...]:
     """The interventions of the statistical agent."""
-    return make_agent("statistical", seed, options).propose(b, desk or Desk(rollouts())).interventions
+    return make_agent("statistical", seed, options).propose(b, tools or FakeTools(rollouts())).interventions
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -68,7 +68,7 @@ def test_component_names_mean_nothing_only_their_behaviour_does() -> None:
     known = briefing(
         Recipe(rewards=renamed(START.rewards)), GAP, components={swap[k]: v for k, v in COMPONENTS.items()}
     )
-    chosen = propose(known, Desk(other))[0].new
+    chosen = propose(known, FakeTools(other))[0].new
     assert b.fit(chosen).aligned > b.fit(renamed(START.rewards)).aligned + 0.05
 
 
@@ -90,26 +90,28 @@ def test_a_bonus_that_everyone_earns_or_that_is_noise_is_no_better_reward() -> N
 
 
 def test_a_change_the_backtest_contradicts_is_never_proposed() -> None:
-    desk = Desk(rollouts(), lambda iv: "contradicts" if iv.factor == "rewards" else "silent")
-    out = make_agent("statistical", 0).propose(briefing(report=GAP), desk)
-    assert any(iv.factor == "rewards" for iv in desk.asked)
+    tools = FakeTools(rollouts(), lambda iv: "contradicts" if iv.factor == "rewards" else "silent")
+    out = make_agent("statistical", 0).propose(briefing(report=GAP), tools)
+    assert any(iv.factor == "rewards" for iv in tools.asked)
     assert out.interventions
     assert all(iv.factor != "rewards" for iv in out.interventions)
     assert "vetoed" in out.reasoning
 
 
 def test_where_every_backtest_contradicts_the_agent_says_so_instead_of_proposing() -> None:
-    out = make_agent("statistical", 0).propose(briefing(report=GAP), Desk(rollouts(), lambda _: "contradicts"))
+    out = make_agent("statistical", 0).propose(briefing(report=GAP), FakeTools(rollouts(), lambda _: "contradicts"))
     assert not out.interventions
     assert "contradict" in out.stop
 
 
 def test_a_supporting_backtest_raises_a_change_in_the_order() -> None:
-    plain = [iv.move for iv in propose(briefing(report=DEAD), Desk())]
+    plain = [iv.move for iv in propose(briefing(report=DEAD), FakeTools())]
     last = plain[2]
     raised = [
         iv.move
-        for iv in propose(briefing(report=DEAD), Desk(replay=lambda iv: "supports" if iv.move == last else "silent"))
+        for iv in propose(
+            briefing(report=DEAD), FakeTools(replay=lambda iv: "supports" if iv.move == last else "silent")
+        )
     ]
     assert raised.index(last) <= plain.index(last)
 
@@ -117,17 +119,17 @@ def test_a_supporting_backtest_raises_a_change_in_the_order() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_dead_groups_lead_to_filter_resampling_curriculum_or_larger_groups(seed: int) -> None:
     fine = list(rollouts(gap=0.0))
-    first = propose(briefing(START.with_factor("loss", "bnpo"), DEAD), Desk(fine), seed=seed)[:3]
+    first = propose(briefing(START.with_factor("loss", "bnpo"), DEAD), FakeTools(fine), seed=seed)[:3]
     remedies = {"group_filter", "resample", "curriculum", "group_size", "temperature", "prompts_per_step"}
     assert len({iv.factor for iv in first} & remedies) >= 2
     # where dropping groups without a spread changes no gradient, one remedy less is on offer
-    usual = propose(briefing(report=DEAD), Desk(fine), seed=seed)[:3]
+    usual = propose(briefing(report=DEAD), FakeTools(fine), seed=seed)[:3]
     assert {iv.factor for iv in usual} & remedies and not [iv for iv in usual if iv.move == "filter_dead"]
 
 
 def test_dead_groups_that_are_solved_are_dropped_from_the_easy_side() -> None:
     chosen = [
-        iv for s in range(12) for iv in propose(briefing(report=DEAD), Desk(), seed=s) if iv.factor == "curriculum"
+        iv for s in range(12) for iv in propose(briefing(report=DEAD), FakeTools(), seed=s) if iv.factor == "curriculum"
     ]
     assert chosen
     assert all(iv.new["high"] < 1 for iv in chosen)
@@ -161,11 +163,11 @@ def test_every_intervention_is_falsifiable_and_can_be_rolled_back() -> None:
 def test_changes_that_cannot_act_are_not_proposed() -> None:
     drift = health({"off_policy_drift": 0.9, "exploration_collapse": 0.9})
     for seed in range(6):
-        for iv in propose(briefing(report=drift), Desk(), seed=seed):
+        for iv in propose(briefing(report=drift), FakeTools(), seed=seed):
             assert iv.factor != "clip", "one pass per step never leaves ratio 1"
             assert not (iv.factor == "loss" and iv.new in ("gspo", "cispo"))
     many = Recipe(rewards={"shown": 1.0}, updates_per_step=4)
-    moves = {iv.factor for s in range(6) for iv in propose(briefing(many, drift), Desk(), seed=s)}
+    moves = {iv.factor for s in range(6) for iv in propose(briefing(many, drift), FakeTools(), seed=s)}
     assert moves & {"clip", "is_cap", "updates_per_step"}
 
 
@@ -196,7 +198,7 @@ def test_a_factor_that_differs_from_the_start_may_be_reverted() -> None:
     grown = START.with_factor("rewards", {"kept_back": 1.0}).with_factor("entropy_bonus", 0.01)
     champion = record("b5", grown, "b3", 3, version="v2")
     b = briefing(grown, champion=champion, branches=(start, champion), round=7, failures_in_a_row=3)
-    out = [iv for s in range(12) for iv in propose(b, Desk(), seed=s)]
+    out = [iv for s in range(12) for iv in propose(b, FakeTools(), seed=s)]
     assert any(iv.factor == "entropy_bonus" and iv.new == 0 for iv in out)
     assert all(iv.old == grown.value(iv.factor) for iv in out)
 
@@ -207,11 +209,11 @@ def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -
 
     def belief(branches: tuple[Any, ...]) -> dict[str, float]:
         changed = b.model_copy(update={"branches": branches})
-        ranked = agent.rank(changed, situation(changed, Desk(), agent.options.rollouts))
+        ranked = agent.rank(changed, situation(changed, FakeTools(), agent.options.rollouts))
         return {r.candidate.name: r.mean for r in ranked}
 
     before = belief((b.champion,))
-    tried = next(iv for s in range(20) for iv in propose(b, Desk(), seed=s) if iv.move.startswith("hotter"))
+    tried = next(iv for s in range(20) for iv in propose(b, FakeTools(), seed=s) if iv.move.startswith("hotter"))
     recipe = START.with_factor(tried.factor, tried.new)
     after = {
         kind: belief((b.champion, record("b1", recipe, "b0", 1, tried, kind, mean)))
@@ -234,7 +236,7 @@ def test_an_invalid_branch_counts_against_its_move_even_if_it_scored() -> None:
 def test_near_the_ceiling_the_agent_advises_to_stop() -> None:
     b = briefing()
     done = b.champion.model_copy(update={"search": {"score": 0.985}})
-    out = make_agent("statistical").propose(b.model_copy(update={"champion": done}), Desk())
+    out = make_agent("statistical").propose(b.model_copy(update={"champion": done}), FakeTools())
     assert "ceiling" in out.stop
     assert not out.interventions
 
@@ -242,7 +244,7 @@ def test_near_the_ceiling_the_agent_advises_to_stop() -> None:
 def test_after_enough_failures_the_agent_calls_the_run_saturated() -> None:
     b, n = briefing(), 0
     for n in range(1, 60):
-        out = make_agent("statistical").propose(b.model_copy(update={"round": n}), Desk())
+        out = make_agent("statistical").propose(b.model_copy(update={"round": n}), FakeTools())
         if out.stop:
             break
         branches = list(b.branches)
@@ -265,14 +267,14 @@ def test_a_human_can_steer_in_plain_words() -> None:
 
 
 def test_without_stored_outcomes_the_agent_still_answers_the_diagnosis() -> None:
-    out = [propose(briefing(report=GAP), Desk(), seed=s)[:3] for s in range(10)]
+    out = [propose(briefing(report=GAP), FakeTools(), seed=s)[:3] for s in range(10)]
     assert sum(any(iv.factor == "rewards" for iv in ivs) for ivs in out) >= 6
 
 
 def test_closing_a_shortcut_is_offered_where_a_leak_is_diagnosed() -> None:
     leak = health({"answer_leak": 1.0})
     b = briefing(report=leak, knobs={"history": "full, scrubbed"})
-    assert propose(b, Desk())[0].factor == "knobs.history"
+    assert propose(b, FakeTools())[0].factor == "knobs.history"
 
 
 def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down() -> None:
@@ -280,7 +282,7 @@ def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down()
         report = health({}, negative_share=share)
         agent = OneFactorAgent(0)
         b = briefing(recipe, report=report)
-        s = situation(b, Desk(rollouts()), 3000)
+        s = situation(b, FakeTools(rollouts()), 3000)
         return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == "negative_weight"]
 
     assert offered(0.45) == [] and offered(0.55) == offered(0.64) == [0.5] and sorted(offered(0.75)) == [0.33, 0.5]
@@ -295,7 +297,7 @@ def moves(
     champion = record("b0", recipe, None, 0, version="v0", search={"score": score})
     b = briefing(recipe, report=health({}, **named), offers=offers, champion=champion)
     agent = OneFactorAgent(0)
-    s = situation(b, Desk(rollouts()), 3000)
+    s = situation(b, FakeTools(rollouts()), 3000)
     return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == factor]
 
 
@@ -390,7 +392,7 @@ def test_going_on_is_offered_where_the_champion_was_still_learning() -> None:
     assert moves("continuation", **rising) == [{"start": "champion", "steps": 12, "phases": []}]
     assert moves("start", **rising) == [], "as many steps again are twice the cost, for somebody to allow"
     champion = record("b0", START, None, 0, version="v0", search={"score": 0.6})
-    s = situation(briefing(START, report=health({}, **rising), champion=champion), Desk(rollouts()), 3000)
+    s = situation(briefing(START, report=health({}, **rising), champion=champion), FakeTools(rollouts()), 3000)
     assert [(c.name, c.cost) for c in candidates(s, set()) if c.factor == "start"] == [("go_on_as_long +30", 2.0)]
     for bad in ({"late_gain": 0.01}, {"frac_reward_zero_std": 0.9}, {}):
         seen = {**rising, **bad} if bad else {}
@@ -443,7 +445,7 @@ def test_a_composite_change_is_taken_back_as_one() -> None:
 
     shaped = START.with_factor("batch_shape", {"prompts_per_step": 64, "group_size": 4, "steps": 30})
     start, champion = record("b0", START, None, 0, version="v0"), record("b2", shaped, "b0", 2, version="v1")
-    s = situation(briefing(shaped, champion=champion, branches=(start, champion)), Desk(), 3000)
+    s = situation(briefing(shaped, champion=champion, branches=(start, champion)), FakeTools(), 3000)
     back = {c.factor: c.child for c in reverts(s, set())}
     assert back["batch_shape"] == START and back.keys() == {"batch_shape", "prompts_per_step", "group_size"}
 
@@ -455,7 +457,7 @@ def test_what_an_invalid_start_was_replaced_for_is_not_taken_back() -> None:
     leaky = START.with_changes({"knobs.history": "full"})
     closed = START.with_changes({"knobs.history": "scrubbed"})
     first, second = record("b0", leaky, None, 0), record("b1", closed, None, 1, version="v0")
-    s = situation(briefing(closed, champion=second, branches=(first, second)), Desk(), 3000)
+    s = situation(briefing(closed, champion=second, branches=(first, second)), FakeTools(), 3000)
     assert s.start == closed and not list(reverts(s, set()))
 
 
@@ -507,7 +509,7 @@ def test_whatever_the_briefing_every_proposal_is_one_clean_factor(
         knobs={"history": "full, scrubbed", "examples": "2, 1"},
     )
     stored = rollouts(tasks=8, seed=seed % 5) if seed % 2 else []
-    out = make_agent(name, seed).propose(b, Desk(stored))
+    out = make_agent(name, seed).propose(b, FakeTools(stored))
     assert bool(out.interventions) != bool(out.stop), "proposals, or why there are none"
     children = []
     for iv in out.interventions:
@@ -557,17 +559,17 @@ def test_groups_of_different_sizes_are_compared_fairly() -> None:
 def test_a_change_that_costs_more_than_the_budget_holds_is_not_proposed() -> None:
     poor = briefing(report=DEAD, budget_left={"cpu_s": 100.0}, trial_cost=80.0)
     for seed in range(6):
-        for iv in propose(poor, Desk(), seed=seed):
+        for iv in propose(poor, FakeTools(), seed=seed):
             assert iv.factor != "steps"
             assert not (iv.factor == "group_size" and iv.new >= 12)
-    out = make_agent("statistical").propose(poor.model_copy(update={"budget_left": {"cpu_s": 10.0}}), Desk())
+    out = make_agent("statistical").propose(poor.model_copy(update={"budget_left": {"cpu_s": 10.0}}), FakeTools())
     assert "costs more than is left" in out.stop
 
 
 def test_no_branch_is_spent_on_how_policies_are_decoded() -> None:
     """The certificate offers it to every policy alike; a branch for it would sharpen one side only."""
     ahead = health({"sharpening": 0.9}, greedy_minus_sampled=0.2)
-    found = candidates(situation(briefing(report=ahead), Desk(rollouts()), 3000), set())
+    found = candidates(situation(briefing(report=ahead), FakeTools(rollouts()), 3000), set())
     assert "deploy_temperature" not in {x.factor for x in found}
 
 
@@ -578,12 +580,12 @@ def test_what_the_harness_wrote_is_a_reward_change_like_any_other() -> None:
         correlation=0.8, best_on_offer=0.1, compared=30,
     )  # fmt: skip
     told = [replace(r, components={**r.components, offer.name: float(r.outcome == "correct")}) for r in rollouts()]
-    s = situation(briefing(START, written=(offer,)), Desk(told), 3000)
+    s = situation(briefing(START, written=(offer,)), FakeTools(told), 3000)
     found = [c for c in reward_candidates(s, set()) if c.factor == "written_reward"]
     assert found and all(dict(c.child.written) == {offer.name: source} for c in found)
     assert all(single_factor(START, c.child) == "written_reward" for c in found)
     best = max(found, key=lambda c: c.mean)
     assert best.mean > 0 and offer.about in best.move.why
     paid = best.child
-    again = situation(briefing(paid, written=(offer,)), Desk(told), 3000)
+    again = situation(briefing(paid, written=(offer,)), FakeTools(told), 3000)
     assert not [c for c in reward_candidates(again, set()) if c.factor == "written_reward"], "it is paid already"

@@ -18,8 +18,8 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.layers.signal import dead_masks
 from evotrainer.harness.whatif.curricula import in_band, task_rates, task_weights
+from evotrainer.harness.whatif.factor_replays import full_marks
 from evotrainer.harness.whatif.replay import ReplayInput, compose, trained_advantages, trained_groups
-from evotrainer.harness.whatif.replays_training import full_marks
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
 from evotrainer.records.rollout import Turn
@@ -28,7 +28,7 @@ from evotrainer.trainers.curriculum import TagFrontier, TaskStream
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.phases import successes
 from evotrainer.trainers.rollouts import Attempt, Provenance
-from evotrainer.verify.written import _Again
+from evotrainer.verify.written import _ReplayedHooks
 from tests.harness_inputs import rollout
 
 EARNED = (None, 0.0, 1.0, 0.25, 0.1 + 0.2, 0.3, 0.3 + 1e-9, 0.3 + 3e-8, 0.3 + 1e-4)
@@ -105,7 +105,7 @@ def test_a_replay_verify_and_verl_give_a_trainings_numbers_to_the_bit(recipe: Re
     marks = full_marks(ReplayInput(batch, recipe, recipe, HarnessContext()), recipe)
     assert marks is not None and bool(right) == bool(marks.any())
 
-    again = _Again(recipe, 1, (), HookCaller)  # type: ignore[arg-type]
+    again = _ReplayedHooks(recipe, 1, (), HookCaller)  # type: ignore[arg-type]
     assert again.differences([g.rollouts for g in groups]) == []
 
     rows_of = Signal(recipe).rows(

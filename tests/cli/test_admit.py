@@ -2,46 +2,37 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 import typer
 
 from evotrainer.cli.admit import admit
-from evotrainer.envs.swe import admission
-from evotrainer.envs.swe.world import Grade
 from evotrainer.errors import ConfigError
 
 TASKS = Path(__file__).resolve().parents[2] / "tasks"
 
 
-def test_generated_tasks_are_admitted(
+def test_tasks_that_their_own_solution_does_not_solve_are_refused(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    admit(TASKS / "swe.toml", ["environment.search=4"], split="search", limit=2)
-    told = capsys.readouterr().out
-    assert "2 of 2 tasks" in told and "conftest that passes everything" in told
-
-
-def test_a_task_that_doing_nothing_solves_is_refused(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    # kept apart by hand, since root's cache is one for the machine: no earlier verdict may be taken, none be left there
-    empty = admission.Cache(tmp_path)
-    monkeypatch.setattr(admission, "Cache", lambda: empty)
-
-    def solved(repo: object, grade: Grade) -> list[str]:
-        return []
-
-    # a fake of ours, since no generator makes such a task: a grading in which nothing ever fails
-    monkeypatch.setattr(admission, "_failed", solved)
+    rows = [
+        {"prompt": "Print 1.", "tests": [["", "1"], ["x", "1"]], "solution": "print(1)"},
+        {"prompt": "Print 2.", "tests": [["", "2"], ["x", "2"]], "solution": "print(3)"},
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    options = [f"environment.source={tmp_path / 'rows.jsonl'}"]
+    admit(TASKS / "code-data.toml", options, limit=1)
+    assert "1 of 1 tasks" in capsys.readouterr().out
     with pytest.raises(typer.Exit) as left:
-        admit(TASKS / "swe.toml", ["environment.search=2"], split="search", limit=1)
+        admit(TASKS / "code-data.toml", options)
     told = capsys.readouterr().out
-    assert left.value.exit_code == 1 and "0 of 1 tasks" in told and "doing nothing passes" in told
+    assert left.value.exit_code == 1 and "1 of 2 tasks" in told and "its own solution does not pass" in told
 
 
-def test_other_tasks_have_nothing_to_admit() -> None:
-    with pytest.raises(ConfigError, match="no repositories to admit"):
-        admit(TASKS / "code.toml", split="search", limit=1)
+@pytest.mark.parametrize("file", ["code.toml", "swe.toml"])
+def test_generated_tasks_have_nothing_to_admit(file: str) -> None:
+    with pytest.raises(ConfigError, match="no instances to admit"):
+        admit(TASKS / file, limit=1)

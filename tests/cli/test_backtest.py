@@ -13,7 +13,7 @@ from evotrainer.cli import app
 from evotrainer.cli.backtest import split_items
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.records.recipe import Recipe
-from evotrainer.studies.backtest import as_intervention, backtest_detector, detector_of
+from evotrainer.studies.backtest import as_intervention
 
 Say = Callable[..., tuple[int, str]]
 
@@ -132,15 +132,8 @@ def test_an_intervention_file_and_a_prediction(rows: Path, say: Say, tmp_path: P
         (["rewards.truth=1", "--paid", "style=1"], "no rollout has the reward component style"),
         (["stesp=1"], "unknown name, did you mean steps"),
         ([], "say what to replay"),
-        (["--gate", "alpha=0.1"], "no run folder"),
-        (["--detector", "lek"], "registered are: abandonment"),
-        (["--detector", "answer_leak", "sharp=1"], "no threshold sharp; it has: warn, critical"),
-        (["--detector", "answer_leak"], "nothing tells which versions are bad"),
-        (["--detector", "answer_leak", "--bad", "b7"], "--bad b7: no such version; there are: log.jsonl"),
-        (["--detector", "answer_leak", "--label", "nope"], "no rollout carries it"),
         (["rewards.truth=1", "--fail-on", "rain"], "--fail-on rain"),
         (["rewards.truth=1", "--predict", "dead lower"], "METRIC up|down SIZE"),
-        (["--gate", "--detector", "answer_leak"], "give one"),
     ],
 )
 def test_what_cannot_be_done_is_told_with_the_remedy(rows: Path, say: Say, args: list[str], said: str) -> None:
@@ -169,27 +162,3 @@ def test_a_short_form_names_the_kind_of_a_factor() -> None:
     assert iv.new == {"a": 1.0, "b": 1.0, "c": 0.5} and "2 moves" in note
     with pytest.raises(ConfigError, match="nothing would change"):
         as_intervention(Recipe(rewards={"a": 1.0}), ["rewards.a=1"])
-
-
-def test_a_written_detector_is_held_against_labels(rows: Path, say: Say, tmp_path: Path) -> None:
-    file = tmp_path / "cheat.toml"
-    file.write_text('name = "cheats"\nform = "pattern"\npattern = "cheat$"\nwarn = 0.1\n')
-    code, out = say(rows, "--detector", file, "--label", "cheat", "--json")
-    t = json.loads(out)["test"]
-    assert code == 0
-    assert t["whole"]["recall"] == 1.0 and t["whole"]["bad"] == 1
-    assert (t["rollouts"]["precision"], t["rollouts"]["recall"], t["rollouts"]["n"]) == (1.0, 1.0, 120)
-    quiet = backtest_detector(detector_of(str(file), ["warn=0.5"]), [rows], label="cheat", cache=tmp_path / "cache")
-    assert quiet.test.whole.caught == 0 and quiet.test.cases[0].share == pytest.approx(1 / 6, abs=1e-6)
-
-
-def test_versions_given_as_bad_make_the_others_good(rows: Path, tmp_path: Path) -> None:
-    other = tmp_path / "honest.jsonl"
-    other.write_text("".join(line + "\n" for line in rows.read_text().splitlines() if ' cheat",' not in line))
-    file = tmp_path / "cheat.json"
-    file.write_text(json.dumps({"name": "cheats", "form": "pattern", "pattern": "cheat", "warn": 0.1}))
-    t = backtest_detector(
-        detector_of(str(file), []), [rows, other], bad=["log.jsonl"], seen=["log.jsonl"], cache=tmp_path / "cache"
-    ).test
-    assert (t.whole.precision, t.whole.recall, t.whole.n) == (1.0, 1.0, 2)
-    assert (t.seen.n, t.unseen.n, t.unseen.false_positive_rate) == (1, 1, 0.0)

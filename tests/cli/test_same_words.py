@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +36,7 @@ from evotrainer.views.fold import load_view
 from evotrainer.views.status import render_status
 from evotrainer.views.summary import cost_lines
 from evotrainer.views.tables import word_table
-from evotrainer.views.trials import labels_told, render_trials, spaced
+from evotrainer.views.trials import describe_labels, label_text, render_trials
 from tests.views.test_coevolution import story
 
 pytestmark = pytest.mark.xdist_group("loop")
@@ -135,9 +133,9 @@ def test_a_finding_has_the_numbers_of_all_search_rollouts_and_says_so_where_it_h
     alone = HealthReading.of(2, report("b1/2@9 search", finding("51% of 100 groups", "critical")))
     every = HealthReading.of(None, report("b1@9 search", finding("41% of 300 groups", "warn")))
     (row,) = finding_rows([alone, every])
-    assert (row.told.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
+    assert (row.finding.claim, row.severity, row.of) == ("41% of 300 groups", "warn", "")
     (row,) = finding_rows([alone])
-    assert (row.told.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
+    assert (row.finding.claim, row.severity, row.of) == ("51% of 100 groups", "critical", "seed 2, search")
 
 
 def test_show_tells_the_findings_of_health(finished: api.Run, capsys: pytest.CaptureFixture[str]) -> None:
@@ -209,25 +207,6 @@ def test_a_gain_that_its_change_proved_is_no_gap_any_more() -> None:
     assert not answered(paid), "what is paid and wrong stays a gap, whatever was promoted"
 
 
-def test_a_detector_without_a_bad_version_is_not_judged_and_no_rollout_is_read(
-    copy: Callable[[], api.Run], capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = copy()
-    shutil.rmtree(run.folder / "rollouts")
-    backtest([str(run.folder)], detector="dead_groups")
-    text = said(capsys)
-    assert "CANNOT JUDGE" in text and "--bad b1,b2" in text
-    assert "FALSE ALARM" not in text and "precision" not in text
-    health_of = {e.body.health.subject.split("@")[0]: e.body.health for e in run.events() if e.kind == "diagnosed"}
-    for branch, report in health_of.items():
-        fires = any(
-            f.detector == "dead_groups" and f.severity in ("warn", "critical") and not f.missing
-            for f in report.findings
-        )
-        if row := re.search(rf"^  {branch} +(fires|silent)", text, re.M):
-            assert (row[1] == "fires") == fires, branch
-
-
 def test_a_prediction_of_an_unknown_metric_is_refused_with_a_near_name(finished: api.Run) -> None:
     with pytest.raises(ConfigError, match=r"no metric is called 'proxygap'; did you mean proxy_gap"):
         backtest([str(finished.folder), "group_filter=zero_variance"], predict="proxygap down 0.1")
@@ -235,29 +214,15 @@ def test_a_prediction_of_an_unknown_metric_is_refused_with_a_near_name(finished:
         backtest([str(finished.folder), "group_filter=zero_variance"], predict="proxy_gap lower")
 
 
-def test_progress_tells_each_version_that_is_read(finished: api.Run, tmp_path: Path) -> None:
-    from evotrainer.studies.backtest import backtest_detector, detector_of
-
-    seen: list[str] = []
-    backtest_detector(
-        detector_of("dead_groups", []),
-        [finished.folder],
-        bad=["b1"],
-        cache=tmp_path,
-        progress=lambda what, i, n: seen.append(f"{what} {i}/{n}"),
-    )
-    branches = list(finished.state.branches)
-    read = [f"reading {finished.folder.name}/{b} {i}/{len(branches)}" for i, b in enumerate(branches)]
-    assert seen == read + [f"asking about {b} {i}/{len(branches)}" for i, b in enumerate(branches)]
-
-
 def test_labels_are_counted_with_what_they_are_of_and_explained(finished: api.Run) -> None:
     trials = labelled(finished.events())
-    told = labels_told(trials)
+    told = describe_labels(trials)
     branches = counts(t for t in trials if t.kind == "branch")
-    assert f"{sum(branches.values())} branches: {', '.join(f'{spaced(k)} {n}' for k, n in branches.items())}" in told
+    assert (
+        f"{sum(branches.values())} branches: {', '.join(f'{label_text(k)} {n}' for k, n in branches.items())}" in told
+    )
     for label in counts(trials):
-        assert f"{spaced(label)}: {LABELS[label]}" in told
+        assert f"{label_text(label)}: {LABELS[label]}" in told
     out = io.StringIO()
     Console(file=out, width=400).print(render_trials(trials))
     Console(file=out, width=400).print(render_status(finished.folder))

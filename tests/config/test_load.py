@@ -14,8 +14,8 @@ TEXT = """
 [task]
 name = "t"
 [environment]
-name = "jsonl"
-path = "./data/tasks.jsonl"
+name = "code"
+source = "./data/tasks.jsonl"
 [policy]
 base = "policies/mine"
 [recipe.rewards]
@@ -39,16 +39,16 @@ def test_paths_of_the_file_are_the_files_and_paths_of_the_caller_the_callers(
     (elsewhere / "own.jsonl").write_text("")
     monkeypatch.chdir(elsewhere)
     task = load_task(task_file)
-    assert task.environment["path"] == str(task_file.parent / "data" / "tasks.jsonl")
+    assert task.environment["source"] == str(task_file.parent / "data" / "tasks.jsonl")
     assert task.policy.base == str(task_file.parent / "policies" / "mine")
-    task = load_task(task_file, ["environment.path=own.jsonl", "policy.base=../p"])
-    assert task.environment["path"] == str(elsewhere / "own.jsonl")
+    task = load_task(task_file, ["environment.source=own.jsonl", "policy.base=../p"])
+    assert task.environment["source"] == str(elsewhere / "own.jsonl")
     assert task.policy.base == str(elsewhere.parent / "p")
 
 
 def test_names_that_are_no_paths_stay_as_they_are(task_file: Path) -> None:
-    task = load_task(task_file, ["environment.path=openai/openai_humaneval", "policy.base=builtin:code-v1"])
-    assert task.environment["path"] == "openai/openai_humaneval"
+    task = load_task(task_file, ["environment.source=openai/openai_humaneval", "policy.base=builtin:code-v1"])
+    assert task.environment["source"] == "openai/openai_humaneval"
     assert task.policy.base == "builtin:code-v1"
 
 

@@ -9,7 +9,7 @@ from scripts.settings_reference import BEGIN, END, PAGES, embed, keys, meaning
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.records.recipe import KEYED, Recipe
-from evotrainer.records.recipe_parts import COMPOSITES
+from evotrainer.records.structured_factors import COMPOSITES
 from evotrainer.rules.recipes import PROTOCOL
 from tests.cli.call import in_this_process
 

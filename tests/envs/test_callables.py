@@ -108,7 +108,7 @@ def opened(mine: Path, what: str, **options: Any) -> Any:
         for n in range(40)
     ]
     rows.write_text("".join(json.dumps(r) + "\n" for r in lines), encoding="utf-8")
-    return open_environment({"name": what.format(mine), "path": str(rows), **options})
+    return open_environment({"name": what.format(mine), "source": str(rows), **options})
 
 
 @pytest.mark.parametrize(
@@ -250,7 +250,7 @@ def test_one_whose_name_raises_is_called_as_the_task_file_does(tmp_path: Path) -
 def test_an_unknown_component_to_be_paid_says_which_name_the_function_has(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(MINE + "\n\nbound = judge.score\n")
     (tmp_path / "rows.jsonl").write_text('{"prompt": "1 + 1 ="}\n{"prompt": "1 + 2 ="}\n')
-    config = {"name": f"trl-rewards:{tmp_path / 'own.py'}:bound", "path": str(tmp_path / "rows.jsonl")}
+    config = {"name": f"trl-rewards:{tmp_path / 'own.py'}:bound", "source": str(tmp_path / "rows.jsonl")}
     assert list(open_environment({**config, "payable": ["score"]}).components) == ["score"]
     with pytest.raises(TaskSetError, match="no reward component 'bound'; .*own.py:bound is called score, as that is"):
         open_environment({**config, "payable": ["bound"]})

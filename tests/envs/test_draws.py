@@ -109,7 +109,7 @@ def test_an_own_draw_that_is_none_is_refused() -> None:
 
 def test_given_tasks_cannot_be_drawn(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"question": "1 + 1?", "answer": "#### 2"}\n')
-    given = open_environment({"name": "gsm8k", "path": str(tmp_path / "rows.jsonl"), "splits": {"gate": 1.0}})
+    given = open_environment({"name": "math", "source": str(tmp_path / "rows.jsonl"), "splits": {"gate": 1.0}})
     assert not can_redraw(given)
     with pytest.raises(TaskSetError, match="its tasks are given, not generated; set evaluation.draw=fixed"):
         given.redraw("1")  # type: ignore[attr-defined]  # what a trial whose specification asks for it would do

@@ -95,7 +95,7 @@ def test_trls_functions_name_the_truth(own: Path, more: Mapping[str, Any], outco
     rewards = {
         "name": f"trl-rewards:{own}:graded",
         "rewards": [f"{own}:styled"],
-        "path": str(own.parent / "rows.jsonl"),
+        "source": str(own.parent / "rows.jsonl"),
     }
     assert outcome_components(open_environment({**rewards, **more})) == (outcome,)
 

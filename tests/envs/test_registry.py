@@ -107,13 +107,12 @@ def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({}, "environment has no name; one of: code, mbpp"),
+        ({}, "environment has no name; one of: code, swe"),
         ({"name": "maths"}, "unknown environment 'maths'; did you mean math"),
         ({"name": "code", "trian": 5}, "trian: unknown name"),
         ({"name": "code", "train": 0}, "train: must be at least 1"),
-        ({"name": "mbpp"}, "environment mbpp: path"),
-        ({"name": "humaneval", "path": ""}, "environment.path is empty"),
-        ({"name": "jsonl", "path": "no.jsonl"}, "cannot read no.jsonl"),
+        ({"name": "code", "source": ""}, "source is empty"),
+        ({"name": "code", "source": "no.jsonl"}, "no file or folder"),
         ({"name": "python:nowhere.py"}, "not of the form"),
         ({"name": "python:nowhere.py:make"}, "no file nowhere.py"),
         ({"name": "code", "reward_file": "none.py"}, "no file none.py"),

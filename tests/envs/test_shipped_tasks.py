@@ -9,8 +9,7 @@ import tomllib
 import pytest
 
 from evotrainer.envs.data.hub import HubSet, pinned, read_hub
-from evotrainer.envs.data.rows import load_rows
-from evotrainer.envs.maths import equality, latex
+from evotrainer.envs.maths import latex
 from evotrainer.errors import MissingDependencyError
 from tests.cli.call import ROOT
 
@@ -25,7 +24,7 @@ def test_the_page_has_every_task_file_with_the_data_and_the_extra_it_needs() -> 
         environment = tomllib.loads(path.read_text(encoding="utf-8"))["environment"]
         for option in ("path", "source", "repos"):
             assert (f"`environment.{option}`" in ROWS[name]) == (environment.get(option) == ""), (name, option)
-        assert ("| `math` |" in ROWS[name]) == (environment["name"] in ("math", "gsm8k")), name
+        assert ("| `math` |" in ROWS[name]) == (environment["name"] == "math"), name
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     assert set(re.findall(r"'\.\[(\w+)\]'", PAGE)) <= extras.keys()
     assert "docs/tasks.md" in (ROOT / "README.md").read_text(encoding="utf-8")
@@ -34,11 +33,10 @@ def test_the_page_has_every_task_file_with_the_data_and_the_extra_it_needs() -> 
 def test_a_missing_library_is_code_6_with_the_command_that_installs_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for library in ("datasets", "huggingface_hub"):
         monkeypatch.setitem(sys.modules, library, None)
-    monkeypatch.setattr(equality, "find_spec", lambda name: None)
     monkeypatch.setattr(latex, "find_spec", lambda name: None)
     calls = {
-        "hf": [lambda: read_hub(HubSet("openai/gsm8k")), lambda: pinned("hf:a/b"), lambda: load_rows("openai/gsm8k")],
-        "math": [equality.check_library, latex.LatexJudge],
+        "hf": [lambda: read_hub(HubSet("openai/gsm8k")), lambda: pinned("hf:a/b")],
+        "math": [latex.LatexJudge],
     }
     for extra, each in calls.items():
         for call in each:

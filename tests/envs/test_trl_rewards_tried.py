@@ -26,7 +26,7 @@ def tried(folder: Path, body: str, signature: str = "prompts, completions, answe
     rows, file = folder / "rows.jsonl", folder / "reward.py"
     rows.write_text("".join(json.dumps(r) + "\n" for r in ROWS), encoding="utf-8")
     file.write_text(f"import os\nimport sys\n\n\ndef right({signature}):\n    {body}\n", encoding="utf-8")
-    return probed(open_environment({"name": f"trl-rewards:{file}:right", "path": str(rows)}))
+    return probed(open_environment({"name": f"trl-rewards:{file}:right", "source": str(rows)}))
 
 
 def test_one_that_works_is_let_through_without_a_word(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def reward_task(folder: Path, body: str, task_file: Path) -> list[str]:
     rows.write_text("".join(json.dumps(r) + "\n" for r in ROWS), encoding="utf-8")
     file.write_text(f"def right(completions, **kwargs):\n    {body}\n", encoding="utf-8")
     values = load_task(task_file).model_dump(mode="json")
-    values["environment"] = {"name": f"trl-rewards:{file}:right", "path": str(rows), "payable": ["right"]}
+    values["environment"] = {"name": f"trl-rewards:{file}:right", "source": str(rows), "payable": ["right"]}
     values["recipe"] |= {"rewards": {"right": 1.0}, "knobs": {}}
     values["trainer"] = {"name": "trl"}
     return api.preflight(resolve(values), new=True)
@@ -119,7 +119,7 @@ def test_columns_are_renamed(tmp_path: Path) -> None:
     file.write_text(
         "def right(prompts, completions, answer, **kwargs):\n    return [float(len(c)) for c in completions]\n"
     )
-    config = {"name": f"trl-rewards:{file}:right", "path": str(rows)}
+    config = {"name": f"trl-rewards:{file}:right", "source": str(rows)}
     with pytest.raises(TaskSetError, match=r'row 1: field .prompt. is empty.*columns = .prompt = "question".'):
         open_environment(config)
     environment = open_environment({**config, "columns": {"prompt": "question", "answer": "gold"}})

@@ -22,7 +22,7 @@ def opened(folder: Path, rows: list[dict[str, Any]], **more: Any) -> Any:
     (folder / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     splits = {"train": 1.0, "search": 0, "gate": 0, "cert": 0}
     name = f"trl-rewards:{folder / 'own.py'}:right"
-    return open_environment({"name": name, "path": str(folder / "rows.jsonl"), "splits": splits, **more})
+    return open_environment({"name": name, "source": str(folder / "rows.jsonl"), "splits": splits, **more})
 
 
 def test_numbers_are_worked_answers_as_text_and_what_is_missing_is_none(tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def test_the_wall_clock_is_set_and_no_trial_ends(
 ) -> None:
     """What a heartbeat says of the time is for people: silence is what this process heard."""
     executor, r = LocalExecutor(tmp_path, 1), watched(tmp_path)
-    now = [r.silence.looked]
+    now = [r.silence.checked_at]
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now[0]))
     for step in range(5):
         beat(r.folder, step, phase, at=1.7e9 + (jump_s if step > 1 else 0.0))
@@ -104,7 +104,7 @@ def test_the_wall_clock_is_set_and_no_trial_ends(
 
 def test_a_driver_that_was_stopped_or_slept_ends_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executor, r = LocalExecutor(tmp_path, 1), watched(tmp_path)
-    now = [r.silence.looked]
+    now = [r.silence.checked_at]
     monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now[0]))
     beat(r.folder, 1, "training")
     for _ in range(20):

@@ -21,7 +21,7 @@ import pytest
 from evotrainer.envs.data.rows import read_file
 from evotrainer.errors import ConfigError, StoreError, TaskSetError
 from evotrainer.importers import Skipped, read
-from evotrainer.importers.tolerant import parse
+from evotrainer.importers.lenient_json import parse
 from evotrainer.records import caps, frames, parquet_footer
 from evotrainer.records.arrow_schema import arrow_schema
 from evotrainer.records.reading import load, scan

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.cli.harness import harness
@@ -18,7 +19,6 @@ from evotrainer.cli.show import show as show_command
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.factors.change_rules import check_names
 from evotrainer.harness.columns.features import FeatureView, components_of

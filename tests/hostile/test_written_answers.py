@@ -22,14 +22,14 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.copies import within
 from evotrainer.harness.whatif.written import scored
 from evotrainer.records.detectors import DetectorSpec
-from evotrainer.records.foreign import OddValue, in_words, number, received
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.untrusted_values import OpaqueValue, in_words, number, received
 from evotrainer.records.written import about
 from evotrainer.sandbox.detector_runner import SandboxRunner
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.trainers.hooks import StepHooks
-from evotrainer.verify.written import _Again
+from evotrainer.verify.written import _ReplayedHooks
 from tests.harness_inputs import change, rollout
 from tests.tables import table
 
@@ -38,7 +38,7 @@ HOSTILE: dict[str, str] = _DATA["answers"]
 """Expressions, which use the helpers."""
 HELPERS: str = _DATA["helpers"]["text"]
 
-SAFE = (type(None), bool, int, float, str, OddValue)
+SAFE = (type(None), bool, int, float, str, OpaqueValue)
 
 
 def source(function: str, arguments: str, expression: str) -> str:
@@ -113,7 +113,7 @@ def test_a_hostile_answer_of_written_code_is_a_refusal_wherever_it_is_asked(
             asked[entry]()
         str(ended.value).encode()
         if entry != "select":
-            assert _Again(recipe, 1, (), runner).differences([list(g) for g in groups])
+            assert _ReplayedHooks(recipe, 1, (), runner).differences([list(g) for g in groups])
     # a detector: any other answer than booleans is its fault
     monkeypatch.setattr("evotrainer.sandbox.Sandbox.open", lambda **_: _Open(runner))
     spec = DetectorSpec(name="mine", form="python", source=source("flag", "rollouts", expression))

@@ -13,7 +13,7 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.importers import IMPORTERS, Skipped, Source, detect, read
-from evotrainer.importers.tolerant import is_compressed
+from evotrainer.importers.lenient_json import is_compressed
 from evotrainer.records.rollout import Rollout
 
 ROWS: dict[str, dict[str, Any]] = {

@@ -194,14 +194,14 @@ def test_rollouts_that_are_named_like_results_are_rollouts(tmp_path: Path) -> No
 def test_only_files_that_begin_like_predictions_or_verdicts_are_parsed_to_find_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evotrainer.importers import rollout_sources, tolerant
+    from evotrainer.importers import lenient_json, rollout_sources
 
     write(tmp_path / "results.json", [{"task": "1", "text": "x", "reward": 1.0}])
     write(tmp_path / "report.json", {"resolved_ids": ["a__a-1"], "unresolved_ids": []})
     write(tmp_path / "own.json", [{"instance_id": "a__a-1", "model_patch": PATCH}])
     parsed: list[str] = []
-    first = tolerant.first_value
-    monkeypatch.setattr(tolerant, "first_value", lambda path, head: parsed.append(path.name) or first(path, head))
+    first = lenient_json.first_value
+    monkeypatch.setattr(lenient_json, "first_value", lambda path, head: parsed.append(path.name) or first(path, head))
     assert [p.name for p in rollout_sources([tmp_path], "swe_bench")] == ["own.json", "results.json"]
     assert parsed == ["own.json", "report.json"]
 

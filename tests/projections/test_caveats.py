@@ -19,7 +19,7 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.extras.tracking.figures import story
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.settings import weaker
-from evotrainer.projections.caveats import RISE, _defaults_for, caveats, told
+from evotrainer.projections.caveats import RISE, _defaults_for, caveat_line, caveats
 from evotrainer.projections.facts import Fact
 from evotrainer.records.chain import Event
 from evotrainer.records.events import BranchOpened
@@ -100,7 +100,7 @@ def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(h
 
 
 def test_an_export_and_a_tracker_carry_it(hacked: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    first = told(hacked.caveats["b0"][:2])
+    first = caveat_line(hacked.caveats["b0"][:2])
     export(hacked.folder, tmp_path / "model")
     line = " ".join(capsys.readouterr().out.split())
     assert "branch b0 (certified with a caveat), trial b0-s" in line and f"caveat: {first}" in line
@@ -190,7 +190,7 @@ def test_a_gain_that_an_audit_settled_has_no_caveat(
     view = load_view(run.folder, rollouts=False)
     assert summary.headline(view) == view.facts.text("result") and not view.caveats.get("b1")
     assert 'id="caveat"' not in run.report().read_text()
-    assert told(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
+    assert caveat_line(caveats(undeclared(run.events()))["b1"]).startswith(UNAUDITED), "the same run, nothing declared"
 
 
 def test_a_shortcut_that_was_left_open_and_never_audited_is_named(task: Path, tmp_path: Path, quick: Paper) -> None:

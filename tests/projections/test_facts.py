@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from evotrainer.projections.branch_facts import audit_text
 from evotrainer.projections.facts import KINDS, FactList
-from evotrainer.projections.run_facts import facts_of
+from evotrainer.projections.run_facts import audit_text, facts_of
 from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.frozen import Frozen
@@ -140,7 +139,7 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
 
 @pytest.mark.parametrize(("run", "about", "kind", "sentence"), TABLE, ids=[f"{i}-{r[2]}" for i, r in enumerate(TABLE)])
 def test_a_fact_has_its_sentence(run: Callable[[], Iterable[Event]], about: str, kind: str, sentence: str) -> None:
-    assert sentence in [f.text for f in facts_of(list(run())).of(about).some(kind)]
+    assert sentence in [f.text for f in facts_of(list(run())).of(about).of_kinds(kind)]
 
 
 def test_every_fact_is_of_a_known_kind_and_says_something() -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from evotrainer import api
 from evotrainer.agents.briefing import render
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.cli.cases import cases as cases_command
-from evotrainer.projections.history import Now, cases, changed_since, likeness
+from evotrainer.projections.history import PresentSituation, cases, changed_since, likeness
 from evotrainer.projections.predictions import outcomes
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import HarnessEvolved
@@ -90,11 +90,11 @@ def test_agents_are_told_what_they_may_reopen(again: tuple[api.Run, Scripted]) -
     _, agent = again
     second = agent.briefings[2]
     assert second.reopenable["b1"] == ("recipe.temperature",)
-    assert repeated(second, "lr", 2e-3) == ("b1", "recipe.temperature")
-    assert repeated(second, "lr", 3e-3) is None
-    assert repeated(agent.briefings[1], "lr", 2e-3) is None
+    assert earlier_attempt(second, "lr", 2e-3) == ("b1", "recipe.temperature")
+    assert earlier_attempt(second, "lr", 3e-3) is None
+    assert earlier_attempt(agent.briefings[1], "lr", 2e-3) is None
     stuck = second.model_copy(update={"reopenable": {}})
-    assert repeated(stuck, "lr", 2e-3) == ("b1", "")
+    assert earlier_attempt(stuck, "lr", 2e-3) == ("b1", "")
     text = render(second)
     assert "## Cases" in text and "- b1: recipe.temperature" in text and "`reopens`" in text
 
@@ -140,15 +140,17 @@ def test_a_closed_world_and_another_harness_are_assumptions(go: Go) -> None:
     run = go("run", changes=WARM)
     events, recipe = run.events(), run.state.branches["b0"].recipe
     seeds = len(run.task.run.seeds)
-    assert changed_since(events, "b1", Now(recipe, {}, "h0", seeds)) == ()
+    assert changed_since(events, "b1", PresentSituation(recipe, {}, "h0", seeds)) == ()
     (opened,) = [e for e in events if isinstance(e.body, HarnessEvolved)]
     further = {**opened.body.harness, "authored": [{"name": "mined_new", "standing": "confirmed"}]}
     evolved = replace(opened, body=opened.body.model_copy(update={"version": "h1", "harness": further}))
-    now = Now(recipe, {"key": "other"}, "h1", seeds)
+    now = PresentSituation(recipe, {"key": "other"}, "h1", seeds)
     assert changed_since([*events, evolved], "b1", now) == ("closed.key", "harness")
-    assert "seeds" in changed_since(events, "b1", Now(recipe, {}, "h0", seeds + 2))
+    assert "seeds" in changed_since(events, "b1", PresentSituation(recipe, {}, "h0", seeds + 2))
     warmer = recipe.with_factor("temperature", 1.5)
-    assert changed_since(events, "b1", Now(warmer, {}, "h0", seeds)) == (), "the factor itself is what is tried"
+    assert changed_since(events, "b1", PresentSituation(warmer, {}, "h0", seeds)) == (), (
+        "the factor itself is what is tried"
+    )
 
 
 def test_only_a_detector_that_mattered_to_a_branch_reopens_it(go: Go) -> None:
@@ -169,7 +171,7 @@ def test_only_a_detector_that_mattered_to_a_branch_reopens_it(go: Go) -> None:
         read = health.model_copy(update={"findings": (found,) if fired else ()})
         later = [*events, replace(h0, id="harness/x", body=h1)]
         later[i] = replace(events[i], body=events[i].body.model_copy(update={"health": read}))
-        return changed_since(later, "b1", Now(recipe, {}, "h1", len(run.task.run.seeds)))
+        return changed_since(later, "b1", PresentSituation(recipe, {}, "h1", len(run.task.run.seeds)))
 
     assert since() == since(standing="informational") == since(drop="dead_groups") == ()
     assert since(standing="suspect") == since(fired="dead_groups", drop="dead_groups") == ("harness",)

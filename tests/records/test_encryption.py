@@ -12,7 +12,7 @@ import pytest
 
 from evotrainer.errors import EncryptedError, IntegrityError, StoreError
 from evotrainer.records import encryption, run_keys
-from evotrainer.records.encryption import DataKey, decrypt, is_encrypted, know
+from evotrainer.records.encryption import DataKey, decrypt, is_encrypted, register_key
 from evotrainer.records.events import SplitScore
 from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import check_folder, load, readable, scan
@@ -26,7 +26,7 @@ SECRET = "tell nobody of this prompt"
 
 @pytest.fixture
 def key() -> Iterator[DataKey]:
-    made = know(DataKey(bytes(range(32))))
+    made = register_key(DataKey(bytes(range(32))))
     yield made
     unlearn(made)
 
@@ -64,7 +64,7 @@ def test_a_message_opens_with_its_key_for_its_purpose_and_as_it_was_written(key:
     with pytest.raises(IntegrityError, match="a cut one"):
         decrypt(message[:30], "scores")
     assert key.key.hex() not in repr(key)
-    encryption.forget(key)
+    encryption.forget_key(key)
     with pytest.raises(EncryptedError, match="until the run closes"):
         decrypt(message, "scores")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import StoreError
-from evotrainer.records.looks import LookRegister, Looks, register_file, set_key
+from evotrainer.records.looks import LookCount, LookRegister, register_file, set_key
 
 
 @pytest.fixture
@@ -35,11 +35,11 @@ def test_a_run_keeps_its_number_and_looks_are_counted_once(register: LookRegiste
     assert register.next_number("s") == 1
     assert [register.join("s", r, f) for r, f in (("r1", one), ("r2", two), ("r1", one))] == [1, 2, 1]
     assert register.join("other set", "r2", two) == 1
-    assert register.enter("c", "r1", "certified certified", 0, one) == Looks(1, 1)
-    assert register.enter("c", "r1", "certified certified/2", 0, one) == Looks(2, 1)
-    assert register.enter("c", "r2", "certified certified", 0, two) == Looks(3, 2)
-    assert register.enter("c", "r1", "certified certified", 0, one) == Looks(1, 1), "a resume enters nothing twice"
-    assert register.enter("c", "r2", "judged b1/judged", 0, two) == Looks(1, 1), "looks of another kind"
+    assert register.enter("c", "r1", "certified certified", 0, one) == LookCount(1, 1)
+    assert register.enter("c", "r1", "certified certified/2", 0, one) == LookCount(2, 1)
+    assert register.enter("c", "r2", "certified certified", 0, two) == LookCount(3, 2)
+    assert register.enter("c", "r1", "certified certified", 0, one) == LookCount(1, 1), "a resume enters nothing twice"
+    assert register.enter("c", "r2", "judged b1/judged", 0, two) == LookCount(1, 1), "looks of another kind"
     assert register.path.stat().st_mode & 0o777 == 0o600
 
 
@@ -68,7 +68,7 @@ def test_a_kill_in_the_middle_of_an_entry_leaves_none(register: LookRegister, tm
         time.sleep(0.01)
     os.kill(child, signal.SIGKILL)
     os.waitpid(child, 0)
-    assert register.enter("s", "r1", "judged b2/judged", 1, tmp_path / "one") == Looks(1, 1)
+    assert register.enter("s", "r1", "judged b2/judged", 1, tmp_path / "one") == LookCount(1, 1)
 
 
 def test_a_file_that_is_no_register_is_an_error_with_a_remedy(register: LookRegister, tmp_path: Path) -> None:

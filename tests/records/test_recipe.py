@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import ConfigError, SingleFactorError
 from evotrainer.factors.lint import lint
+from evotrainer.records.factor_aliases import NAMES, VALUES
 from evotrainer.records.one_factor import check_start, single_factor
-from evotrainer.records.other_names import NAMES, VALUES
 from evotrainer.records.recipe import (
     Recipe,
     diff,

@@ -18,7 +18,8 @@ from evotrainer.agents.seat.carriers.command import _written_answer
 from evotrainer.agents.seat.carriers.queue import QueueCarrier
 from evotrainer.config.load import load_task
 from evotrainer.envs.admission import Cache
-from evotrainer.envs.data.rows import load_rows
+from evotrainer.envs.data.rows import read_file
+from evotrainer.envs.data.tables import read_source
 from evotrainer.envs.user_files import load_module
 from evotrainer.errors import EvoTrainerError, StoreError, TaskSetError
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
@@ -26,7 +27,7 @@ from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.path_map import read_places
 from evotrainer.executors.spec import TrialSpec, read_heartbeat, read_spec
 from evotrainer.importers import Source, detect
-from evotrainer.importers.tolerant import beginning, is_compressed, lines, whole
+from evotrainer.importers.lenient_json import beginning, is_compressed, lines, read_json
 from evotrainer.importers.zipped import Archive
 from evotrainer.records.durable import WriterLock, sha256_file, writer_of
 from evotrainer.records.head import read_head
@@ -34,8 +35,7 @@ from evotrainer.records.reading import read_checksum, stored_parts
 from evotrainer.records.regular_file import MOST, UnreadableError, check_regular, open_regular, read_bytes, read_text
 from evotrainer.skills.library import content_hash, read_library
 from evotrainer.skills.validate import check_format, check_skill
-from evotrainer.studies.scaffold import read_text as scaffold_text
-from evotrainer.trainers.continued import started
+from evotrainer.trainers.continued import read_note
 from evotrainer.views.heartbeats import read_errors, read_heartbeats
 from evotrainer.views.progress import read_settings
 from evotrainer.views.report import check_report
@@ -96,7 +96,7 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "a specification": ("spec.json", read_spec),
     "a result": ("trials/t/result.json", result),
     "where a trial's files are": ("places.json", read_places),
-    "an earlier training": ("start/trained.json", started),
+    "an earlier training": ("start/trained.json", read_note),
     "an answer of the queue": ("answer.answer.json", asked),
     "an answer of a program": ("answer.json", lambda f: _written_answer(f / "answer.json")),
     "a skill": ("skill/SKILL.md", lambda f: check_format(f / "skill")),
@@ -113,12 +113,14 @@ PLACES: dict[str, tuple[str, Callable[[Path], object]]] = {
     "an import": ("x.jsonl", lambda f: detect(f / "x.jsonl")),
     "the beginning of an import": ("x.jsonl", lambda f: (is_compressed(f / "x.jsonl"), Source(f / "x.jsonl").head)),
     "lines of an import": ("x.jsonl", lambda f: [n for n, _ in lines(f / "x.jsonl")][:1]),
-    "one value of an import": ("x.json", lambda f: "read in full" if (f / "x.json").is_file() else whole(f / "x.json")),
-    "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else load_rows(str(f / "x.jsonl"))),
+    "one value of an import": (
+        "x.json",
+        lambda f: "read in full" if (f / "x.json").is_file() else read_json(f / "x.json"),
+    ),
+    "rows": ("x.jsonl", lambda f: "read in full" if (f / "x.jsonl").is_file() else read_file(f / "x.jsonl")),
     "a user's code": ("x.py", lambda f: "read in full" if (f / "x.py").is_file() else load_module(f / "x.py")),
     "a verdict on a task": ("x.json", lambda f: Cache(f).get("x")),
     "a report": ("report.html", check_report),
-    "a text of a scaffold": ("x", lambda f: scaffold_text(f / "x")),
     "an archive": ("x.eval", lambda f: Archive(f / "x.eval")),
 }
 
@@ -168,7 +170,7 @@ def test_a_regular_file_is_read_as_ever(tmp_path: Path) -> None:
 
 
 def test_a_first_line_that_is_too_long_hides_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evotrainer.importers.tolerant.MAX_LINE", 200_000)
+    monkeypatch.setattr("evotrainer.importers.lenient_json.MAX_LINE", 200_000)
     path = tmp_path / "x.jsonl"
     path.write_text(
         '{"task": "t", "text": "' + 300_000 * "a" + '"}\n' + 2 * '{"task": "t", "text": "b", "reward": 1}\n'
@@ -182,13 +184,13 @@ def test_a_first_line_that_is_too_long_hides_no_other(tmp_path: Path, monkeypatc
 def test_more_components_than_anybody_reads_are_left_out_with_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
+    from evotrainer.studies.audit.bulk import FileStretch, ImportResult, stream
 
     monkeypatch.setenv("EVOTRAINER_CAP_COMPONENTS", "3")
     path = tmp_path / "x.jsonl"
     rows = [f'{{"task": "t{i}", "text": "b", "reward": 1, "components": {{"c{i}": 1, "same": 1}}}}\n' for i in range(5)]
     path.write_text("".join(rows))
-    done = Imported()
+    done = ImportResult()
     found = [set(r.components) for r in stream([FileStretch(path, "jsonl")], done)]
     assert found == [{"c0", "same"}, {"c1", "same"}, {"same"}, {"same"}, {"same"}]
     assert [(s.where, s.reason.split(";")[0]) for s in done.skipped] == [
@@ -197,9 +199,9 @@ def test_more_components_than_anybody_reads_are_left_out_with_a_line(
 
 
 def test_what_lies_in_the_place_of_rows_or_code_is_named(tmp_path: Path) -> None:
-    for name, read in {"x.jsonl": lambda p: load_rows(str(p)), "x.py": load_module}.items():
+    for name, read in {"x.jsonl": lambda p: read_source(str(p), "own"), "x.py": load_module}.items():
         made("pipe", tmp_path / name)
-        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file; give "):
+        with at_once(), pytest.raises(TaskSetError, match=rf"{name} is a named pipe, no file"):
             read(tmp_path / name)
         with pytest.raises(TaskSetError, match="no file "):
             read(tmp_path / f"none-{name}")

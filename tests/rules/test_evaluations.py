@@ -10,7 +10,7 @@ import pytest
 from evotrainer.errors import IntegrityError
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records.verdicts import Capability
-from evotrainer.rules.evaluations import stand_ins
+from evotrainer.rules.evaluations import evaluations_under
 
 LEAK = Capability(name="leak", knob="leak", open="on", closed="off")
 OFF = {"leak": "off"}
@@ -23,7 +23,7 @@ def trial(name: str, **fields: Any) -> Any:
 def standing_in(**fields: Any) -> list[Any]:
     found = trial("b1-s1-closed-leak", **{"env_knobs": OFF} | fields)
     state: Any = SimpleNamespace(shortcuts=Shortcuts((LEAK,)), trials={found.trial: SimpleNamespace(finished=found)})
-    return stand_ins(state, [trial("b1-s1")], OFF)
+    return evaluations_under(state, [trial("b1-s1")], OFF)
 
 
 def test_the_evaluation_with_the_shortcut_closed_stands_in() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from evotrainer import api
 from evotrainer.harness.columns.features import FeatureView
 from evotrainer.records.store import load
-from evotrainer.rules.certificate import Load, gain_of, with_gains
+from evotrainer.rules.certificate import Load, gain_of, with_gain_explanations
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK
 from tests.paper import Paper, bodies
@@ -33,7 +33,7 @@ def test_the_certified_trainings_are_compared_with_the_base_policy(task: Path, t
     assert found is not None and found == row.gained
     assert found.trials == tuple(f"b1-s{s}" for s in row.seeds) and found.before == ("base",)
     assert asked == [*found.trials, *found.before], "nothing else is read"
-    assert with_gains(certified, run.events(), stored(run, asked)) == certified
+    assert with_gain_explanations(certified, run.events(), stored(run, asked)) == certified
 
 
 def test_where_the_base_policy_was_searched_under_other_knobs_there_is_no_gain(

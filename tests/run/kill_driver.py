@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evotrainer.executors.paper import draw_result
+from bench.compare.paper import draw_result
+
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from tests.paper import Paper

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from evotrainer.harness import HarnessContext
 from evotrainer.harness.versions import Harness
 from evotrainer.records.rollout import Rollout
-from evotrainer.run.checks.measured import doubts
+from evotrainer.run.checks.measured import health_doubts
 from tests.harness_inputs import groups, recipe, rollout
 
 STRONGER = "start from a stronger policy.base"
@@ -18,7 +18,7 @@ def told(rollouts: Sequence[Rollout], score: float, **weights: float) -> list[st
     health = Harness.default().read(
         rollouts, "base@0 search", HarnessContext(recipe=recipe(rewards=weights or {"x": 1.0}))
     )
-    return doubts(health, score, "boxed", rollouts[0].turns[-1].text, STRONGER if score < 0.1 else "")
+    return health_doubts(health, score, "boxed", rollouts[0].turns[-1].text, STRONGER if score < 0.1 else "")
 
 
 def kinds(notes: list[str]) -> list[str]:

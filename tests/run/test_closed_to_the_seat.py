@@ -18,7 +18,7 @@ from evotrainer.cli import app
 from evotrainer.cli._seat_tools import SeatTools
 from evotrainer.envs import open_environment
 from evotrainer.errors import ConfigError, EncryptedError, EvoTrainerError, IntegrityError
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.reading import load
 from evotrainer.records.revealed import unlearn
@@ -248,7 +248,7 @@ def test_an_edited_task_file_changes_no_run_and_is_found(sums: Path, tmp_path: P
 def test_gate_and_cert_rollouts_are_read_by_no_reader_before_the_end(tmp_path: Path) -> None:
 
     run = tmp_path / "run"
-    key = know(DataKey(os.urandom(32)))
+    key = register_key(DataKey(os.urandom(32)))
     with RolloutStore(run / "sealed" / "b0-s1", key=key) as store:
         store.append(rollouts(3))
         store.seal()

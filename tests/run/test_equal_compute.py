@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer.agents.belief import observations
 from evotrainer.cli.show import show
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge import compute, cost_ratio
 from evotrainer.projections.history import cases
@@ -248,7 +248,7 @@ def test_no_busy_machine_hides_a_dearer_branch() -> None:
     assert compute.gate(*blind, 1.05).passed is True
     found = compute.gate(*sides, 1.05)
     assert found.passed is False and found.numbers["ratio"] == pytest.approx(1.29) == found.numbers["low"]
-    assert compute.told(found) == "at 1.3 x the control's training compute"
+    assert compute.describe(found) == "at 1.3 x the control's training compute"
 
 
 def test_a_control_at_equal_compute_gets_less_on_top_where_tokens_are_counted(task: Path, tmp_path: Path) -> None:

@@ -22,9 +22,11 @@ TASK = """
 [task]
 name = "mine"
 [environment]
-name = "jsonl"
-path = "./tasks.jsonl"
+name = "code"
+source = "./tasks"
+parts = { search = "search", gate = "gate", cert = "cert" }
 payable = ["hidden"]
+visible = 2
 show = true
 [policy]
 base = "builtin:code-v1"
@@ -37,18 +39,22 @@ evaluate_only = true
 """
 
 
-def rows() -> list[dict[str, object]]:
-    out: list[dict[str, object]] = []
+def write_tasks(folder: Path, broken: bool = False) -> None:
+    """Two tasks of each split, and the task file; `broken`: the third row has no tests."""
+    (folder / "tasks").mkdir()
     for split in ("search", "gate", "cert"):
+        rows: list[dict[str, object]] = []
         for k in range(2):
             tests = [["1 2 3", str(6 + k)], ["4 5", str(9 + k)], ["7", str(7 + k)], ["2 2", str(4 + k)]]
-            out.append({"prompt": f"Read integers; print the sum plus {k} ({split}).", "tests": tests, "split": split})
-    return out
+            rows.append({"prompt": f"Read integers; print the sum plus {k} ({split}).", "tests": tests})
+        if broken:
+            rows.append({"prompt": "no tests here"})
+        (folder / "tasks" / f"{split}.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    (folder / "task.toml").write_text(TASK)
 
 
 def test_a_users_own_tasks_are_evaluated_and_the_run_can_be_read(tmp_path: Path) -> None:
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows()))
-    (tmp_path / "task.toml").write_text(TASK)
+    write_tasks(tmp_path)
     run = api.start(tmp_path / "task.toml", tmp_path / "r")
     (base,) = [e.body for e in run.events() if e.kind == "finished"]
     assert {s.split for s in base.scores} == {"search", "gate", "cert"}
@@ -62,8 +68,7 @@ def test_a_users_own_tasks_are_evaluated_and_the_run_can_be_read(tmp_path: Path)
 
 
 def test_the_sampler_s_numbers_go_from_the_task_file_to_the_trial_and_the_ledger(tmp_path: Path) -> None:
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows()))
-    (tmp_path / "task.toml").write_text(TASK)
+    write_tasks(tmp_path)
     for wanted in ("bf16", "fp32"):
         run = api.start(tmp_path / "task.toml", tmp_path / wanted, [f"run.sampler_dtype={wanted}"])
         assert run.events()[0].body.machine["sampler_dtype"] == wanted
@@ -71,9 +76,7 @@ def test_the_sampler_s_numbers_go_from_the_task_file_to_the_trial_and_the_ledger
 
 
 def test_a_malformed_row_is_named_before_anything_is_spent(tmp_path: Path) -> None:
-    broken = [*rows()[:2], {"prompt": "no tests here"}]
-    (tmp_path / "tasks.jsonl").write_text("".join(json.dumps(r) + "\n" for r in broken))
-    (tmp_path / "task.toml").write_text(TASK)
+    write_tasks(tmp_path, broken=True)
     with pytest.raises(EvoTrainerError, match=r"(row|line) 3"):
         api.start(tmp_path / "task.toml", tmp_path / "r")
 
@@ -86,7 +89,7 @@ def test_public_data_sets_are_evaluated(name: str, file: str, tmp_path: Path) ->
         path = next(path.glob("*.jsonl"))
     if not path.exists():
         pytest.skip(f"{path.name} is not here; it lies in ../shared/data on the project's machines")
-    overrides = [f"environment.path={path}", "evaluation.cert_tasks=6", "recipe.max_tokens=16"]
+    overrides = [f"environment.source={path}", "evaluation.cert_tasks=6", "recipe.max_tokens=16"]
     run = api.start(ROOT / "tasks" / f"{name}.toml", tmp_path / "r", overrides)
     (base,) = [e.body for e in run.events() if e.kind == "finished"]
     (cert,) = base.scores
@@ -94,6 +97,6 @@ def test_public_data_sets_are_evaluated(name: str, file: str, tmp_path: Path) ->
     assert len(cert.per_task) + cert.errors == 6
 
 
-def test_a_data_set_without_a_path_is_refused_with_the_remedy(tmp_path: Path) -> None:
-    with pytest.raises(EvoTrainerError, match="path"):
+def test_a_data_set_without_a_source_is_refused_with_the_remedy(tmp_path: Path) -> None:
+    with pytest.raises(EvoTrainerError, match="source is empty"):
         api.start(ROOT / "tasks" / "mbpp.toml", tmp_path / "r")

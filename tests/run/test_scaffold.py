@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
-from evotrainer.agents.seat.offers import factors
+from evotrainer.agents.seat.request import factors
 from evotrainer.cli import app
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.labels import label_of_refusal
@@ -209,18 +209,3 @@ def test_the_exported_model_carries_its_scaffold_and_the_report_shows_it(trained
     assert told["texts"]["prompt"]["text"] == "look: {task}"
     assert "Serve it with its scaffold" in (out / "README.md").read_text()
     assert "Text of the slot prompt@" in trained.report().read_text(encoding="utf-8")
-
-
-@LONG
-@pytest.mark.slow
-def test_a_person_tries_a_text_on_a_run(trained: api.Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for text, code, said in (
-        ("look well: {task}\n", 0, "[pass] not reads_protected"),
-        ("look: the lamp of gate number 3 is lit {task}", 10, "[FAIL] not "),
-        ("look " * 12 + "{task}", 10, "[FAIL] not too_long: the longest prompt has"),
-        ("look: {task}", 10, "[FAIL] not identical: b1 has this very text already"),
-    ):
-        (tmp_path / "text.txt").write_text(text)
-        args = ["try-scaffold", str(tmp_path / "text.txt"), str(trained.folder), "--slot", "prompt"]
-        assert (app(args, standalone_mode=False) or 0) == code
-        assert said in capsys.readouterr().out

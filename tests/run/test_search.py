@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.agents.fixed import plain
 from evotrainer.cli.why import why
 from evotrainer.errors import AgentError, ConfigError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, Proposal

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.agents.carriers import CarrierError
@@ -22,7 +23,6 @@ from evotrainer.cli._seat_tools import TOOLS, SeatTools
 from evotrainer.cli.propose import outcome
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, ConfigError, StoreError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records.events import TrialFinished

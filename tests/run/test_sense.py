@@ -492,7 +492,7 @@ def test_a_dry_run_takes_the_task_file_that_a_killed_run_of_a_data_set_left(
     """Both write the data set's revision as a commit."""
     pinned = {"path": "some/rows@" + 40 * "a"}
     monkeypatch.setattr(
-        "evotrainer.run.opening.with_pinned_data",
+        "evotrainer.run.open_run.with_pinned_data",
         lambda t: t.model_copy(update={"environment": t.environment | pinned}),
     )
     left = load_task(task_file)

@@ -12,10 +12,8 @@ from bench.skills_ab import compare, main
 
 from evotrainer import api
 from evotrainer.cli.run import run as run_command
-from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_import import skills_import
 from evotrainer.cli.skills_list import skills_list
-from evotrainer.cli.skills_show import skills_show
 from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.skill_evidence import distilled_skills, trigger_of
@@ -192,11 +190,7 @@ def test_libraries_merge_without_counting_twice(go: Go, tmp_path: Path, capsys: 
     capsys.readouterr()
     skills_list(lib, as_json=True)
     assert [r["trials"] for r in json.loads(capsys.readouterr().out)] == [2]
-    skills_export(lib, out=tmp_path / "out")
-    skills_show(tmp_path / "out")
-    assert "## Trigger condition" in capsys.readouterr().out
-    with pytest.raises(ConfigError, match="no skill 'x'"):
-        skills_show(lib, "x")
+    assert "## Trigger condition" in (lib / "dead-groups-temperature-up" / "SKILL.md").read_text()
 
 
 def test_a_withdrawn_branch_speaks_against(go: Go, letters_paper: Paper) -> None:
@@ -204,7 +198,7 @@ def test_a_withdrawn_branch_speaks_against(go: Go, letters_paper: Paper) -> None
     gone = Invalidated(branch="b1", descendants=(), reason="a shortcut", champion="b0", capability="key")
     with letters_paper.context(run) as ctx:
         ctx.record(keys.invalidated("b1"), Invalidated, lambda: gone)
-        skills.follow(ctx)
+        skills.update_skills(ctx)
         (skill,) = distilled_skills(ctx.ledger.events()).values()
     assert skill.claim == "invalid" and len(skill.trials) == 1
     assert not problems(run)

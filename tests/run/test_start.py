@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer.agents import Tools
 from evotrainer.agents.fixed import plain
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import TrialFinished

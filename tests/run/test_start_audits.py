@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import draw_result
 
 from evotrainer import api
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import EvalPlan, TrialSpec
-from evotrainer.projections.branch_facts import audit_text
+from evotrainer.projections.run_facts import audit_text
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.verdicts import ShortcutAudit

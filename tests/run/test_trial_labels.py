@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 
 import pytest
+from bench.compare.paper import draw_result
 
-from evotrainer.executors.paper import draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.labels import LABELS, label_of_refusal
 from evotrainer.projections.trials import counts, labelled

@@ -14,15 +14,13 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import CaseResult, Limits, Program, Sandbox, shell_launch
-from evotrainer.sandbox.arena import mounts_of, scene
-from evotrainer.sandbox.attacks import ESCAPES, attack_shell
+from evotrainer.sandbox.attack_targets import attack_targets, mounts_of
+from evotrainer.sandbox.attacks import ESCAPES, LEFTOVER_ATTACKS, LIMITS, RESOURCE_ATTACKS, attack_shell
 from evotrainer.sandbox.cgroups import make_group
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.model import TIERS, Tier
 from evotrainer.sandbox.probes import SandboxProbe
-from evotrainer.sandbox.residues import RESIDUES
 from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
-from evotrainer.sandbox.tricks import LIMITS, TRICKS
 from tests.thinned import thinned
 
 from .conftest import READ_ONLY, bubblewrap_works, cut
@@ -67,11 +65,11 @@ def held(box: Sandbox, probe: SandboxProbe) -> str:
 
 
 def test_the_corpus_is_as_large_as_promised() -> None:
-    assert len({p.name for p in (*ESCAPES, *RESIDUES)}) >= 60 + 20
-    assert len({p.name for p in TRICKS}) >= 30
+    assert len({p.name for p in (*ESCAPES, *LEFTOVER_ATTACKS)}) >= 60 + 20
+    assert len({p.name for p in RESOURCE_ATTACKS}) >= 30
 
 
-@pytest.mark.parametrize("probe", [*ESCAPES, *RESIDUES], ids=ids)
+@pytest.mark.parametrize("probe", [*ESCAPES, *LEFTOVER_ATTACKS], ids=ids)
 def test_no_attack_escapes_or_leaves_anything(box: Sandbox, probe: SandboxProbe) -> None:
     assert not held(box, probe)
     assert result(box, "print(input())").error == ("EOFError", "EOF when reading a line"), "the next one is as ever"
@@ -84,7 +82,7 @@ def test_weaker_tiers_keep_what_they_promise(tier: Tier) -> None:
     except SandboxError as error:
         pytest.skip(str(error))
     with weak:
-        promised = [p for p in (*ESCAPES, *RESIDUES) if TIERS.index(p.tier) >= TIERS.index(weak.tier)]
+        promised = [p for p in (*ESCAPES, *LEFTOVER_ATTACKS) if TIERS.index(p.tier) >= TIERS.index(weak.tier)]
         assert [f for f in weak.attack(promised) if not f.held] == []
         assert len(promised) > (60 if tier in ("B", "C") else -1)
 
@@ -97,7 +95,7 @@ def test_every_escape_works_where_nothing_guards(unprotected: Sandbox, bare: San
     assert held(unprotected, wide) or held(bare, wide)
 
 
-@pytest.mark.parametrize("probe", RESIDUES, ids=ids)
+@pytest.mark.parametrize("probe", LEFTOVER_ATTACKS, ids=ids)
 def test_every_residue_stays_where_nothing_guards(bare: Sandbox, probe: SandboxProbe) -> None:
     assert held(bare, replace(probe, limits=WIDE)) or naively(probe)
 
@@ -108,7 +106,7 @@ LEFT_BEFORE = ("leaves a flag on an inherited descriptor",)
 
 def naively(probe: SandboxProbe) -> bool:
     """The same source as ordinary processes, one after the other."""
-    with scene(os.getuid() or 65_534) as at:
+    with attack_targets(os.getuid() or 65_534) as at:
         at = replace(at, mounts=())
         drop = {"user": 65_534, "group": 65_534, "extra_groups": []} if os.getuid() == 0 else {}
         python = choose_interpreter(65_534 if os.getuid() == 0 else None)
@@ -126,7 +124,7 @@ def naively(probe: SandboxProbe) -> bool:
 
 WIRED = ShellLimits(loopback=True, locks=True)
 """A shell with sockets, started anew for every episode: three times as dear as one that is not."""
-EVERY = (*ESCAPES, *RESIDUES)
+EVERY = (*ESCAPES, *LEFTOVER_ATTACKS)
 SOCKETS = tuple(p for p in EVERY if "socket." in p.source or p.name.startswith("locks"))
 """What they may do that others may not."""
 
@@ -161,7 +159,7 @@ def test_residues_stay_in_a_shell_whose_mounts_can_be_written() -> None:
 @needs_namespaces
 def test_nothing_but_the_working_folder_is_mounted_writable() -> None:
     with EpisodeShell.open() as shell, Sandbox.open() as box:
-        zygote = box._arena().pid
+        zygote = box._attacked().pid
         for pid, folder in ((shell.pid, {"/w"}), (zygote, set())):
             with open(f"/proc/{pid}/mountinfo") as lines:
                 found = {w[4] for w in map(str.split, lines) if "ro" not in w[5].split(",")}
@@ -183,7 +181,7 @@ def test_ports_of_an_episode_are_free_for_the_next_one() -> None:
         assert run() == ""
 
 
-@pytest.mark.parametrize("probe", TRICKS, ids=ids)
+@pytest.mark.parametrize("probe", RESOURCE_ATTACKS, ids=ids)
 def test_a_trick_is_its_programs_own_doing(box: Sandbox, probe: SandboxProbe) -> None:
     if TIERS.index(probe.tier) < TIERS.index(box.tier):
         pytest.skip(f"promised in tier {probe.tier} only")
@@ -203,7 +201,7 @@ WORKS_ANYWHERE = {"loops", "takes memory bit by bit", "bombs with forks of forks
 """Endless by themselves, or harmful to us: not run where nothing guards."""
 
 
-BREACHING = [p for p in TRICKS if "BREACH" in p.source and p.name not in WORKS_ANYWHERE]
+BREACHING = [p for p in RESOURCE_ATTACKS if "BREACH" in p.source and p.name not in WORKS_ANYWHERE]
 
 
 @pytest.mark.parametrize("probe", thinned(BREACHING, 4), ids=ids)
@@ -213,7 +211,7 @@ def test_tricks_work_where_nothing_limits_them(unprotected: Sandbox, probe: Sand
 
 @pytest.mark.skipif(not HAS_GROUPS, reason="no control groups here")
 def test_without_a_group_children_that_nobody_waits_for_are_bounded_by_the_clock() -> None:
-    probe = next(p for p in TRICKS if p.name == "burns time in children that nobody waits for")
+    probe = next(p for p in RESOURCE_ATTACKS if p.name == "burns time in children that nobody waits for")
     with Sandbox.open(tier="B") as weak:
         case = result(weak, probe.source, LIMITS)
     assert case.status == "timeout", case
@@ -227,7 +225,7 @@ def test_memory_that_kills_the_zygote_is_the_programs_memory(box: Sandbox) -> No
 
     if box.tier != "A":
         pytest.skip("needs a control group")
-    source = next(p for p in TRICKS if p.name == "takes memory in files without a name").source
+    source = next(p for p in RESOURCE_ATTACKS if p.name == "takes memory in files without a name").source
     with cut(launch, "kernel.volunteer_for_oom(self.proc)"), Sandbox.open() as careless:
         assert result(careless, source, LIMITS).status in ("memory", "killed", "error")
         assert result(careless, "print(1)").stdout == "1\n"

@@ -13,12 +13,12 @@ from fractions import Fraction
 
 import pytest
 
-from evotrainer.records.text import plain, shown
+from evotrainer.records.text import json_safe, shown
 from evotrainer.sandbox import decode, encode, same
 from evotrainer.sandbox.answers import (
     MAX_TEXT,
     AnswerLimits,
-    Malformed,
+    MalformedLine,
     parse_answer,
     parse_tests,
     take_lines,
@@ -44,12 +44,12 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 
 @pytest.mark.parametrize("frame", FRAMES, ids=lambda f: f.name)
 def test_no_forged_frame_is_an_answer(frame: Frame) -> None:
-    assert isinstance(parse_answer(frame.line, limits(frame.calls)), Malformed)
+    assert isinstance(parse_answer(frame.line, limits(frame.calls)), MalformedLine)
 
 
 @pytest.mark.parametrize("frame", VERDICTS, ids=lambda f: f.name)
 def test_no_forged_message_of_the_tests_is_a_verdict(frame: Frame) -> None:
-    assert isinstance(parse_tests(frame.line), Malformed)
+    assert isinstance(parse_tests(frame.line), MalformedLine)
 
 
 def test_verdicts_and_calls_of_test_code_are_read() -> None:
@@ -98,15 +98,15 @@ def test_the_dearest_frames_are_read(name: str) -> None:
 
 def test_all_answers_of_a_program_share_one_budget() -> None:
     mine, line = AnswerLimits(True, OUTPUT_BYTES, MOST_CPU_S, NodeLimit(1000)), filled("[]", 300)
-    assert [type(parse_answer(line, mine)) for _ in range(4)] == [CaseResult] * 3 + [Malformed]
+    assert [type(parse_answer(line, mine)) for _ in range(4)] == [CaseResult] * 3 + [MalformedLine]
     assert isinstance(parse_answer(filled("[]", 300_000), limits()), CaseResult)
-    assert isinstance(parse_answer(filled("[]", 330_000), limits()), Malformed), "one answer may not use it all"
+    assert isinstance(parse_answer(filled("[]", 330_000), limits()), MalformedLine), "one answer may not use it all"
 
 
 def test_who_floods_the_line_is_read_no_further() -> None:
     flood = bytearray(b"\n" * 2_000_000)
     lines = take_lines(flood)
-    assert isinstance(parse_answer(next(lines), limits()), Malformed)
+    assert isinstance(parse_answer(next(lines), limits()), MalformedLine)
     lines.close()  # type: ignore[attr-defined]
     assert len(flood) == 2_000_000 - 1, "the rest waits, unsplit"
 
@@ -121,7 +121,7 @@ def well_formed(answer: CaseResult) -> bool:
     assert 0 <= answer.cpu_s <= MOST_CPU_S
     assert answer.error is None or all(type(x) is str and len(x) <= MAX_TEXT for x in answer.error)
     assert answer.stdout is None or type(answer.stdout) is str
-    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), plain(answer.value, 80)):
+    for text in (answer.stdout, *(answer.error or ()), shown(answer.value, 80), json_safe(answer.value, 80)):
         json.dumps(text, ensure_ascii=False, allow_nan=False).encode()
     sent = json.dumps(encode(answer.value))
     again = decode(json.loads(sent))
@@ -137,7 +137,7 @@ def test_mutated_frames_are_answers_or_malformed(frames: int) -> None:
         line = mutated(rng)
         answer = parse_answer(line, limits(i % 4 != 0))
         accepted += isinstance(answer, CaseResult) and well_formed(answer)
-        verdicts += not isinstance(parse_tests(line), Malformed)
+        verdicts += not isinstance(parse_tests(line), MalformedLine)
     assert accepted > frames // 100, "most of what is tried gets nowhere near the parser's depths"
     assert verdicts > frames // 200
 

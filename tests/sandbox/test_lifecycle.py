@@ -15,7 +15,7 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Program, Sandbox
-from evotrainer.sandbox.arena import scene
+from evotrainer.sandbox.attack_targets import attack_targets
 from evotrainer.sandbox.cgroups import SlotGroup
 from evotrainer.sandbox.interpreter import copy_runtime, readable_by
 from evotrainer.sandbox.jobs import RunJob
@@ -65,7 +65,7 @@ def test_the_report_shows_every_probe(box: Sandbox) -> None:
 
 def test_probes_without_their_victim_are_a_clear_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxError, match="cannot start `sleep`.*put coreutils on PATH"), scene(os.getuid()):
+    with pytest.raises(SandboxError, match="cannot start `sleep`.*put coreutils on PATH"), attack_targets(os.getuid()):
         pass
 
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.sandbox.attacks import RESOURCE_ATTACKS
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
-from evotrainer.sandbox.tricks import TRICKS
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 SMALL = ShellLimits(memory_mb=96, disk_mb=8, inodes=500, processes=12, output_kb=64, idle_s=5)
@@ -154,9 +154,9 @@ def test_memory_of_all_processes_together_is_limited(shell: EpisodeShell) -> Non
     assert shell.run(["echo", "alive"]).text == "alive\n"
 
 
-@pytest.mark.parametrize("name", [p.name for p in TRICKS if p.name.startswith("burns time in")])
+@pytest.mark.parametrize("name", [p.name for p in RESOURCE_ATTACKS if p.name.startswith("burns time in")])
 def test_time_burnt_by_anybody_in_a_command_is_the_commands(name: str) -> None:
-    source = next(p.source for p in TRICKS if p.name == name)
+    source = next(p.source for p in RESOURCE_ATTACKS if p.name == name)
     with EpisodeShell.open() as roomy:
         if roomy.tier != "A":
             pytest.skip("no control group here to count it")
@@ -169,7 +169,7 @@ def test_time_burnt_by_anybody_in_a_command_is_the_commands(name: str) -> None:
 def test_memory_of_any_kind_is_the_commands(shell: EpisodeShell, name: str) -> None:
     if shell.tier != "A":
         pytest.skip("no control group here to count it")
-    source = next(p.source for p in TRICKS if p.name == name)
+    source = next(p.source for p in RESOURCE_ATTACKS if p.name == name)
     ran = shell.run([shell.python, "-c", source], cpu_s=20)
     assert ran.exit != 0 and "BREACH" not in ran.text, ran
     assert shell.run(["echo", "alive"]).text == "alive\n", "the shell outlives it"

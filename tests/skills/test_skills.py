@@ -11,7 +11,6 @@ import pytest
 
 from evotrainer.agents.belief import informed
 from evotrainer.agents.moves import CandidateMove
-from evotrainer.cli.skills_export import skills_export
 from evotrainer.cli.skills_validate import skills_validate
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.factors.table import Move, Variant
@@ -274,13 +273,10 @@ def test_invalid_trials_count_as_losses() -> None:
     assert c.mean < 0.0 and "ended invalid or failed" in use.doubts
 
 
-def test_where_there_is_no_skill_nothing_is_valid_and_nothing_is_copied(tmp_path: Path) -> None:
+def test_where_there_is_no_skill_nothing_is_valid(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(ConfigError, match="no skills in"):
         skills_validate(tmp_path / "empty")
-    with pytest.raises(StoreError, match="no skill in"):
-        skills_export(tmp_path / "empty", out=tmp_path / "out")
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_description_is_the_sentence_itself_however_long() -> None:

@@ -1,6 +1,4 @@
-"""`studies.calibration` and `evotrainer calibrate`:
-a run's own trials, further ones in a folder of their own, no cert.
-"""
+"""`studies.calibration` and `evotrainer calibrate`: a run's own trials, those of further runs, no cert."""
 
 from __future__ import annotations
 
@@ -12,7 +10,7 @@ import pytest
 
 from evotrainer.cli.calibrate import calibrate
 from evotrainer.errors import ConfigError
-from evotrainer.studies.calibration import calibrate_run, further, more_trials
+from evotrainer.studies.calibration import calibrate_run
 from tests.paper import Paper
 from tests.small_gains_task import ONE
 from tests.small_gains_task import TASK as TASK
@@ -29,19 +27,12 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
     assert alone.real.groups["b1"] >= 4, "top-ups and the champion's fresh trainings are repeats as well"
     assert alone.costs.training == 1.0 and alone.shape.looks == 2
 
-    with quick.stopped(lambda spec: spec.seed == 1003):
-        more_trials(run.folder, 5, executor=quick)
-    assert len(further(run.folder)) == 2
-    ran = len(quick.ran)
-    more_trials(run.folder, 5, executor=quick)
-    assert [s.seed for s in quick.ran[ran:]] == [1003, 1004, 1005], "what was paid for is not paid for again"
-    assert all([p.split for p in s.evals] == ["gate"] for s in quick.ran[ran:])
-    assert [e.hash for e in run.events()] == before, "the run itself stays as it is"
-    grown = calibrate_run(run.folder, runs=20)
-    assert grown.real.groups["b0"] == alone.real.groups["b0"] + 5
+    more = quick.start(task, tmp_path / "more", [*ONE, "run.seeds=[11,12,13,14,15]", "run.rounds=0"])
+    grown = calibrate_run(run.folder, [more.folder], runs=20)
+    assert grown.real.groups["more/b0"] == 5 and [e.hash for e in run.events()] == before
     assert grown.real.comparisons >= 20 and grown.measured.tasks == 120
 
-    calibrate(run.folder, runs=20, plain=True)
+    calibrate(run.folder, runs=20, also=[more.folder])
     told = capsys.readouterr().out
     assert "real A/A comparisons" in told and "<- judge.worthwhile" in told and "targets: " in told
     assert not re.search(r"of \d+\.\d%", told), "the columns of the power table keep apart"
@@ -49,7 +40,7 @@ def test_a_run_is_calibrated_from_its_own_trials_and_further_ones(
         update={"false_promotions_moving": grown.false_promotions_moving.model_copy(update={"value": 0.085})}
     )
     assert any("8.5% where useless branches move single tasks, 3.5 points above 5%" in p for p in moved.problems)
-    calibrate(run.folder, runs=20, as_json=True, plain=True)
+    calibrate(run.folder, runs=20, also=[more.folder], as_json=True)
     assert json.loads(capsys.readouterr().out)["real"]["comparisons"] == grown.real.comparisons
 
 

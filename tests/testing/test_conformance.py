@@ -166,7 +166,7 @@ def test_an_agent_that_changes_nothing_is_caught() -> None:
 
 def test_the_embedded_trainer_conforms(tmp_path: Path) -> None:
     from evotrainer.config.task import PolicyShape, WarmStart
-    from evotrainer.executors.warm import make_base
+    from evotrainer.executors.warm_start import make_base
 
     shape = PolicyShape(width=32, layers=1, heads=2, mlp=64, context=32)
     make_base(environment(), WarmStart(demonstrations=200, steps=40, shape=shape), tmp_path / "base", lambda row: None)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bench.compare.paper import PaperExecutor, draw_result
 
 from evotrainer.cli.init import init
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.executors import make_executor
-from evotrainer.executors.paper import PaperExecutor, draw_result
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.testing import check_executor

@@ -14,7 +14,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.task import WarmStart
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.executors import wants_gpu
-from evotrainer.executors.warm import make_base
+from evotrainer.executors.warm_start import make_base
 from evotrainer.factors.table import OURS
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.base import TrainerSpec, WarmStartRequest

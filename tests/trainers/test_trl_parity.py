@@ -20,7 +20,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
-from evotrainer.trainers.embedded.update import Example, Sums, _accumulate, _micros, normaliser
+from evotrainer.trainers.embedded.update import Example, StepSums, _accumulate, _micros, normaliser
 
 trl = pytest.importorskip("trl", reason="TRL is a development dependency: pip install -e '.[dev]'")
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
@@ -89,7 +89,7 @@ def _ours(folder: Path, recipe: Recipe, old: list[torch.Tensor] | None, monkeypa
     vocab = len(build_tokenizer(["ab", "cde"], "parity"))
     policy, reference = _policy(1, vocab), _reference(vocab)
     examples = [Example(a, adv) for a, adv in zip(_attempts(vocab), ADVANTAGES, strict=True)]
-    norm, sums = normaliser(examples, recipe), Sums()
+    norm, sums = normaliser(examples, recipe), StepSums()
     micros = _micros(policy, examples, recipe)
     assert len(micros) > 1
     for m in micros:

@@ -20,8 +20,8 @@ from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
 from evotrainer.verify import Record, checks
 from evotrainer.verify.effects import certified
-from evotrainer.verify.harness import admissions_again
-from evotrainer.verify.verdicts import due, input_of, look_then, verdict_on
+from evotrainer.verify.harness import recheck_admissions
+from evotrainer.verify.verdicts import input_of, judged_trials, recomputed_look, verdict_on
 from tests import leaky_task
 from tests.paper import Paper
 from tests.small_gains_task import TASK, finish
@@ -77,7 +77,7 @@ def test_an_honest_run_with_further_looks_and_an_audit_holds(paper: api.Run) -> 
     assert again and record.of("reestimated") and record.of("invalidated")
     for e in record.of("judged"):
         if e.body.verdict.look:
-            look = look_then(record, e)
+            look = recomputed_look(record, e)
             assert (look.number, look.alpha) == (e.body.verdict.look, e.body.verdict.alpha)
 
 
@@ -180,7 +180,7 @@ def tried(admitted: bool) -> Admission:
 def test_detectors_that_a_run_opens_with_were_tried_elsewhere(paper: api.Run) -> None:
     record = forged(paper, "harness/opened", admissions=(tried(True),))
     (event,) = [e for e in record.events if e.id == "harness/opened"]
-    assert admissions_again(record, event) == []
+    assert recheck_admissions(record, event) == []
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +199,7 @@ def mined(run: api.Run, **changes: Any) -> list[tuple[str, list[str]]]:
     considered = tuple(changed(a, changes) if a is first else a for a in gap.considered)
     record = forged(run, "gap/b1", considered=considered)
     (event,) = [e for e in record.events if e.id == "gap/b1"]
-    return admissions_again(record, event)
+    return recheck_admissions(record, event)
 
 
 def test_admission_tests_run_again_on_the_stored_rollouts_are_not_judged_by_the_clock(
@@ -231,10 +231,10 @@ def against(run: api.Run, branch: str, control: str) -> Record:
     """A branch's verdict as the judge would have given it against another control, recorded as if that were its own."""
     record = Record(run.folder, run.events())
     event = verdict_on(record, branch, 1)
-    trials = tuple(t for b in (branch, control) for t in due(record, b, event))
+    trials = tuple(t for b in (branch, control) for t in judged_trials(record, b, event))
     wrong = event.body.model_copy(update={"trials": trials})
     wrong = changed(wrong, {"verdict__control": control})
-    verdict = judge(input_of(record, replace(event, body=wrong)), look_then(record, event))
+    verdict = judge(input_of(record, replace(event, body=wrong)), recomputed_look(record, event))
     return forged(run, event.id, verdict=verdict, trials=trials)
 
 

@@ -78,8 +78,8 @@ def test_a_policy_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> N
 def test_a_base_policy_outside_of_any_form_is_compared(tmp_path: Path, names: list[str]) -> None:
     p = policy(tmp_path / "base", names)
     run = RunOpened.model_construct(base_policy={"path": str(p), "sha256": weights_sha256(p)}, environment={})
-    assert list(files.outside(run)) == []
+    assert list(files.changed_inputs(run)) == []
     (p / names[0]).write_bytes(b"other")
-    assert "is not what the run was built upon any more" in next(files.outside(run))
+    assert "is not what the run was built upon any more" in next(files.changed_inputs(run))
     (p / names[0]).unlink()
-    assert "are not here" in next(files.outside(run))
+    assert "are not here" in next(files.changed_inputs(run))

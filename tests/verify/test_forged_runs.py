@@ -15,7 +15,7 @@ from evotrainer import api
 from evotrainer.cli.verify import verify as verify_command
 from evotrainer.cli.why import why
 from evotrainer.records.chain import Event
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.split_scores import opened, stored
 from evotrainer.verify import verify
@@ -44,7 +44,7 @@ def forge(run: Path, event: str, change: Change) -> None:
 def within(rows: list[tampering.Row], body: dict[str, Any], change: Change) -> None:
     """Change a result whose single scores are encrypted: the end revealed the key, to a forger as well."""
     key = DataKey(bytes.fromhex(next(json.loads(r[4])["key"] for r in rows if r[2] == "closed")))
-    know(key)
+    register_key(key)
     plain = opened(TrialFinished.model_validate(body)).model_dump(mode="json")
     change(plain)
     body |= stored(TrialFinished.model_validate(plain), key).model_dump(mode="json")

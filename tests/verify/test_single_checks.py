@@ -44,7 +44,7 @@ def test_a_task_that_a_score_leaves_out_is_missed(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_training_of_either_side_that_no_event_explains_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verdicts, "due", lambda record, branch, event: [])
+    monkeypatch.setattr(verdicts, "judged_trials", lambda record, branch, event: [])
     for extra in ("b0", "b1"):
         monkeypatch.setattr(verdicts, "unexplained", lambda r, x, e, own=extra: [f"{x}-s9"] if x == own else [])
         verdict = SimpleNamespace(branch="b1", control="b0", kind="promote")

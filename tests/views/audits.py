@@ -12,7 +12,7 @@ from evotrainer.records.findings import Bottleneck, Finding, HealthReport, Metri
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.studies.audit import RolloutAudit, SourceReport, SubjectReading, audit
 from evotrainer.studies.audit.quoted import quoted_name
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 from tests.views.conftest import ATTACK, LONG_LINE
 
 NAMES = ("constructor", "__proto__", "toString", "a'b\"c<i>")
@@ -123,4 +123,4 @@ def hostile() -> RolloutAudit:
     clean_id = SubjectReading(CLAIM, health, curve, assumed)
     skipped = tuple(Skipped(f"line {i} {CLAIM}", CLAIM) for i in range(1000))
     report = SourceReport(f"/logs/{CLAIM}.jsonl", "jsonl", len(held), {CLAIM: 3}, skipped, (clean_id, clean_id))
-    return RolloutAudit((report,), (Skipped(CLAIM, CLAIM),), (Opened([InMemoryRollouts(held)]),))
+    return RolloutAudit((report,), (Skipped(CLAIM, CLAIM),), (OpenedSource([InMemoryRollouts(held)]),))

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from evotrainer.cli._ladder import tell
+from evotrainer.cli._ladder import print_ladder
 from evotrainer.projections.facts import KINDS, FactList
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.records.console import Console
@@ -22,7 +22,7 @@ from evotrainer.verify import Record
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import render_branch
-from evotrainer.views.plain import branch_json
+from evotrainer.views.plain_data import branch_json
 from evotrainer.views.report import render
 from evotrainer.views.status import print_summary, render_status
 from tests.projections.test_facts import TABLE
@@ -86,7 +86,7 @@ def test_views_of_a_branch_show_its_facts(folder: Path, capsys: pytest.CaptureFi
         assert not missing(b.facts, shown, set() if b.intervention else {"status"}), name
         assert missing(b.facts, tree, KINDS.keys() - (TERMINAL if b.intervention else {"changes"})) == [], name
         if b.known is not None:
-            tell(record, b.facts, name)
+            print_ladder(record, b.facts, name)
             assert not missing(b.facts, words(capsys.readouterr().out), {"status"}), name
         if b.intervention:
             assert not missing(b.facts, page, KINDS.keys() - PAGE), name
@@ -101,18 +101,22 @@ def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -
     end = words(console.file.getvalue())  # type: ignore[attr-defined]
     run, own = view.facts.of(""), view.facts.of(view.champion)
     status, page = printed(render_status(folder)), words(render(view))
-    pairs = [f"{what}{text}" for what, _, text in (f.text.partition(": ") for f in run.some("comparison"))]
+    pairs = [f"{what}{text}" for what, _, text in (f.text.partition(": ") for f in run.of_kinds("comparison"))]
     assert not missing(run, status, {"comparison", "diagnosis"}) and all(words(p) in status for p in pairs)
-    assert not missing(FactList(run.some("diagnosis")[-1:]), status, set())
-    assert not missing(FactList(run.some("diagnosis")[:1]), page.replace("The", "the"), set())
-    assert not missing(FactList(run.some("result", "comparison")), end, set())
-    assert not missing(FactList(run.some("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
+    assert not missing(FactList(run.of_kinds("diagnosis")[-1:]), status, set())
+    assert not missing(FactList(run.of_kinds("diagnosis")[:1]), page.replace("The", "the"), set())
+    assert not missing(FactList(run.of_kinds("result", "comparison")), end, set())
+    assert not missing(FactList(run.of_kinds("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
     assert not missing(FactList(own.caveats), status, set())
     assert not missing(FactList(own.caveats[:2]), page, set()) and not missing(FactList(own.caveats[:2]), end, set())
     if view.branches[view.champion].known:
         told = {"trial": "t", "seed": 1, "rule": "", "invalid": "", "caveats": [f.text for f in own.caveats]}
         card = words(model_card(view, view.champion, **told, certified=True, sha256="0", base="", name="m"))  # type: ignore[arg-type]
-        parts = (*run.some("comparison", "noise", "tasks"), *own.caveats, *own.some("verdict", "effect", "audit"))
+        parts = (
+            *run.of_kinds("comparison", "noise", "tasks"),
+            *own.caveats,
+            *own.of_kinds("verdict", "effect", "audit"),
+        )
         assert not missing(FactList(parts), card.replace("\\", ""), set())
 
 

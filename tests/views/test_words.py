@@ -10,7 +10,7 @@ from typing import Any
 from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.registry import METRICS
 from evotrainer.projections import words
-from evotrainer.projections.caveats import gap_told
+from evotrainer.projections.caveats import describe_gap
 from evotrainer.records.events import GapSeen
 from evotrainer.records.ledger import Ledger
 from evotrainer.views.fold import load_view
@@ -77,10 +77,10 @@ def gap(**numbers: float) -> GapSeen:
 
 
 def test_a_gap_says_of_which_trainings_and_by_which_harness(finished_run: Path) -> None:
-    assert gap(trials=1.0).told.endswith("no finding says why (one training alone, harness h0)")
-    assert gap(trials=3.0).told.endswith("(3 trainings together, harness h0)")
-    assert gap().told.endswith("(harness h0)")
-    assert gap_told([], gap(trials=1.0)) == gap(trials=1.0).told
+    assert gap(trials=1.0).summary.endswith("no finding says why (one training alone, harness h0)")
+    assert gap(trials=3.0).summary.endswith("(3 trainings together, harness h0)")
+    assert gap().summary.endswith("(harness h0)")
+    assert describe_gap([], gap(trials=1.0)) == gap(trials=1.0).summary
 
 
 def test_a_gap_agrees_with_what_a_later_harness_finds_in_that_branch(finished_run: Path) -> None:
@@ -90,10 +90,10 @@ def test_a_gap_agrees_with_what_a_later_harness_finds_in_that_branch(finished_ru
     health = event.body.health
     later = health.model_copy(update={"harness": "h1", "subject": "b0@20 search"})
     events = [replace(event, body=event.body.model_copy(update={"health": later}))]
-    assert re.search(r"; harness h1 finds in b0: proxy gap", gap_told(events, seen))
+    assert re.search(r"; harness h1 finds in b0: proxy gap", describe_gap(events, seen))
     after = replace(event, id="gap/b0", kind="gap", body=seen)
-    assert gap_told([after, *events], seen) == gap_told(events, seen), "read after the gap was seen"
-    assert gap_told([*events, after], seen) == seen.told, "read before: the gap was seen although"
+    assert describe_gap([after, *events], seen) == describe_gap(events, seen), "read after the gap was seen"
+    assert describe_gap([*events, after], seen) == seen.summary, "read before: the gap was seen although"
     other = health.model_copy(update={"harness": "h1", "subject": "b7@20 search"})
     events = [replace(event, body=event.body.model_copy(update={"health": other}))]
-    assert gap_told(events, seen) == seen.told, "of another branch"
+    assert describe_gap(events, seen) == seen.summary, "of another branch"

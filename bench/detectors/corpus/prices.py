@@ -30,7 +30,7 @@ ROOM = "evotrainer.harness.code_reading"
 FINDS = """
 bypass found
 file_changes stream_edits
-handed_in runner_file
+submissions runner_file
 leaking found
 patched reaching
 patches_and_hashes broken_protection
@@ -38,9 +38,9 @@ prompt_examples prompt_examples
 python_files python_changes
 restated_tests changed_test
 known_tests _recognised _written
-said_to_judge said_to_judge repeated
+judge_appeals appeal_to_judge repeated
 tampering found patch_effects
-weakening effect_of hook silenced
+weakening effect_of hook_effect skipped_tests
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """

@@ -48,11 +48,11 @@ class Searcher(Protocol):
 
 
 @runtime_checkable
-class Sitter(Protocol):
+class AgentWithSeat(Protocol):
     """An agent that asks others, through the ledger of its run."""
 
     def sit(self, log: Any) -> None:
-        """Take the seat: `log` is an `agents.seat.desk.SeatLog`."""
+        """Take the seat: `log` is an `agents.seat.requester.SeatLog`."""
         ...
 
 

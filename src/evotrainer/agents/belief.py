@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evotrainer.agents.changes import same
+from evotrainer.agents.changes import equal_values
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.projections.skills import direction
 from evotrainer.records.briefing import BranchRecord
@@ -107,7 +107,7 @@ def _weigh(
 
 def _doubt(a: SkillAdvice, c: CandidateMove) -> tuple[float, tuple[str, ...]]:
     """(variance to add to a skill's effect, why)."""
-    known = any(same(v, c.child.value(c.factor)) for v in a.values)
+    known = any(equal_values(v, c.child.value(c.factor)) for v in a.values)
     var = SAME_VALUE**2 if known else SAME_MOVE**2
     var += OTHER_CHAMPION**2  # another run's champion, always
     why = [] if known else ["other value"]
@@ -127,7 +127,7 @@ def distance(o: MoveOutcome, c: CandidateMove, champion: str) -> float | None:
     """Variance to add to an observation before it speaks of the candidate; None: it does not speak of it."""
     if o.factor != c.factor:
         return None
-    if same(o.new, c.variant.value):
+    if equal_values(o.new, c.variant.value):
         var = SAME_VALUE**2
     elif o.move.partition(" ")[0] == c.move.name:
         var = SAME_MOVE**2

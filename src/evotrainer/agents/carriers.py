@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
-from evotrainer.records.asking import CarrierOptions, Question
+from evotrainer.records.questions import CarrierOptions, Question
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.registry import Registry
 

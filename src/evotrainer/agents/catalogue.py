@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from evotrainer.agents.changes import changed
+from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import CandidateMove, Situation, prior
 from evotrainer.factors import FACTORS
 from evotrainer.factors.cost import relative_cost
@@ -29,7 +29,7 @@ def candidates(s: Situation, seen: set[str], table: Mapping[str, Factor] = FACTO
             mean, sd, bottleneck = prior(move.fits(), s)
             for v in variants(row, move, s):
                 factor = v.factor or row.name
-                child = changed(s.recipe, factor, v.value)
+                child = with_change(s.recipe, factor, v.value)
                 if child is not None and child.hash not in seen:
                     cost = relative_cost(s.recipe, child)
                     yield CandidateMove(move, v, factor, child, bottleneck, mean, sd, cost)
@@ -45,7 +45,7 @@ def reverts(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
     together = [name for name, fields in COMPOSITES.items() if len(differ & set(fields)) > 1]
     for factor in [*sorted(differ), *together]:
         before = s.start.value(factor)
-        child = changed(s.recipe, factor, before)
+        child = with_change(s.recipe, factor, before)
         if child is not None and child.hash not in seen:
             mean, sd, _ = prior({}, s)
             cost = relative_cost(s.recipe, child)

@@ -11,18 +11,18 @@ from evotrainer.records.briefing import Briefing
 from evotrainer.records.recipe import Recipe, fields_of
 
 
-def changed(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
+def with_change(recipe: Recipe, factor: str, new: Any) -> Recipe | None:
     """The recipe with the factor set; None where that is no valid, lint-clean change of exactly this factor."""
     change = ProposedChange(recipe, {factor: new})
     return None if why_not(change) else change.recipe
 
 
-def tried(briefing: Briefing) -> set[str]:
+def trained_hashes(briefing: Briefing) -> set[str]:
     """Hashes of every recipe the run has trained: training one again would show nothing new."""
     return {b.recipe.hash for b in briefing.branches} | {briefing.champion.recipe.hash}
 
 
-def repeated(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | None:
+def earlier_attempt(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | None:
     """(branch, assumption) where this value of the factor was tried before: what a proposal must cite to try it again.
 
     The assumption is empty where none changed since: then it cannot be tried. None: it is new.
@@ -30,7 +30,7 @@ def repeated(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | Non
     earlier = [
         b.branch
         for b in briefing.branches
-        if b.intervention is not None and b.intervention.factor == factor and same(b.recipe.value(factor), new)
+        if b.intervention is not None and b.intervention.factor == factor and equal_values(b.recipe.value(factor), new)
     ]
     if not earlier:
         return None
@@ -39,7 +39,7 @@ def repeated(briefing: Briefing, factor: str, new: Any) -> tuple[str, str] | Non
     return earlier[-1], next(iter(since), "")
 
 
-def same(a: Any, b: Any) -> bool:
+def equal_values(a: Any, b: Any) -> bool:
     """Equality of two JSON values."""
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 

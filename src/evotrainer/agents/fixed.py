@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.changes import changed, same, tried
+from evotrainer.agents.changes import equal_values, trained_hashes, with_change
 from evotrainer.agents.moves import in_words
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.factors.change_rules import ProposedChange, why_not
@@ -66,16 +66,16 @@ class FixedAgent:
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """The next changes in the list's order; AgentError for an entry that is no valid change of this recipe."""
-        recipe, seen = briefing.champion.recipe, tried(briefing)
+        recipe, seen = briefing.champion.recipe, trained_hashes(briefing)
         done = [b.intervention for b in briefing.branches if b.intervention]
         out: list[Intervention] = []
         for c in self.options.interventions:
-            if any(d.factor == c.factor and same(d.new, c.new) for d in done):
+            if any(d.factor == c.factor and equal_values(d.new, c.new) for d in done):
                 continue
             old = recipe.value(c.factor)
-            if same(old, c.new):
+            if equal_values(old, c.new):
                 continue
-            child = changed(recipe, c.factor, c.new)
+            child = with_change(recipe, c.factor, c.new)
             if child is None:
                 raise AgentError(
                     f"fixed agent: {c.factor} = {c.new!r} is no valid single-factor change of "

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.agents.symptoms import RewardEvidence
-from evotrainer.factors.table import Direction, Move, Observed, Variant
+from evotrainer.factors.table import Direction, Move, MoveContext, Variant
 from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.recipe import Recipe, short
@@ -34,7 +34,7 @@ IMPROVES: tuple[str, Direction, float] = ("accuracy", "up", 0.01)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Situation(Observed):
+class Situation(MoveContext):
     """What was observed of the champion, with what reward moves are rated by."""
 
     start: Recipe
@@ -46,7 +46,7 @@ class Situation(Observed):
     """Reward component -> the finding by which wrong attempts that are paid lack it."""
 
 
-def prior(fits: Mapping[str, bool], s: Observed) -> tuple[float, float, str]:
+def prior(fits: Mapping[str, bool], s: MoveContext) -> tuple[float, float, str]:
     """(mean, standard deviation of the gain in score units, the symptom that is answered best) of a change that answers
     symptoms fully or in part: one rule for all changes.
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import MoveOutcome, informed, observations, posterior
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.pool import candidate_pool, situation
@@ -51,7 +51,7 @@ class Options(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Ranked:
+class RankedCandidate:
     """A candidate with its posterior, the gain drawn from it, and its backtest."""
 
     candidate: CandidateMove
@@ -106,7 +106,9 @@ class OneFactorAgent:
             considered=self._considered(ranked, chosen, kept, vetoed),
         )
 
-    def _interventions(self, chosen: Sequence[Ranked], s: Situation, briefing: Briefing) -> tuple[Intervention, ...]:
+    def _interventions(
+        self, chosen: Sequence[RankedCandidate], s: Situation, briefing: Briefing
+    ) -> tuple[Intervention, ...]:
         """The proposed interventions, each with its forecast, the skills behind it and what it reopens."""
         proofs = [proof_of(briefing, r.mean) for r in chosen]
         chances = promotion_chances([(r.mean, r.sd) for r in chosen], proofs, briefing.branches_wanted)
@@ -124,7 +126,11 @@ class OneFactorAgent:
         )
 
     def _considered(
-        self, ranked: Sequence[Ranked], chosen: Sequence[Ranked], kept: Sequence[Ranked], vetoed: Sequence[Ranked]
+        self,
+        ranked: Sequence[RankedCandidate],
+        chosen: Sequence[RankedCandidate],
+        kept: Sequence[RankedCandidate],
+        vetoed: Sequence[RankedCandidate],
     ) -> tuple[ConsideredChange, ...]:
         """The changes looked at most closely: all that were replayed, and of the rest the best."""
         replayed = {r.candidate.name: r for r in (*kept, *vetoed)}
@@ -155,7 +161,7 @@ class OneFactorAgent:
             )
         return tuple(out)
 
-    def rank(self, briefing: Briefing, s: Situation) -> list[Ranked]:
+    def rank(self, briefing: Briefing, s: Situation) -> list[RankedCandidate]:
         """Every candidate with its posterior and one draw from it, best value first."""
         pool = candidate_pool(briefing, s, self.options.max_cost)
         past = observations(briefing.branches)
@@ -166,28 +172,28 @@ class OneFactorAgent:
 
     def _draw(
         self, c: CandidateMove, past: Sequence[MoveOutcome], briefing: Briefing, rng: np.random.Generator
-    ) -> Ranked | None:
+    ) -> RankedCandidate | None:
         """Prior, skills, verdicts, and one draw; None where it was tried before and nothing changed since."""
         noise = float(rng.standard_normal())
-        cites = repeated(briefing, c.factor, c.child.value(c.factor))
+        cites = earlier_attempt(briefing, c.factor, c.child.value(c.factor))
         if cites is not None and not cites[1]:
             return None
         c, uses = informed(c, briefing.skills, briefing.champion.recipe)
         mean, sd = posterior(c, past, briefing.champion.branch)
-        return Ranked(c, mean, sd, mean + sd * noise, uses=uses, cites=cites or ("", ""))
+        return RankedCandidate(c, mean, sd, mean + sd * noise, uses=uses, cites=cites or ("", ""))
 
-    def chance(self, r: Ranked) -> float:
+    def chance(self, r: RankedCandidate) -> float:
         """Probability that the change gains more than `min_effect`."""
         from scipy.special import ndtr
 
         return float(ndtr((r.mean - self.options.min_effect) / r.sd))
 
     def _replay(
-        self, ranked: Sequence[Ranked], s: Situation, briefing: Briefing, tools: Tools
-    ) -> tuple[list[Ranked], list[Ranked]]:
+        self, ranked: Sequence[RankedCandidate], s: Situation, briefing: Briefing, tools: Tools
+    ) -> tuple[list[RankedCandidate], list[RankedCandidate]]:
         """(kept, vetoed): backtest from the best value down, until enough varied candidates are kept."""
-        kept: list[Ranked] = []
-        vetoed: list[Ranked] = []
+        kept: list[RankedCandidate] = []
+        vetoed: list[RankedCandidate] = []
         least = 0.0 if briefing.feedback else self.options.stop_chance  # what a human asks for is tried
         for r in [r for r in ranked if self.chance(r) >= least][: self.options.max_backtests]:
             iv = r.candidate.intervention(s, self.options.min_effect, briefing.champion.branch)
@@ -198,18 +204,20 @@ class OneFactorAgent:
                 break
         return sorted(kept, key=lambda r: (-r.value, r.candidate.name)), vetoed
 
-    def _choose(self, kept: Sequence[Ranked], briefing: Briefing) -> list[Ranked]:
+    def _choose(self, kept: Sequence[RankedCandidate], briefing: Briefing) -> list[RankedCandidate]:
         """Best first, each factor once before any factor twice."""
         first = {r.candidate.factor: r for r in reversed(kept)}
         order = sorted(kept, key=lambda r: first[r.candidate.factor] is not r)
         return order[: briefing.branches_wanted + self.options.spare]
 
-    def _stop(self, why: str, vetoed: Sequence[Ranked] = ()) -> Proposal:
+    def _stop(self, why: str, vetoed: Sequence[RankedCandidate] = ()) -> Proposal:
         lines = [f"- vetoed: {r.candidate.name}: {r.backtest.reason}" for r in vetoed if r.backtest]
         return Proposal(agent=self.name, interventions=(), reasoning="\n".join(lines), stop=why)
 
 
-def _reasoning(briefing: Briefing, s: Situation, chosen: Sequence[Ranked], vetoed: Sequence[Ranked]) -> str:
+def _reasoning(
+    briefing: Briefing, s: Situation, chosen: Sequence[RankedCandidate], vetoed: Sequence[RankedCandidate]
+) -> str:
     """Why these were proposed, as lines for a human."""
     worst = sorted(s.symptoms.items(), key=lambda kv: (-kv[1], kv[0]))[:4]
     lines = ["Diagnosis: " + (", ".join(f"{k} (severity {v:.2f})" for k, v in worst) or "nothing stands out") + "."]

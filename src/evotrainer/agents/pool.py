@@ -7,7 +7,7 @@ from itertools import chain
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.catalogue import candidates, reverts
-from evotrainer.agents.changes import tried
+from evotrainer.agents.changes import trained_hashes
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.agents.rewards import reward_candidates
 from evotrainer.agents.symptoms import RewardEvidence, bottlenecks, lacking, search_score
@@ -44,7 +44,7 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
 def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[CandidateMove]:
     """Every valid change of one factor that was not trained yet, fits the budget and costs at most `max_cost` times the
     champion's training; what a human asked for may cost more."""
-    seen = tried(briefing)
+    seen = trained_hashes(briefing)
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
     pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
     return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]

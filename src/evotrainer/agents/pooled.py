@@ -17,7 +17,7 @@ from pydantic import Field
 
 from evotrainer.agents.base import Tools
 from evotrainer.agents.belief import informed
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.agents.forecasting import promotion_chances, proof_of
 from evotrainer.agents.moves import CandidateMove, Situation, in_words
 from evotrainer.agents.one_factor import OneFactorAgent, Options
@@ -124,7 +124,7 @@ class PooledAgent:
         best = self._best(s)
         if best is None:
             judged = self._best(s, again=True)
-            but = f" but what was judged as {judged_as(s, judged)}" if judged else ""
+            but = f" but what was judged as {branch_judged_with(s, judged)}" if judged else ""
             return Proposal(
                 agent=self.name,
                 interventions=(),
@@ -199,7 +199,7 @@ class PooledAgent:
         found = []
         for a in filter(s.tried, s.usable):
             mean, sd = s.gain(a)
-            if mean > 0 and helps(mean, sd) >= self.options.sure and (again or not judged_as(s, a)):
+            if mean > 0 and chance_of_gain(mean, sd) >= self.options.sure and (again or not branch_judged_with(s, a)):
                 found.append((mean, a.candidate.name, a))
         return max(found, key=lambda x: x[:2])[2] if found else None
 
@@ -254,7 +254,7 @@ class PooledAgent:
                     move=a.candidate.name,
                     mean=mean,
                     sd=sd,
-                    chance=helps(mean - self.options.min_effect, sd),
+                    chance=chance_of_gain(mean - self.options.min_effect, sd),
                     fate="proposed" if a is best else "set aside",
                     reason="" if a is best else "others are better by the model of all trainings",
                 )
@@ -262,7 +262,7 @@ class PooledAgent:
         return tuple(sorted(out, key=lambda c: (c.fate != "proposed", -c.mean, c.move)))
 
 
-def helps(mean: float, sd: float) -> float:
+def chance_of_gain(mean: float, sd: float) -> float:
     """Probability that a normal gain is above 0."""
     from scipy.special import ndtr
 
@@ -282,12 +282,12 @@ def reasoning(s: Search, best: Arm | None) -> str:
         )
     if best:
         mean, sd = s.gain(best)
-        told = f"{100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion"
-        lines.append(f"Proposed: {best.candidate.name}; expected {told}.")
+        gain_text = f"{100 * mean:+.1f} +/- {100 * sd:.1f} points over the champion"
+        lines.append(f"Proposed: {best.candidate.name}; expected {gain_text}.")
     return "\n".join(lines)
 
 
-def judged_as(s: Search, arm: Arm) -> str:
+def branch_judged_with(s: Search, arm: Arm) -> str:
     """The branch that was judged with the recipe of this change; empty: none."""
     mine = arm.candidate.child.hash
     return next((b.branch for b in s.briefing.branches if b.recipe.hash == mine and b.verdict is not None), "")
@@ -318,5 +318,5 @@ def plan_of(s: Search, arm: Arm | None) -> ProbePlan:
 
 def allowed(c: CandidateMove, briefing: Briefing) -> bool:
     """False where this value was tried as a branch and nothing changed since."""
-    cites = repeated(briefing, c.factor, c.child.factors().get(c.factor))
+    cites = earlier_attempt(briefing, c.factor, c.child.factors().get(c.factor))
     return cites is None or bool(cites[1])

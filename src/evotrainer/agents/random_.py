@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from evotrainer.agents.base import AgentSpec, Tools
-from evotrainer.agents.changes import repeated
+from evotrainer.agents.changes import earlier_attempt
 from evotrainer.agents.fixed import plain
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.records.briefing import Briefing, Proposal
@@ -28,7 +28,7 @@ class RandomAgent:
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left: dict[str, list[object]] = {}
         for c in candidate_pool(briefing, situation(briefing, tools, 0), np.inf):
-            if repeated(briefing, c.factor, c.child.value(c.factor)) is None:
+            if earlier_attempt(briefing, c.factor, c.child.value(c.factor)) is None:
                 left.setdefault(c.factor, []).append(c.variant.value)
         out: list[Intervention] = []
         fresh = list(left)

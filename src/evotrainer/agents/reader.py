@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from evotrainer.agents.carriers import CARRIERS, Carrier, CarrierError, Reply, SeatTurn
 from evotrainer.agents.secrets import recordable, secrets_of
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.records.asking import CarrierOptions, Question
+from evotrainer.records.questions import CarrierOptions, Question
 from evotrainer.records.reader import read_verdict
 from evotrainer.records.seat import MOST
 

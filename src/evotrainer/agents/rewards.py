@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from evotrainer.agents.changes import changed, reward_changes
+from evotrainer.agents.changes import reward_changes, with_change
 from evotrainer.agents.moves import CandidateMove, Situation, prior
 from evotrainer.agents.symptoms import RewardFit
 from evotrainer.factors.reward import FITS
@@ -46,7 +46,7 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         value: Any = new
         if fresh := {k: v for k, v in sources.items() if k in new and k not in s.recipe.written}:
             factor, value = "written_reward", {"rewards": new, "written": {**s.recipe.written, **fresh}}
-        child = changed(s.recipe, factor, value)
+        child = with_change(s.recipe, factor, value)
         if child is None or child.hash in seen:
             continue
         name, _, detail = signature.partition(" ")
@@ -54,8 +54,8 @@ def reward_candidates(s: Situation, seen: set[str]) -> Iterator[CandidateMove]:
         why = "the present reward is suspected, and no stored outcome can rate another"
         if before is not None:
             shift, sd, why = _measured(s, before, old, new)
-        if told := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
-            shift, why = shift + ASKED_FOR, f"{told[0]}; {why}"
+        if lacking := [s.lacking[c] for c in sorted(new.keys() - old.keys()) if new[c] > 0 and c in s.lacking]:
+            shift, why = shift + ASKED_FOR, f"{lacking[0]}; {why}"
         move = Move(name, (), why)
         yield CandidateMove(move, Variant(value, detail), factor, child, bottleneck, shift, sd, 1.0)
 
@@ -71,8 +71,8 @@ def _measured(
     unit = TRANSFER * max(0.05, s.headroom)
     notes = []
     for c in sorted(new.keys() - old.keys()):
-        told = next((f" ({w.about})" for w in s.written if w.name == c), "")
-        notes.append(f"{c}{told} correlates {ev.correlation(c):+.2f} with the outcome within groups")
+        about = next((f" ({w.about})" for w in s.written if w.name == c), "")
+        notes.append(f"{c}{about} correlates {ev.correlation(c):+.2f} with the outcome within groups")
         coverage = ev.coverage(c)
         if coverage is not None and coverage >= CONSTANT:
             notes.append(f"but {coverage:.0%} of rollouts earn it")

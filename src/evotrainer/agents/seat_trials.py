@@ -17,7 +17,7 @@ than they do: one that was seen took a quarter of what its number of rollouts pr
 def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
     """A trial that the seat asks for, as the run records a change."""
     ((factor, new),) = t.changes.items()
-    told = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
+    forecast = Forecast(mean=t.gain, sd=t.sd, promote=t.promote) if t.gain is not None and t.sd is not None else None
     return Intervention(
         factor=factor,
         old=recipe.value(factor),
@@ -27,7 +27,7 @@ def intervention(t: SeatTrial, recipe: Recipe, champion: str) -> Intervention:
         success_criterion=f"the judge's lower bound of the gate score over {champion} is above 0",
         rollback=f"keep {champion}",
         move="seat",
-        forecast=told,
+        forecast=forecast,
         reopens=t.reopens,
         changed=t.changed,
     )

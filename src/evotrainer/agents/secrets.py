@@ -8,13 +8,13 @@ from dataclasses import replace
 
 from evotrainer.agents.carriers import Reply, key_name
 from evotrainer.errors import ConfigError
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.text import clean_text
 
 _TAKEN: dict[str, str] = {}
 
 
-def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
+def take_secrets(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
     """Variable -> value; ConfigError for one that is not set and `needed`. From the first call on this process's
     children do not see them."""
     out = {}
@@ -30,10 +30,10 @@ def take(names: Iterable[str], *, needed: bool = True) -> dict[str, str]:
 
 def secrets_of(options: CarrierOptions) -> dict[str, str]:
     """Variable -> value of the keys that the carrier needs; ConfigError for one that is not set."""
-    return take((*options.env, *([name] if (name := key_name(options)) else [])))
+    return take_secrets((*options.env, *([name] if (name := key_name(options)) else [])))
 
 
-def struck(text: str, secrets: dict[str, str]) -> str:
+def redacted(text: str, secrets: dict[str, str]) -> str:
     """The text with each secret's value replaced by its name: these, and all that this process took for anybody who
     sits. The longest first, of which another may be a part."""
     every = {name: value.strip() for name, value in {**_TAKEN, **secrets}.items()}
@@ -44,5 +44,5 @@ def struck(text: str, secrets: dict[str, str]) -> str:
 
 def recordable(reply: Reply, secrets: dict[str, str]) -> Reply:
     """An answer whose every text is without secrets and without half characters."""
-    raw, model, problem = (clean_text(struck(t, secrets)) for t in (reply.raw, reply.model, reply.problem))
+    raw, model, problem = (clean_text(redacted(t, secrets)) for t in (reply.raw, reply.model, reply.problem))
     return replace(reply, raw=raw, model=model[:100], problem=problem)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.agents.changes import changed
+from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import CandidateMove, Situation
 from evotrainer.projections.pooled import Level, PooledModel, level, levels
 from evotrainer.records.briefing import Briefing
@@ -69,7 +69,7 @@ class Search:
             for a in self.arms
             if a.candidate.cost <= dear
             and a.value not in self.closed
-            and changed(champion, a.candidate.factor, a.candidate.variant.value) is not None
+            and with_change(champion, a.candidate.factor, a.candidate.variant.value) is not None
         ]
 
     def of(self, arm: Arm | None) -> frozenset[Level]:

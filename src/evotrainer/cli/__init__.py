@@ -24,17 +24,17 @@ from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
-    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "forecasts", "report", "track"),
-    "Prove": ("why", "verify", "audit-branch", "calibrate", "compare"),
-    "Audit and backtest": ("audit", "backtest", "try-code", "try-scaffold", "admit-detector"),
+    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
+    "Prove": ("why", "verify", "audit-branch", "calibrate"),
+    "Audit and backtest": ("audit", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
 }
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""
 
 FAMILIES = {
-    "skills": ("list", "show", "export", "import", "validate"),
-    "verl": ("setup", "render", "validate", "launch", "tail", "stop", "checkpoints", "import"),
+    "skills": ("list", "import", "validate"),
+    "verl": ("render", "validate"),
 }
 """Commands of two words: the first, and every second one."""
 
@@ -47,10 +47,9 @@ ABOUT = {
     "": "Reinforcement learning for LLMs that runs itself and proves every decision it took.\n\n"
     "Start: `evotrainer run tasks/code.toml` (programs), tasks/math.toml (maths) or tasks/swe.toml (repositories); "
     "your own task: `evotrainer init my-task`.",
-    "skills": "What verdicts taught, as Agent Skills with evidence: list, show, export, import, validate.\n\n"
+    "skills": "What verdicts taught, as Agent Skills with evidence: list, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
-    "verl": "Train a task file on a cluster with verl, in its own environment: setup, render, validate, launch, tail, "
-    "checkpoints, import, stop.\n\n"
+    "verl": "Train a task file on a cluster with verl, in its own environment: render, validate.\n\n"
     "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
 }
 
@@ -67,30 +66,30 @@ def _built(command: str) -> Any:
     """A command; its signature is read here, which for all of them costs more CPU time than all else of `--help`."""
     if command in FAMILIES:
         seconds: dict[str, Any] = dict.fromkeys(FAMILIES[command])
-        return Whole(name=command, help=ABOUT[command], commands=seconds, **PLAIN)
+        return FullHelpGroup(name=command, help=ABOUT[command], commands=seconds, **PLAIN)
     one = typer.Typer(add_completion=False, pretty_exceptions_enable=False, **PLAIN)
     one.command(command.split()[-1])(function_of(command))
     return typer.main.get_command(one)
 
 
-class Whole(TyperGroup):
+class FullHelpGroup(TyperGroup):
     """Lists its commands with the whole first sentence of each. Typer's own panels need rich, which is slow to
     import. `commands` of ours are None until they are asked for."""
 
-    def own(self, name: str) -> str:
+    def full_name(self, name: str) -> str:
         """The whole name of a command of ours."""
         return f"{self.name} {name}" if self.name in FAMILIES else name
 
     def get_command(self, ctx: Any, name: str) -> Any:
         if name in self.commands and self.commands[name] is None:
-            self.commands[name] = _built(self.own(name))
+            self.commands[name] = _built(self.full_name(name))
         return super().get_command(ctx, name)
 
     def first_sentence(self, ctx: Any, name: str) -> str:
         """What a command does, of ours without building it."""
         if name not in FAMILIES and self.commands[name] is not None:
             return str(self.commands[name].get_short_help_str(SENTENCE))
-        text = ABOUT.get(name) or function_of(self.own(name)).__doc__ or ""
+        text = ABOUT.get(name) or function_of(self.full_name(name)).__doc__ or ""
         return re.split(r"(?<=\.)\s", " ".join(text.partition("\n\n")[0].split()))[0]
 
     def headings(self) -> dict[str, tuple[str, ...]]:
@@ -105,7 +104,7 @@ class Whole(TyperGroup):
                 formatter.write_dl(rows)
 
 
-class Grouped(Whole):
+class Grouped(FullHelpGroup):
     """Lists the commands under the headings of GROUPS."""
 
     def __init__(self, *, commands: dict[str, Any] | None = None, **options: Any) -> None:

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from evotrainer.verify import Record
 
 
-def tell(record: Record, own: FactList, branch: str) -> None:
+def print_ladder(record: Record, own: FactList, branch: str) -> None:
     """Print the facts of a branch, its gates, and the code and texts that it wrote."""
-    from evotrainer.projections.text import of_run, one_line, written_anew
+    from evotrainer.projections.text import of_run, one_line, rewritten
     from evotrainer.records.scaffold import slots_of
     from evotrainer.records.text import clean
 
@@ -27,9 +27,7 @@ def tell(record: Record, own: FactList, branch: str) -> None:
         mark = {True: "pass", False: "FAIL", None: "open"}[g.passed]
         print(f"  [{mark}] {g.gate}: {of_run(g.message, record.folder)}")
     parent = record.state.branches.get(b.parent or "")
-    for what, name, lines in written_anew(
-        parent.recipe if parent else None, b.recipe, slots_of(record.state.environment)
-    ):
+    for what, name, lines in rewritten(parent.recipe if parent else None, b.recipe, slots_of(record.state.environment)):
         print(f"  {what:<10} {name}")
         for line in lines:
             print(f"    | {clean(line, 200)}")

@@ -8,8 +8,8 @@ from evotrainer.errors import AgentError
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
-    from evotrainer.records.asking import Question
     from evotrainer.records.chain import Event
+    from evotrainer.records.questions import Question
     from evotrainer.records.rollout import Rollout
 
 

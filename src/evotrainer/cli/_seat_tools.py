@@ -60,7 +60,7 @@ class SeatTools:
         lines = [
             f"run {self.run.folder.name}: {'ended' if state.closed_by else 'open'}, round {state.last_round}, champion "
             f"{state.champion or 'none yet'}; {len(state.probes)} search trainings, {len(state.verdicts)} verdicts",
-            SeatSpend.of(e.body for e in self.run.events() if e.kind == "answered").told(),
+            SeatSpend.of(e.body for e in self.run.events() if e.kind == "answered").summary(),
             "Its reader is asked about a rollout: rollout(), then judge()." if waiting_question(self.run) else "",
             self._asks(open_) if open_ else "It asks nothing of the seat now; wait() tells when it does.",
         ]
@@ -186,8 +186,8 @@ class SeatTools:
             for r in load([f for f in folders if f.is_dir()], split="search")
             if outcome in ("", r.outcome) and finish in ("", r.finish)
         )
-        said = ((r, "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)) for r in fitting)
-        found = ((r, x) for r, x in said if text in x)
+        transcripts = ((r, "\n".join(f"{turn.role}: {turn.text}" for turn in r.turns)) for r in fitting)
+        found = ((r, x) for r, x in transcripts if text in x)
         if sql:
             return _selected([r for r, _ in found], sql)
         out = [DATA]
@@ -212,8 +212,8 @@ class SeatTools:
 
     def judge(self, rollout: str, verdict: str, kind: str = "", quote: str = "", why: str = "") -> str:
         """Answer what rollout() asks: its mark, honest, hack or unsure, and of a hack kind and quote, as it says."""
-        said = {"rollout": rollout, "verdict": verdict, "kind": kind or None, "quote": quote, "why": why}
-        key, again = judge(self.run, self._question(), json.dumps(said))
+        answer = {"rollout": rollout, "verdict": verdict, "kind": kind or None, "quote": quote, "why": why}
+        key, again = judge(self.run, self._question(), json.dumps(answer))
         return f"{'answered before' if again else 'answered'}: {key}"
 
     def _question(self) -> Event:
@@ -276,8 +276,8 @@ class SeatTools:
 
     def _answer(self, values: dict[str, Any], to: str) -> str:
         self._given, again = answer(self.run, json.dumps(values), to)
-        said = taken_already(self._given) if again else "answered"
-        return f"{said}; wait({self._given!r}) tells what came of it"
+        outcome = taken_already(self._given) if again else "answered"
+        return f"{outcome}; wait({self._given!r}) tells what came of it"
 
 
 def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: bool) -> str:
@@ -290,7 +290,7 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: boo
     factor, new, recipe = str(change.get("factor", "")), change.get("new"), subject.recipe
     try:
         recipe.with_factor(factor, new)
-        told = replay_change(
+        replayed = replay_change(
             subject,
             Intervention(
                 factor=factor, old=recipe.value(factor), new=new, hypothesis="asked by the seat",
@@ -302,7 +302,7 @@ def _replayed(subject: Subject, change: dict[str, Any], until: float, alone: boo
         return f"{cut(e, 120)}{', of all there is for a call' if alone else '; ask for it alone'}"
     except Exception as e:  # an agent asks for anything, and eleven other answers hang on it
         return cut(e, 160) if isinstance(e, EvoTrainerError) else f"not done: {cut(f'{type(e).__name__}: {e}', 160)}"
-    return f"{told.verdict}, {told.reason}"
+    return f"{replayed.verdict}, {replayed.reason}"
 
 
 def _selected(rollouts: Sequence[Rollout], sql: str) -> str:

@@ -101,15 +101,15 @@ def audit(
         other = read(against, **options) if against else None
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
     if other is not None:
-        _say_against(done, other, paths, against or [], as_json=as_json)
+        _print_comparison(done, other, paths, against or [], as_json=as_json)
         return
-    _say(done, sql, as_json=as_json, full=full)
+    _print_audit(done, sql, as_json=as_json, full=full)
     if not done.read:
         raise ConfigError("no rollout could be read; what was skipped, and why, is above")
     if html is not None:
         _write(done, html, sys.stderr if as_json else sys.stdout)
     if who is not None:
-        _say_reader(who, judged)
+        _print_reader(who, judged)
     if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
 
@@ -141,7 +141,7 @@ def _read_by(reader: Reader, done: RolloutAudit, say: Progress) -> tuple[Rollout
     return read_with(done, reader, say)
 
 
-def _say_reader(reader: Reader, read: Sequence[AuditedRollout]) -> None:
+def _print_reader(reader: Reader, read: Sequence[AuditedRollout]) -> None:
     """What it cost; AgentError where no rollout was read."""
     from evotrainer.studies.audit.reader import spent_line
 
@@ -150,7 +150,7 @@ def _say_reader(reader: Reader, read: Sequence[AuditedRollout]) -> None:
         raise AgentError(f"--reader: no rollout was read: {read[0].problem}")
 
 
-def _say_against(
+def _print_comparison(
     done: RolloutAudit, other: RolloutAudit, paths: Sequence[Path], against: Sequence[Path], *, as_json: bool
 ) -> None:
     """The comparison of two audits as text, or as JSON."""
@@ -164,7 +164,7 @@ def _say_against(
     print(json.dumps(against_json(found), indent=1) if as_json else "\n".join(against_lines(found)))
 
 
-def _say(done: RolloutAudit, sql: str | None, *, as_json: bool, full: bool) -> None:
+def _print_audit(done: RolloutAudit, sql: str | None, *, as_json: bool, full: bool) -> None:
     """The answer to a query, the audit as JSON, or its report."""
     from evotrainer.studies.audit.text import audit_json, render_audit
 

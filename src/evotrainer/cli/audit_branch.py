@@ -30,7 +30,7 @@ def audit_branch(
     Example: evotrainer audit-branch runs/mine b2 --capability history
     """
     from evotrainer import api
-    from evotrainer.projections.branch_facts import audit_text
+    from evotrainer.projections.run_facts import audit_text
     from evotrainer.views.terminal import LiveView
 
     with LiveView(folder, console(stderr=True), plain=plain or as_json) as view:

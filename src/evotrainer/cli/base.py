@@ -26,7 +26,7 @@ def base(
     """
     from evotrainer.config.load import load_task
     from evotrainer.envs import open_environment
-    from evotrainer.executors.warm import make_base
+    from evotrainer.executors.warm_start import make_base
     from evotrainer.trainers import get_trainer
 
     resolved = load_task(task, overrides or [])

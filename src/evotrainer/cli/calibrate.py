@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.cli._common import AsJson, Plain, RunFolder, console
+from evotrainer.cli._common import AsJson, RunFolder
 from evotrainer.records.output import print
 from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
-    from evotrainer.judge.calibrate import Calibration, Option
+    from evotrainer.judge.calibrate import Calibration, JudgeOption
     from evotrainer.judge.simulate import Share
 
 
@@ -30,13 +30,9 @@ def calibrate(
         list[Path] | None,
         typer.Option("--also", help="Further runs whose repeated trainings are compared, repeatable."),
     ] = None,
-    trials: Annotated[
-        int, typer.Option(min=0, help="First train the starting recipe on this many more seeds (in RUN/calibration).")
-    ] = 0,
     runs: Annotated[int, typer.Option(min=20, help="Simulated runs per figure.")] = 200,
     seed: Annotated[int, typer.Option(help="Seed of the simulation.")] = 0,
     as_json: AsJson = False,
-    plain: Plain = False,
 ) -> None:
     """How often would a run's gate promote a useless change, and which effects does it detect? Simulated with the run's
     own noise.
@@ -46,12 +42,8 @@ def calibrate(
 
     Example: evotrainer calibrate runs/mine run.seeds=[1,2,3] judge.max_seeds=8
     """
-    from evotrainer.studies.calibration import calibrate_run, more_trials
-    from evotrainer.views.terminal import LiveView
+    from evotrainer.studies.calibration import calibrate_run
 
-    if trials:
-        with LiveView(folder / "calibration", console(stderr=True), plain=plain or as_json) as view:
-            more_trials(folder, trials, view)
     found = calibrate_run(folder, also or [], runs=runs, seed=seed, overrides=overrides or [])
     if as_json:
         print(found.model_dump_json(indent=1, exclude={"measured": {"difficulties"}}))
@@ -65,8 +57,8 @@ def _lines(c: Calibration) -> Iterator[str]:
     beyond = f"{100 * m.seed_sd:.2f} beyond sampling, at most {100 * m.seed_sd_high:.2f}; {m.df:.0f} degrees of freedom"
     differ = f"trainings of one recipe differ by {100 * m.trial_sd:.2f} points on gate ({beyond})"
     yield f"measured: {differ}; {counted(m.tasks, 'task')}, {counted(m.attempts, 'attempt')}"
-    told = "" if m.task_branch_measured else " (assumed: the verdicts show none beyond the attempts' noise)"
-    yield f"  a change acts on tasks with a standard deviation of {100 * m.task_branch_sd:.1f} points{told}"
+    assumed = "" if m.task_branch_measured else " (assumed: the verdicts show none beyond the attempts' noise)"
+    yield f"  a change acts on tasks with a standard deviation of {100 * m.task_branch_sd:.1f} points{assumed}"
     if c.seed_correlation is not None:
         yield f"  branch and control of the same seed number correlate by {c.seed_correlation:+.2f}"
     seeds = f"{s.seeds} seeds, up to {max(s.seeds, s.config.max_seeds)} on demand"
@@ -85,7 +77,7 @@ def _lines(c: Calibration) -> Iterator[str]:
             "the interval is too narrow"
         )
     else:
-        yield "  real A/A comparisons                         none: no recipe has 4 trainings; --trials N runs more"
+        yield "  real A/A comparisons                         none: no recipe has 4 trainings; --also adds runs"
     yield "power: chance to promote the one branch with a true effect"
     yield f"  {'effect':>8}  {'in the first round':<34}{'as the last branch'}"
     for row in c.power:
@@ -103,7 +95,7 @@ def _lines(c: Calibration) -> Iterator[str]:
     yield "targets: " + ("all met" if not problems else "; ".join(problems))
 
 
-def _option(o: Option) -> str:
+def _option(o: JudgeOption) -> str:
     cpu = "?" if o.cpu_s is None else f"{o.cpu_s:.0f}"
     seeds = f"{o.seeds}-{o.max_seeds}"
     return (

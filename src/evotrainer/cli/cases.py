@@ -35,8 +35,8 @@ def cases(
 
     events = api.open_run(folder).events()
     if as_json:
-        told = history.cases(events)
-        rows = [asdict(t) for t in labelled(events)] if trials else [c.model_dump(mode="json") for c in told]
+        found = history.cases(events)
+        rows = [asdict(t) for t in labelled(events)] if trials else [c.model_dump(mode="json") for c in found]
         print(json.dumps(rows, indent=1))
         return
     from evotrainer.views.history import render_cases

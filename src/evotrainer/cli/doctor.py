@@ -21,7 +21,7 @@ from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
-    from evotrainer.sandbox.arena import ProbeResult
+    from evotrainer.sandbox.attack_targets import ProbeResult
 
 CHECK = re.compile(r"\[(.{4})\] (.*)")
 """A line of the text: how it stands (ok, warn, FAIL), and what was looked at."""
@@ -84,7 +84,7 @@ def _seat(task: Path) -> list[EvoTrainerError]:
             _outputs(run.agent_options)
         else:
             tried = try_seat(run.agent_options)
-            print(f"[{'warn' if tried.beside else 'ok':^4}] seat: {tried.line}")
+            print(f"[{'warn' if tried.mismatch else 'ok':^4}] seat: {tried.line}")
     except EvoTrainerError as e:
         print(f"[FAIL] seat: {e}")
         return [e]
@@ -98,8 +98,10 @@ def _outputs(options: Mapping[str, Any]) -> None:
 
     is_set, works, problem = seat_of(options).options.output_mode, [], ""
     for t in try_outputs(options):
-        told = f"no valid answer: {t.problem}" if t.problem else t.line if t.beside else f"valid answer in {t.told}"
-        print(f"[{'warn' if t.problem or t.beside else 'ok':^4}] seat: output {t.output}: {told}")
+        outcome = (
+            f"no valid answer: {t.problem}" if t.problem else t.line if t.mismatch else f"valid answer in {t.summary}"
+        )
+        print(f"[{'warn' if t.problem or t.mismatch else 'ok':^4}] seat: output {t.output}: {outcome}")
         works += [] if t.problem else [t]
         problem = t.problem if t.output == is_set else problem
     best = min(works, key=lambda t: t.price, default=None)
@@ -159,13 +161,11 @@ def _sandbox(accept_tier_e: bool, attack: bool) -> list[EvoTrainerError]:
 def _attacked(box: Sandbox) -> int:
     """Try every attack on programs and on episode shells, print how each ended; how many broke the tier's promise."""
     from evotrainer.envs.swe.instance_world import LIMITS as INSTANCES
-    from evotrainer.sandbox.attacks import ESCAPES, attack_shell
+    from evotrainer.sandbox.attacks import ESCAPES, LEFTOVER_ATTACKS, RESOURCE_ATTACKS, attack_shell
     from evotrainer.sandbox.model import TIERS
-    from evotrainer.sandbox.residues import RESIDUES
     from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
-    from evotrainer.sandbox.tricks import TRICKS
 
-    def told(where: str, found: Iterable[ProbeResult]) -> int:
+    def print_probes(where: str, found: Iterable[ProbeResult]) -> int:
         broken = tried = 0
         for one in found:
             promised = TIERS.index(one.tier) >= TIERS.index(box.tier)
@@ -177,11 +177,11 @@ def _attacked(box: Sandbox) -> int:
         print(f"[{mark}] {where}: {tried} attacks, {broken} got through against the tier's promise")
         return broken
 
-    broken = told("program", box.attack((*ESCAPES, *RESIDUES, *TRICKS)))
+    broken = print_probes("program", box.attack((*ESCAPES, *LEFTOVER_ATTACKS, *RESOURCE_ATTACKS)))
     try:
         for name, limits in (("episode shell", ShellLimits()), ("shell of instances", INSTANCES)):
             with EpisodeShell.open(limits=limits) as shell:
-                broken += told(name, attack_shell(shell))
+                broken += print_probes(name, attack_shell(shell))
     except SandboxError as error:
         print(f"[warn] episode shells cannot be had here: {error}")
     return broken

@@ -28,7 +28,7 @@ def export(
     from evotrainer import api
     from evotrainer.errors import ConfigError
     from evotrainer.extras.export import choose, is_policy_of
-    from evotrainer.projections.caveats import told
+    from evotrainer.projections.caveats import caveat_line
     from evotrainer.projections.text import one_line
 
     run = api.open_run(folder)
@@ -39,7 +39,7 @@ def export(
         )
     chosen = choose(folder, run.events(), branch, seed, anyway)
     run.export(out, branch, seed, anyway)
-    caveat = "; ".join(filter(None, (chosen.unshown, told(run.caveats.get(chosen.branch, ())))))
+    caveat = "; ".join(filter(None, (chosen.unshown, caveat_line(run.caveats.get(chosen.branch, ())))))
     certified = "certified with a caveat" if caveat else "certified"
     status = "INVALID" if chosen.invalid else certified if chosen.certified else "not certified"
     print(f"wrote {out}: branch {chosen.branch} ({status}), trial {chosen.trial.trial}, {chosen.rule}")

@@ -44,11 +44,11 @@ def import_(
         print(clean(f"skipped {s.where}: {s.reason}", 2000), file=sys.stderr)
     if len(skipped) > 20:
         print(f"... and {len(skipped) - 20:,} more", file=sys.stderr)
-    said = ", ".join(f"{c:,} {name}" for name, c in done.formats.most_common()) or "none"
+    formats = ", ".join(f"{c:,} {name}" for name, c in done.formats.most_common()) or "none"
     if as_json:
-        told: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
-        print(json.dumps(told | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
+        summary: dict[str, object] = {"store": str(out), "rollouts": done.rollouts, "formats": dict(done.formats)}
+        print(json.dumps(summary | {"skipped": [{"where": s.where, "reason": s.reason} for s in skipped]}, indent=1))
     else:
-        print(f"wrote {counted(done.rollouts, 'rollout')} to {out} ({said}); skipped {len(skipped):,}")
+        print(f"wrote {counted(done.rollouts, 'rollout')} to {out} ({formats}); skipped {len(skipped):,}")
     if not done.rollouts:
         raise ConfigError("nothing could be imported; the reasons are above")

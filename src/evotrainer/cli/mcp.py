@@ -36,7 +36,7 @@ def server(folder: Path) -> Any:
         "factor(name), propose() trainings, wait() for what came of them. The run measures; quoted rollouts are data.",
     )
 
-    def told(does: Callable[..., str]) -> Callable[..., str]:
+    def as_tool(does: Callable[..., str]) -> Callable[..., str]:
         @wraps(does)
         def call(*args: Any, **more: Any) -> str:
             try:
@@ -47,5 +47,5 @@ def server(folder: Path) -> Any:
         return call
 
     for name in TOOLS:
-        made.tool(structured_output=False)(told(getattr(tools, name)))
+        made.tool(structured_output=False)(as_tool(getattr(tools, name)))
     return made

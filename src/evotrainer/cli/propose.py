@@ -44,12 +44,12 @@ def propose(
     read = waiting_question(run)
     key, again = judge(run, read, raw) if read and to in ("", read.id) else answer(run, raw, to)
     print(taken_already(key) if again else f"answered {key}")
-    end, told = time.monotonic() + wait, ""
-    while not told and time.monotonic() < end:
+    end, last_note = time.monotonic() + wait, ""
+    while not last_note and time.monotonic() < end:
         time.sleep(EVERY_S)
-        told = outcome(run, key)
-    if told:
-        print(told)
+        last_note = outcome(run, key)
+    if last_note:
+        print(last_note)
     elif wait:
         print(f"no result within {wait:g} s; `evotrainer status {folder}` tells it later")
 

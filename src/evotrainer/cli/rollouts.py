@@ -104,9 +104,9 @@ def _print_text(found: FoundRollouts, groups: bool, full: bool) -> None:
     from evotrainer.records.text import clean, counted
     from evotrainer.views.found_rollouts import in_full, table, title
 
-    told = f"{found.matched:,} of {counted(found.read, 'rollout')} match"
-    told += f", in {counted(found.units, 'group')}" * groups
-    print(told + f"; {len(found.shown):,} shown (--limit 0: all)" * (found.units > len(found.shown)))
+    heading = f"{found.matched:,} of {counted(found.read, 'rollout')} match"
+    heading += f", in {counted(found.units, 'group')}" * groups
+    print(heading + f"; {len(found.shown):,} shown (--limit 0: all)" * (found.units > len(found.shown)))
     for note in found.notes:
         print(clean(note, 400))
     for s in found.skipped[:5]:

@@ -65,7 +65,7 @@ def run(
     resolved = load_task(task, [*(overrides or []), *asked])
     folder = out or Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
     if dry_run:
-        _say_checked(resolved, _check(resolved, folder))
+        _print_checked(resolved, _check(resolved, folder))
         return
     if estimate or step_s is not None:
         from evotrainer.studies.estimate import estimate as measured
@@ -79,7 +79,7 @@ def run(
     finish(folder, open_report)
 
 
-def _say_checked(task: TaskFile, notes: list[str]) -> None:
+def _print_checked(task: TaskFile, notes: list[str]) -> None:
     """The resolved task file, and that it holds."""
     print(task.to_toml().rstrip())
     print(f"# ok: it can be run as it stands; nothing was run. Recipe {task.recipe.hash}, task {task.hash}")

@@ -31,12 +31,12 @@ def seat(folder: RunFolder, *, as_json: AsJson = False) -> None:
         return
     open_ = waiting(run)
     if as_json:
-        told = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
-        print(json.dumps(told | {"schema": SeatProposal.model_json_schema()}, indent=1))
+        request = {"id": request_id(open_), "request": open_.request.model_dump(mode="json") if open_ else None}
+        print(json.dumps(request | {"schema": SeatProposal.model_json_schema()}, indent=1))
         return
     if open_ is None:
         spent = SeatSpend.of(e.body for e in run.events() if e.kind == "answered")
-        print(f"{folder}: nobody is asked now" + (f"; {spent.told()}" if spent.told() else ""))
+        print(f"{folder}: nobody is asked now" + (f"; {spent.summary()}" if spent.summary() else ""))
         return
     print(render_request(open_.request).rstrip())
     this = f"--to {request_id(open_)}: for this request only"

@@ -35,7 +35,7 @@ def show(
     events = run.events()
     what = what or run.champion or BASE
     if as_json:
-        from evotrainer.views.plain import shown_json
+        from evotrainer.views.plain_data import shown_json
 
         print(json.dumps(shown_json(folder, what), indent=1))
         return

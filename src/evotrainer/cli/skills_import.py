@@ -42,5 +42,5 @@ def skills_import(
         if not as_json:
             print(f"{row['change']} {name}: {counted(gained, 'more branch')}, {CLAIMS[skill.claim]}, {skill.scope}")
     there = len(read_library(library))
-    told = {"library": str(library), "skills": there, "merged": merged}
-    print(json.dumps(told, indent=1) if as_json else f"{counted(there, 'skill')} in {library}")
+    summary = {"library": str(library), "skills": there, "merged": merged}
+    print(json.dumps(summary, indent=1) if as_json else f"{counted(there, 'skill')} in {library}")

@@ -41,8 +41,8 @@ def skills_validate(
         trials += _count(folder)
     wrong = sum(map(len, found.values()))
     if as_json:
-        told = {"skills": found, "trials": trials, "checked_against_ledgers": seen, "ok": not wrong}
-        print(json.dumps(told, indent=1))
+        summary = {"skills": found, "trials": trials, "checked_against_ledgers": seen, "ok": not wrong}
+        print(json.dumps(summary, indent=1))
     else:
         for name, problems in found.items():
             print(f"[{'FAIL' if problems else 'ok'}] {name}")

@@ -61,7 +61,7 @@ def _wait_for_run(folder: Path) -> None:
     from evotrainer.records.durable import writer_of
     from evotrainer.views.fold import LOCK
 
-    said = False
+    noted = False
     while not folder.exists() or folder.is_dir():
         if (folder / "ledger.db").is_file():
             try:
@@ -70,9 +70,9 @@ def _wait_for_run(folder: Path) -> None:
             except StoreError:
                 if writer_of(folder / LOCK) is None:
                     raise  # nobody is just making it
-        if not said:
+        if not noted:
             print(f"{folder} holds no run yet; waiting until one begins there (Ctrl-C ends this)", flush=True)
-        said = True
+        noted = True
         time.sleep(WATCH_S / 5)
 
 
@@ -84,7 +84,7 @@ def _watch(folder: Path) -> None:
     from evotrainer.views.fold import load_view
     from evotrainer.views.status import render_status
 
-    screen, told = console(), ""
+    screen, shown = console(), ""
     with contextlib.ExitStack() as stack:
         live = None
         if screen.is_terminal:
@@ -94,8 +94,8 @@ def _watch(folder: Path) -> None:
         while (view := load_view(folder, rollouts=False)).driver is not None:
             if live is not None:
                 live.update(render_status(folder, brief=True), refresh=True)
-            elif (line := progress.of_view(view).line()) != told:
-                print(told := line, flush=True)
+            elif (line := progress.of_view(view).line()) != shown:
+                print(shown := line, flush=True)
             time.sleep(WATCH_S)
 
 
@@ -103,9 +103,9 @@ def status_json(run: Run) -> dict[str, Any]:
     """State of a run as plain data."""
     from evotrainer.projections.trials import counts
     from evotrainer.views import progress, summary
-    from evotrainer.views.advice import advice, filled
+    from evotrainer.views.advice import advice, fill_in
     from evotrainer.views.fold import load_view
-    from evotrainer.views.plain import branch_row
+    from evotrainer.views.plain_data import branch_row
 
     view = load_view(run.folder, rollouts=False)
     cert = run.certification
@@ -132,7 +132,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "limits": run.limits,
         "certification": cert.model_dump(mode="json") if cert else None,
         "caveats": {
-            k: [f.model_dump() | {"remedy": filled(view, f.remedy, str(run.folder))} for f in found]
+            k: [f.model_dump() | {"remedy": fill_in(view, f.remedy, str(run.folder))} for f in found]
             for k, found in view.caveats.items()
         },
     }

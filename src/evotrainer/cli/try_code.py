@@ -38,16 +38,16 @@ def try_code(
     Example: evotrainer try-code no_crash.py runs/mine
     """
     from evotrainer.studies.backtest import subjects
-    from evotrainer.studies.backtest.code import came_far, code_lines, try_code
+    from evotrainer.studies.backtest.code import code_lines, passed_everything, try_code
     from evotrainer.studies.backtest.text import change_json, change_lines
 
     if not weight > 0:
         raise ConfigError(f"--weight {weight:g}: give a weight above 0; what is unwanted is paid as 1 minus it")
     tried = [try_code(s, file, weight, instead_of, tier_e) for s in subjects(runs, branch=branch, split=split)]
     if as_json:
-        told = [{"component": t.name, "source": t.source, **change_json(t.replayed)} for t in tried]
-        print(json.dumps(told, indent=1))
+        results = [{"component": t.name, "source": t.source, **change_json(t.replayed)} for t in tried]
+        print(json.dumps(results, indent=1))
     else:
         print("\n\n".join("\n".join([*code_lines(t), *change_lines(t.replayed)]) for t in tried))
-    if not came_far(tried):
+    if not passed_everything(tried):
         raise typer.Exit(FOUND)

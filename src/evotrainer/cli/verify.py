@@ -35,7 +35,7 @@ def verify(
     if as_json:
         print(json.dumps(asdict(result) | {"folder": str(result.folder), "ok": result.ok}, indent=1))
     else:
-        _say(result, head)
+        _print_report(result, head)
     if not result.ok:
         raise IntegrityError(f"{folder}: {counted(len(result.problems), 'problem')} found; see above")
 
@@ -44,7 +44,7 @@ def _one(things: str) -> str:
     return {"branches": "branch", "policies": "policy"}.get(things, things.removesuffix("s"))
 
 
-def _say(result: VerifyReport, head: str) -> None:
+def _print_report(result: VerifyReport, head: str) -> None:
     """What was checked, and what does not hold."""
     print("checked " + ", ".join(f"{n} {what if n != 1 else _one(what)}" for what, n in sorted(result.checked.items())))
     noted = ", and the noted one is in it" if head and not any(p.area == "head" for p in result.problems) else ""

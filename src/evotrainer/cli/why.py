@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from evotrainer.cli._common import AsJson, RunFolder
-from evotrainer.cli._ladder import ladder, tell
+from evotrainer.cli._ladder import ladder, print_ladder
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
@@ -45,7 +45,7 @@ def why(
     skills = {e.body.skill for e in record.of("skill")} | {s for e in record.of("library") for s in e.body.skills}
     what = record.state.champion or START if what in (None, "champion") else what
     if what in record.state.branches:
-        explain: Callable[[Record, str], Explained] = _branch
+        explain: Callable[[Record, str], Explanation] = _branch
     elif what in versions:
         explain = _version
     elif what in skills:
@@ -57,8 +57,8 @@ def why(
         )
     else:
         known = {"branches": record.state.branches, "harness versions": sorted(versions), "skills": sorted(skills)}
-        told = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
-        raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {told or 'no branches yet'}")
+        choices = "; ".join(f"{kind}: {', '.join(names)}" for kind, names in known.items() if names)
+        raise ConfigError(f"nothing is recorded of {what!r} in {folder}; there are {choices or 'no branches yet'}")
     if as_json:
         with redirect_stdout(StringIO()):  # the text tells people the events that programs are given
             again = explain(record, what)
@@ -73,7 +73,7 @@ def why(
         raise ConfigError(f"{again.what} does not follow from the ledger; run `evotrainer verify {folder}`")
 
 
-class Explained(NamedTuple):
+class Explanation(NamedTuple):
     """What was explained, what differs where it is computed again, and what is the same where nothing does."""
 
     what: str
@@ -81,7 +81,7 @@ class Explained(NamedTuple):
     same: str
 
 
-def _plain(record: Record, what: str, again: Explained) -> dict[str, Any]:
+def _plain(record: Record, what: str, again: Explanation) -> dict[str, Any]:
     """The events about a branch, version or skill, and how the recomputation ended; without scores of single tasks."""
     return {
         "what": what,
@@ -108,7 +108,7 @@ def _subjects(event: Event) -> set[str]:
 # -- a branch ----------------------------------------------------------------------------------------------------------
 
 
-def _branch(record: Record, branch: str) -> Explained:
+def _branch(record: Record, branch: str) -> Explanation:
     """Print what is known of a branch, compute its verdicts, effects and audits again, and what led to it."""
     from evotrainer.projections.branches import START
     from evotrainer.projections.run_facts import facts_of
@@ -120,7 +120,7 @@ def _branch(record: Record, branch: str) -> Explained:
     b, facts = record.state.branches[branch], facts_of(record.events, record.state)
     against = f" against {b.verdict.control}" if b.verdict else ""
     print(f"{branch}{against}: {facts.of(branch).text('status').upper() if b.parent else 'a starting recipe'}")
-    tell(record, facts.of(branch), branch)
+    print_ladder(record, facts.of(branch), branch)
     wrong: list[str] = []
     for k in range(1, b.looks + 1):
         event = verdict_on(record, branch, k)
@@ -138,10 +138,10 @@ def _branch(record: Record, branch: str) -> Explained:
             wrong += [p.message for p in checks()[e.kind](record, e)]
     wrong += ladder(record, facts, branch)
     _quotes(record, branch)
-    for f in (*(facts.some("noise") if branch == START else ()), *(facts.some("tasks") if b.verdict else ())):
+    for f in (*(facts.of_kinds("noise") if branch == START else ()), *(facts.of_kinds("tasks") if b.verdict else ())):
         print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
     same = ["the same verdict, every number"] if b.verdict else []
-    return Explained(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
+    return Explanation(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))
 
 
 ABOUT = {
@@ -176,12 +176,12 @@ def _of(event: Event) -> str:
 # -- a harness version -------------------------------------------------------------------------------------------------
 
 
-def _version(record: Record, version: str) -> Explained:
+def _version(record: Record, version: str) -> Explanation:
     """Print why a version was made; compute its content and the admission test of its detectors again."""
     from evotrainer.harness.evolving.render import gap_lines, version_lines
     from evotrainer.projections.harness_lineage import Coevolution
     from evotrainer.verify import checks
-    from evotrainer.verify.harness import admissions_again
+    from evotrainer.verify.harness import recheck_admissions
 
     event = next(e for e in record.of("harness") if e.body.version == version)
     gap = next((e for e in record.of("gap") if e.id == event.body.gap), None)
@@ -195,17 +195,19 @@ def _version(record: Record, version: str) -> Explained:
     for x in links:
         print(f"    {x.branch}: {x.text}")
     wrong = [p.message for e in (gap, event) if e is not None for p in checks()[e.kind](record, e)]
-    tried = admissions_again(record, gap or event)
+    tried = recheck_admissions(record, gap or event)
     wrong += [f"{name}: {d}" for name, found in tried for d in found]
     print()
     same = f"{version} is {event.body.parent} with this difference" if event.body.parent else f"the hash of {version}"
-    return Explained(version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else ""))
+    return Explanation(
+        version, wrong, same + (f"; {len(tried)} admission tests give the same numbers" if tried else "")
+    )
 
 
 # -- a skill -----------------------------------------------------------------------------------------------------------
 
 
-def _skill(record: Record, name: str) -> Explained:
+def _skill(record: Record, name: str) -> Explanation:
     """Print what a skill claims and rests on; pool its effect again, and compare each trial with the ledger."""
     from evotrainer.projections.skill_evidence import distilled_skills
     from evotrainer.records.skills import CLAIMS
@@ -227,6 +229,6 @@ def _skill(record: Record, name: str) -> Explained:
             if u.skill == name:
                 moved = f"from {100 * u.before_mean:+.1f} to {100 * u.after_mean:+.1f} points"
                 print(f"  moved      the prior of {e.body.branch} {moved}")
-    told = [*events, *(e for e in record.of("library") if name in e.body.skills)]
-    wrong = [p.message for e in told for p in checks()[e.kind](record, e)]
-    return Explained(f"skill {name}", wrong, "the same trials, pooled effect and files")
+    sources = [*events, *(e for e in record.of("library") if name in e.body.skills)]
+    wrong = [p.message for e in sources for p in checks()[e.kind](record, e)]
+    return Explanation(f"skill {name}", wrong, "the same trials, pooled effect and files")

@@ -30,8 +30,8 @@ def _as_text(data: bytes, path: Path) -> str:
         return data.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as e:
         n = data.count(b"\n", 0, e.start) + 1
-        said = data.split(b"\n")[n - 1].decode("latin-1").strip()
-        raise ConfigError(f"{path}, line {n}: not UTF-8 ({quoted(said)} in Latin-1); save it as UTF-8") from None
+        line = data.split(b"\n")[n - 1].decode("latin-1").strip()
+        raise ConfigError(f"{path}, line {n}: not UTF-8 ({quoted(line)} in Latin-1); save it as UTF-8") from None
 
 
 def _parse_value(text: str) -> Any:
@@ -84,7 +84,7 @@ def _folder(p: Path) -> str:
     """What to give in place of a folder that was given as a task file."""
     if (p / "ledger.db").is_file():
         return f"{p} is a run folder; `evotrainer resume {p}` goes on with it, `evotrainer run {p / 'task.toml'}` anew"
-    if files := some(p.glob("*.toml")):
+    if files := first_paths(p.glob("*.toml")):
         return f"{p} is a folder; give a task file in it: {files}"
     return f"{p} is a folder without a task file (*.toml); `evotrainer init DIR` makes one"
 
@@ -104,17 +104,17 @@ def no_run(p: Path) -> str:
         if p.suffix == ".toml":
             return f"{p} is a task file and no run folder; `evotrainer run {p}` makes one"
         return f"{p} is a file and no run folder; give the folder that `evotrainer run` wrote"
-    if runs := some(x.parent for x in p.glob("*/ledger.db")):
+    if runs := first_paths(x.parent for x in p.glob("*/ledger.db")):
         return f"{p} is not a run folder, it holds runs; give one of them: {runs}"
-    if files := some(p.glob("*.toml")):
+    if files := first_paths(p.glob("*.toml")):
         return f"{p} is not a run folder, it holds a task file; `evotrainer run` makes a run of it: {files}"
-    beside = {x.parent.name: x.parent for x in p.parent.glob("*/ledger.db")}
-    if near := difflib.get_close_matches(p.name, beside, 1):
-        return f"{p} is not a run folder (no ledger.db); did you mean {beside[near[0]]}?"
+    siblings = {x.parent.name: x.parent for x in p.parent.glob("*/ledger.db")}
+    if near := difflib.get_close_matches(p.name, siblings, 1):
+        return f"{p} is not a run folder (no ledger.db); did you mean {siblings[near[0]]}?"
     return f"{p} is not a run folder (no ledger.db); `evotrainer run TASK --out {p}` makes one"
 
 
-def some(found: Iterable[Path], most: int = 5) -> str:
+def first_paths(found: Iterable[Path], most: int = 5) -> str:
     """The first of some paths, by name, and how many more there are."""
     paths = sorted(found)
     return ", ".join(map(str, paths[:most])) + (f" and {len(paths) - most} more" if len(paths) > most else "")

@@ -7,8 +7,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.questions import CarrierOptions
 
 NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
 """Carrier -> the option that it cannot do without."""

@@ -82,7 +82,7 @@ class Cache:
             return None
         return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
 
-    def put(self, key: str, verdict: AdmissionVerdict, beside: Mapping[str, Any] | None = None) -> None:
+    def put(self, key: str, verdict: AdmissionVerdict, extra: Mapping[str, Any] | None = None) -> None:
         """Kept, with what a domain wants to keep with it, where the folder can be written;
         a folder that cannot be written is no error."""
         with suppress(OSError):
@@ -90,5 +90,5 @@ class Cache:
             fd, name = tempfile.mkstemp(dir=self.folder)
             with os.fdopen(fd, "w") as file:
                 found = {"task": verdict.task, "reasons": verdict.reasons, "tried": verdict.tried}
-                json.dump(found | dict(beside or {}), file)
+                json.dump(found | dict(extra or {}), file)
             os.replace(name, self.folder / f"{key}.json")

@@ -21,7 +21,7 @@ UNSURE = ("timeout", "memory", "killed")
 T = TypeVar("T")
 
 
-class Remembered(Generic[T]):
+class ResultCache(Generic[T]):
     """Results by content, the least recently used forgotten beyond `keep`."""
 
     def __init__(self, keep: int) -> None:

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from evotrainer.envs.base import OFFERS, Environment, EnvironmentWithOutcome, EnvironmentWithSlots
-from evotrainer.envs.given import demonstrations_of
+from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import TaskSetError
 
 LOOKED_AT = 8
@@ -22,42 +22,42 @@ def outcome_components(environment: Environment) -> tuple[str, ...]:
     As the environment declares them; of one that declares none, the true side of its proxy. Empty: it does not say.
     TaskSetError where it declares a component that it does not have.
     """
-    said: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
     if isinstance(environment, EnvironmentWithOutcome):
-        said = tuple(environment.outcome_components)
+        declared = tuple(environment.outcome_components)
     elif environment.proxy:
-        said = (environment.proxy[1],)
-    if unknown := [c for c in said if c not in environment.components]:
+        declared = (environment.proxy[1],)
+    if unknown := [c for c in declared if c not in environment.components]:
         raise TaskSetError(
             f"environment {environment.name} declares {unknown[0]!r} as its outcome, which is none of its components: "
             f"{', '.join(environment.components)}; correct outcome_components"
         )
-    return tuple(c for c in environment.components if c in said)
+    return tuple(c for c in environment.components if c in declared)
 
 
 def pay_terms(environment: Environment, config: Mapping[str, Any]) -> dict[str, Any]:
     """What an environment's description holds of them: `outcome`, and `payable` by the task file's `[environment]`;
     beside them `offers`, `demonstrations`: has it any, and `slots` where it declares any."""
-    told: dict[str, Any] = {
+    terms: dict[str, Any] = {
         "outcome": list(outcome_components(environment)),
         "payable": list(payable_components(config)),
         "offers": list(offers(environment)),
         "demonstrations": bool(demonstrations_of(environment, LOOKED_AT, 0)),
     }
     if isinstance(environment, EnvironmentWithSlots) and environment.slots:
-        told["slots"] = [s.model_dump(mode="json") for s in environment.slots]
-    return told
+        terms["slots"] = [s.model_dump(mode="json") for s in environment.slots]
+    return terms
 
 
 def offers(environment: Environment) -> tuple[str, ...]:
     """What else training may use, of OFFERS; TaskSetError for another word."""
-    said = tuple(getattr(environment, "offers", ()))
-    if unknown := [x for x in said if x not in OFFERS]:
+    declared = tuple(getattr(environment, "offers", ()))
+    if unknown := [x for x in declared if x not in OFFERS]:
         raise TaskSetError(
             f"environment {environment.name} offers {unknown[0]!r}, which training knows nothing of; "
             f"offers may hold: {', '.join(OFFERS)}"
         )
-    return said
+    return declared
 
 
 def payable_components(config: Mapping[str, Any]) -> tuple[str, ...]:

@@ -60,19 +60,13 @@ def _members() -> set[str]:
     return names | {n for n, f in vars(Environment).items() if inspect.isfunction(f) and not n.startswith("_")}
 
 
-_CODE, _ROWS = "evotrainer.envs.code.spec:CODE", "evotrainer.envs.code.spec:ROWS"
 ENVIRONMENTS: Registry[EnvironmentSpec] = Registry(
     "environment",
     "environment.name",
     {
-        "code": _CODE,
-        "mbpp": _ROWS,
-        "humaneval": _ROWS,
-        "jsonl": _ROWS,
+        "code": "evotrainer.envs.code.spec:CODE",
         "swe": "evotrainer.envs.swe:SWE",
-        "swe-instances": "evotrainer.envs.swe:INSTANCES",
         "math": "evotrainer.envs.maths:MATH",
-        "gsm8k": "evotrainer.envs.maths:GSM8K",
     },
     own="python:path/to/file.py:factory",
     error=TaskSetError,

@@ -10,7 +10,7 @@ from typing import Any
 
 from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, answered, drawn
 from evotrainer.envs.callables import first_line
-from evotrainer.envs.given import check_demos, check_tasks
+from evotrainer.envs.return_checks import check_demos, check_tasks
 from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
@@ -136,18 +136,18 @@ class TextEnv:
             values[name] = None if v is None else call(what, float, v, where=where)
         true = values[self._truth]
         if true is not None and not 0 <= true <= 1:
-            said = "" if e.task.split in DRAWN else f", completion {quoted(text)}"
+            shown = "" if e.task.split in DRAWN else f", completion {quoted(text)}"
             raise TaskSetError(
                 f"reward function {self._truth!r} of environment {self.name}, its truth, gave {true:g} on task "
-                f"{e.task.id}{said}; it must lie between 0 and 1, and 1 means correct"
+                f"{e.task.id}{shown}; it must lie between 0 and 1, and 1 means correct"
             )
         outcome = "correct" if true == 1.0 else "incorrect"
         return Score(values, outcome)  # type: ignore[arg-type]
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         made = call(f"the demonstrations of environment {self.name}", self._demos, n, seed) if self._demos else []
-        told = check_demos(self.name, made)
-        return [self._scaffold.transcript(d) for d in told] if self._scaffold.texts else told
+        demos = check_demos(self.name, made)
+        return [self._scaffold.transcript(d) for d in demos] if self._scaffold.texts else demos
 
     @cached_property
     def _hash(self) -> str:

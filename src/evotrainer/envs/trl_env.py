@@ -26,9 +26,10 @@ from evotrainer.envs.callables import (
     is_async,
     reward_functions,
 )
-from evotrainer.envs.data.rows import Row, check_shares, load_rows, renamed, split_of
-from evotrainer.envs.given import answers_of_lengths
+from evotrainer.envs.data.rows import Row, check_shares, renamed, split_of
+from evotrainer.envs.data.tables import read_source
 from evotrainer.envs.options import parse_options
+from evotrainer.envs.return_checks import answers_of_lengths
 from evotrainer.envs.slots import Scaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, tools, with_prompt
 from evotrainer.envs.user_files import WATCH, call, named_exit, no_hard_exit, raised
@@ -52,10 +53,11 @@ class TrlConfig(Frozen):
     """`[environment]` with name = "trl:FILE.py:Class" or "trl-rewards:FILE.py:function"."""
 
     name: str
-    path: str
-    """Rows: .jsonl, or a Hugging Face data set. Every column goes to `reset` and to reward functions. `prompt` is
-    text or messages, as TRL has it: text reaches the policy as it is and completions are text, messages go through the
-    chat template and completions are messages. A class may leave it empty, where `reset` says what the task is."""
+    source: str
+    """Rows: a file, a folder of them, or `hf:org/name[:config][@revision]`. Every column goes to `reset` and to reward
+    functions. `prompt` is text or messages, as TRL has it: text reaches the policy as it is and completions are text,
+    messages go through the chat template and completions are messages. A class may leave it empty, where `reset` says
+    what the task is."""
     columns: dict[str, str] = {}
     """What TRL and the functions call a column -> its name in the rows: {"prompt": "question"}."""
     rewards: tuple[str, ...] = ()
@@ -73,8 +75,8 @@ class TrlConfig(Frozen):
     splits: dict[str, float] | None = None
     id_column: str | None = None
     """Column that names the task; None: a hash of the row."""
-    hf_config: str | None = None
-    hf_split: str = "train"
+    part: str = "train"
+    """The data set's own split that is read, where it has several."""
 
 
 class TrlEnv:
@@ -116,7 +118,7 @@ class TrlEnv:
         self.correct_at = options.correct_at
         self._tasks, places = _tasks(rows, options)
         self.conversational = factory is not None or _conversational(
-            rows, options.path, options.columns.get("prompt", "prompt")
+            rows, options.source, options.columns.get("prompt", "prompt")
         )
         """Do prompts go through the policy's chat template?"""
         self._worked = _worked(self._tasks["train"], options, places) if options.demonstrations else []
@@ -134,8 +136,8 @@ class TrlEnv:
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """As TRL renders a row, but for the tools, whose descriptions stand where a template puts them."""
         prompt = self.as_prompt(task.data.get("prompt", ""))
-        said = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
-        return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in said]
+        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in messages]
 
     def as_prompt(self, prompt: Any) -> Any:
         """A row's prompt in the texts of the scaffold in use; a class's is messages."""
@@ -200,10 +202,10 @@ class TrlEnv:
     def _handed(self, tries: Sequence[tuple[Task, str]]) -> dict[str, Any]:
         """What TRL hands a reward function for rows and what the policy said to them."""
         rows, completions = [t.data for t, _ in tries], [text for _, text in tries]
-        said = [[{"role": "assistant", "content": c}] if self.conversational else c for c in completions]
+        answers = [[{"role": "assistant", "content": c}] if self.conversational else c for c in completions]
         named = {k: [r.get(k) for r in rows] for k in rows[0] if k not in ("prompt", "completion", "completion_ids")}
         state = SimpleNamespace(global_step=0, max_steps=1, epoch=0.0, log_history=[])
-        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": said}
+        own = {"prompts": [self.as_prompt(r.get("prompt", "")) for r in rows], "completions": answers}
         logs = dict.fromkeys(("log_extra", "log_metric"), lambda *args, **kwargs: None)
         return {**named, **own, "completion_ids": [[0] for _ in rows], "trainer_state": state, **logs}
 
@@ -313,10 +315,10 @@ def _rewards(what: str, values: Any, given: Mapping[str, Any]) -> Sized:
         )
     values = values if isinstance(values, Sized) else list(values)
     for n, v in enumerate(values):
-        said, why = refused(v)
+        shown, why = refused(v)
         if why:
             prompt = prompt_text(given["prompts"][n], "prompts") if "prompts" in given else ""
-            raise TaskSetError(f"{what} gave {said} for attempt {n} of a batch, prompt {quoted(prompt)}; {why}")
+            raise TaskSetError(f"{what} gave {shown} for attempt {n} of a batch, prompt {quoted(prompt)}; {why}")
     return values
 
 
@@ -343,7 +345,7 @@ def _tasks(rows: Sequence[Row], o: TrlConfig) -> tuple[dict[str, list[Task]], di
     out: dict[str, list[Task]] = {s: [] for s in SPLITS}
     places: dict[str, str] = {}  # task -> its file and row
     for n, row in enumerate(rows, 1):
-        where = f"{o.path}, row {n}"
+        where = f"{o.source}, row {n}"
         key = hashlib.blake2b(json.dumps(dict(row), sort_keys=True, default=str).encode(), digest_size=8).hexdigest()
         for column in (o.id_column, o.split_column):
             if column and column not in row:
@@ -399,6 +401,16 @@ def prompt_text(prompt: Any, where: str, column: str = "prompt", also: str = "")
     return prompt
 
 
+def _rows(o: TrlConfig) -> list[Row]:
+    parts, place, _ = read_source(o.source, o.name)
+    rows = parts.get(o.part) if len(parts) > 1 else next(iter(parts.values()), None)
+    if not rows:
+        raise TaskSetError(
+            f"{place} has no rows in split {o.part!r}; it has: {', '.join(parts)}; set environment.part to one of them"
+        )
+    return rows
+
+
 def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
     o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
@@ -408,6 +420,6 @@ def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     own_names: dict[str, str] = {}
     functions = reward_functions(specs, own_names) if specs else {}
     files = [Path(s.rpartition(":")[0]) for s in dict.fromkeys([spec, *specs])]
-    rows = renamed(load_rows(o.path, o.hf_config, o.hf_split), o.columns, o.path)
+    rows = renamed(_rows(o), o.columns, o.source)
     name = factory.__name__ if factory else next(iter(functions))
     return TrlEnv(name, rows, factory, functions, o, files, own_names)

@@ -89,8 +89,8 @@ def with_prompt(prompt: Any, scaffold: Scaffold) -> Any:
         return prompt
     if isinstance(prompt, str):
         return scaffold.fill(PROMPT.name, task=prompt)
-    said: Sequence[Mapping[str, Any]] = prompt
-    out = [dict(m) for m in said]
+    messages: Sequence[Mapping[str, Any]] = prompt
+    out = [dict(m) for m in messages]
     for m in out:
         if m.get("role") == "user" and isinstance(m.get("content"), str):
             m["content"] = scaffold.fill(PROMPT.name, task=m["content"])

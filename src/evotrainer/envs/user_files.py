@@ -31,7 +31,7 @@ class TooLong(BaseException):
     """A call did not come back in its time; no `except Exception` of a user's keeps it."""
 
 
-def say_so(what: str, seconds: float) -> None:
+def slow_notice(what: str, seconds: float) -> None:
     """The sign where nobody asked for another: a line on standard error."""
     print(f"evotrainer: waiting for {what} for {seconds:.0f} s; Ctrl-C stops it", file=sys.stderr, flush=True)
 
@@ -40,7 +40,7 @@ class CallWatch:
     """Gives a sign, once a call, where a call of a user's code does not come back. One per process."""
 
     def __init__(self) -> None:
-        self.sign: Callable[[str, float], None] = say_so
+        self.sign: Callable[[str, float], None] = slow_notice
         """Told what is being called, and for how many seconds."""
         self._calls: list[tuple[str, float]] = []
         self._told = 0.0

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 
 from evotrainer.errors import StoreError
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.encryption import DataKey, known
+from evotrainer.records.encryption import DataKey, key_named
 
 WITH_KEY = "key"
 """Third argument of a trial's process that is handed a key on standard input."""
 
 
-def handed(spec: TrialSpec) -> bytes:
+def passed_key(spec: TrialSpec) -> bytes:
     """The key that a trial's process is handed; empty: it needs none. EncryptedError where this process has it not."""
-    return known(spec.key).key if spec.key else b""
+    return key_named(spec.key).key if spec.key else b""
 
 
 def received(argv: Sequence[str]) -> DataKey | None:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Protocol
 
 from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxError, StoreError
-from evotrainer.executors.data_keys import WITH_KEY, handed
-from evotrainer.executors.nursery import Forked, Nursery, can_fork, kind_of
+from evotrainer.executors.data_keys import WITH_KEY, passed_key
+from evotrainer.executors.forkserver import Forked, ForkServer, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, Silence, descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
@@ -53,7 +53,7 @@ def gpu_visible(drivers: Sequence[str] = DRIVERS) -> bool:
 
 
 class WatchedProcess(Protocol):
-    """A trial's process: a `subprocess.Popen` or a fork of the nursery."""
+    """A trial's process: a `subprocess.Popen` or a fork of the fork server."""
 
     @property
     def pid(self) -> int: ...
@@ -93,7 +93,7 @@ class LocalExecutor:
         self.workers = max(1, workers)
         self.restarts = restarts
         self.fork = fork
-        self.nurseries: dict[str, Nursery] = {}
+        self.nurseries: dict[str, ForkServer] = {}
 
     def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
         """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
@@ -110,8 +110,8 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End the process that forks trials; no trial outlives `run`."""
-        for nursery in self.nurseries.values():
-            nursery.close()
+        for forkserver in self.nurseries.values():
+            forkserver.close()
         self.nurseries.clear()
 
     def forget(self, trial: str) -> None:
@@ -132,13 +132,13 @@ class LocalExecutor:
         process: WatchedProcess
         if self.fork and threads == 1 and env is None and can_fork(spec):
             with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
-                process = self.nursery(spec, limits).fork(folder, log, handed(spec))
+                process = self.forkserver(spec, limits).fork(folder, log, passed_key(spec))
             return Running(spec, folder, process, time.monotonic(), restarts)
         env = {**os.environ, **limits, **(env or {})}
         with os_errors(f"cannot open {folder / 'log.txt'}"), open(folder / "log.txt", "ab") as log:
             command = [sys.executable, "-m", "evotrainer.executors.worker", str(folder), str(os.getpid())]
             process = subprocess.Popen(
-                [*command, WITH_KEY] if (key := handed(spec)) else command,
+                [*command, WITH_KEY] if (key := passed_key(spec)) else command,
                 stdin=subprocess.PIPE if key else subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -150,11 +150,11 @@ class LocalExecutor:
                     to.write(key)
         return Running(spec, folder, process, time.monotonic(), restarts)
 
-    def nursery(self, spec: TrialSpec, limits: Mapping[str, str]) -> Nursery:
+    def forkserver(self, spec: TrialSpec, limits: Mapping[str, str]) -> ForkServer:
         """The process that forks trials of this kind."""
         kind = kind_of(spec)
         if kind not in self.nurseries or not self.nurseries[kind].alive:
-            self.nurseries[kind] = Nursery(spec, limits)
+            self.nurseries[kind] = ForkServer(spec, limits)
         return self.nurseries[kind]
 
     def run(

@@ -52,13 +52,13 @@ class Silence:
 
     seconds: float = 0.0
     content: object = None
-    looked: float = field(default_factory=time.monotonic)
+    checked_at: float = field(default_factory=time.monotonic)
 
     def look(self, content: object) -> float:
         """Seconds of silence up to now. Between two looks at most `LOOK_S` count: who was stopped, or slept with the
         machine, did not hear whether anything was to be heard."""
         now = time.monotonic()
-        passed, self.looked = min(now - self.looked, LOOK_S), now
+        passed, self.checked_at = min(now - self.checked_at, LOOK_S), now
         self.seconds = self.seconds + passed if content == self.content else 0.0
         self.content = content
         return self.seconds
@@ -70,10 +70,10 @@ class ProcessCpuClock:
     def __init__(self, earlier: float, folder: Path | None = None) -> None:
         """`folder`: of a trial, where other processes of a data-parallel training note what they use."""
         self.folder = folder
-        self.earlier = earlier - self.beside()
+        self.earlier = earlier - self.other_processes()
         self.below = 0.0
 
-    def beside(self) -> float:
+    def other_processes(self) -> float:
         """CPU-seconds of the other data-parallel processes, of all attempts."""
         total = 0.0
         for p in self.folder.glob(f"{BESIDE}*") if self.folder else ():
@@ -85,7 +85,7 @@ class ProcessCpuClock:
         own, kids = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         # Live descendants are not in RUSAGE_CHILDREN yet; one that ended unseen must not turn the clock back.
         self.below = max(self.below, kids.ru_utime + kids.ru_stime + descendants_cpu_s(os.getpid()))
-        return self.earlier + own.ru_utime + own.ru_stime + self.below + self.beside()
+        return self.earlier + own.ru_utime + own.ru_stime + self.below + self.other_processes()
 
 
 def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:

@@ -34,10 +34,10 @@ def check_faults(trial: str, split: str, groups: Groups) -> None:
     lost = [r for g in groups for r in g if r.error_kind is not None]
     attempts = sum(map(len, groups))
     if 2 * len(lost) > attempts:
-        told = "" if split.startswith(SPLITS) else f": {cut(' '.join((lost[0].error or 'no message').split()), 300)}"
+        message = "" if split.startswith(SPLITS) else f": {cut(' '.join((lost[0].error or 'no message').split()), 300)}"
         raise FaultsError(
             f"{len(lost)} of {attempts} attempts of {trial} on {split} were lost to infrastructure faults; "
-            f"the first: {lost[0].error_kind}{told}"
+            f"the first: {lost[0].error_kind}{message}"
         )
 
 
@@ -65,9 +65,9 @@ def split_score(
         if not graded:
             continue
         per_task[graded[0].task] = sum(float(r.outcome == "correct") for r in graded) / len(graded)
-        told = [x for r in graded if (x := r.components.get(proxy)) is not None]
-        if told:
-            paid[graded[0].task] = sum(told) / len(told)
+        values = [x for r in graded if (x := r.components.get(proxy)) is not None]
+        if values:
+            paid[graded[0].task] = sum(values) / len(values)
         for r in graded:
             for k, v in r.components.items():
                 if v is not None:

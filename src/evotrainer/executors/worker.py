@@ -19,17 +19,17 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.envs.user_files import WATCH
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.data_keys import asked, received
-from evotrainer.executors.head_start import check_one_part, saved, take_rollouts, went_on_from
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
 from evotrainer.executors.scores import check_faults, split_score, unrecordable
 from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
-from evotrainer.executors.warm import make_base
+from evotrainer.executors.start_checkpoint import check_one_part, saved, start_fields, take_rollouts
+from evotrainer.executors.warm_start import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.keys import USER_CODE
@@ -53,7 +53,7 @@ class TrialProcess:
     def __init__(self, folder: Path, key: DataKey | None = None) -> None:
         """`key`: what gate and cert are encrypted with, where the specification names one and they are evaluated."""
         self.folder = folder
-        self.key = know(key) if key else None
+        self.key = register_key(key) if key else None
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
@@ -143,7 +143,7 @@ class TrialProcess:
             files=self.fingerprints(policy),
             env_knobs={**spec.protocol.knobs, **spec.env_knobs},
             canary_flips=flips,
-            **went_on_from(self.folder),
+            **start_fields(self.folder),
         )
 
     @contextlib.contextmanager
@@ -303,10 +303,10 @@ def main(argv: Sequence[str], key: DataKey | None = None) -> int:
     """Run the trial of a folder; see `guarded` for the exit code."""
     folder = Path(argv[0])
     die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
-    return guarded(folder, lambda f: whole(f, key))
+    return guarded(folder, lambda f: run_trial_to_end(f, key))
 
 
-def whole(folder: Path, key: DataKey | None = None) -> None:
+def run_trial_to_end(folder: Path, key: DataKey | None = None) -> None:
     """A trial from its start, or its last checkpoint, to its result."""
     finished = TrialProcess(folder, key).run()
     fault_point("trial:before-result")
@@ -328,7 +328,9 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
             (folder / "error").unlink(missing_ok=True)
             act(folder)
     except SystemExit as e:
-        tell(folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}"))
+        report_error(
+            folder, TrainerError(f"something called sys.exit({e.code!r}) in the trial; see {folder / 'log.txt'}")
+        )
         return TrainerError.exit_code
     except Exception as e:
         known = unrecordable(e)
@@ -336,12 +338,12 @@ def guarded(folder: Path, act: Callable[[Path], None]) -> int:
             known = os_trouble(f"trial {folder.name} cannot write", cause)
         if not isinstance(known, EvoTrainerError):
             raise
-        tell(folder, known)
+        report_error(folder, known)
         return known.exit_code
     return 0
 
 
-def tell(folder: Path, e: Exception) -> None:
+def report_error(folder: Path, e: Exception) -> None:
     """Leave an error's line in the log and in the trial's `error`, as far as the disk lets us."""
     line = str(e) or type(e).__name__
     with contextlib.suppress(OSError):

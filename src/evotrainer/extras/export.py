@@ -28,7 +28,7 @@ EVIDENCE = "evotrainer.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Chosen:
+class ExportedTraining:
     """The training that is exported."""
 
     branch: str
@@ -47,7 +47,9 @@ class Chosen:
     """That the certificate shows no difference from the base policy; empty where it does, or compares nothing."""
 
 
-def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool) -> Chosen:
+def choose(
+    folder: Path, events: Sequence[Event], branch: str | None, seed: int | None, anyway: bool
+) -> ExportedTraining:
     """The branch's training to export; `branch`: a branch or version, default the champion.
 
     Of several seeds the one with the middle score on search: of the fresh ones where the branch is certified, since the
@@ -63,7 +65,7 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
         finished = tree.trials[BASE].finished if BASE in tree.trials else None
         if finished is None:
             raise ConfigError(f"{folder} has no base policy yet; `evotrainer resume {folder}` goes on with the run")
-        return Chosen(
+        return ExportedTraining(
             BASE, finished, folder / finished.policy_path, _row(certificate, BASE) is not None, "", "the only one"
         )
     if name not in tree.branches:
@@ -84,7 +86,7 @@ def choose(folder: Path, events: Sequence[Event], branch: str | None, seed: int 
     # of the run's champion the caveats say it
     unshown = over.text if over and over.kind == "unconfirmed" and certificate and certificate.champion != name else ""
     sure = row is not None and (over is None or over.kind == "unconfirmed")
-    return Chosen(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse, unshown)
+    return ExportedTraining(name, trial, folder / trial.policy_path, sure, found.invalid or "", rule, worse, unshown)
 
 
 def is_policy_of(events: Sequence[Event], name: str) -> bool:
@@ -130,7 +132,7 @@ def _middle(
     return ranked[(len(ranked) - 1) // 2], f"the middle one on search of {len(ranked)} {what}"
 
 
-def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, str], None]) -> None:
+def write_model(run: Path, chosen: ExportedTraining, out: Path, finish: Callable[[Path, str], None]) -> None:
     """The policy's folder at `out`, whole or not at all. `finish(folder, base)`: adds further files, such as the card.
 
     ConfigError where `out` is not new or empty, IntegrityError where the policy is not what the ledger says.
@@ -168,7 +170,7 @@ def write_model(run: Path, chosen: Chosen, out: Path, finish: Callable[[Path, st
         shutil.rmtree(part, ignore_errors=True)
 
 
-def check_policy(run: Path, chosen: Chosen) -> None:
+def check_policy(run: Path, chosen: ExportedTraining) -> None:
     """IntegrityError where a file of the policy is not what its trial left, by the hashes in the ledger."""
     inside = {k: v for k, v in chosen.trial.files.items() if (run / k).is_relative_to(chosen.policy)}
     for name, sha in inside.items():

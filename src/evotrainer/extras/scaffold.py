@@ -28,14 +28,14 @@ def write_scaffold(folder: Path, recipe: Recipe | None, slots: Sequence[Slot]) -
         return
     served = [SYSTEM] if SYSTEM in recipe.scaffold and with_system(folder, recipe.scaffold[SYSTEM]) else []
     about = {s.name: s.about for s in slots}
-    told: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "served": served,
         "texts": {
             k: {"text": v, "name": content_name(k, v), "about": about.get(k, "")} for k, v in recipe.scaffold.items()
         },
     }
     with os_errors(f"cannot write {folder / FILE}"):
-        (folder / FILE).write_text(json.dumps(told, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+        (folder / FILE).write_text(json.dumps(settings, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
 
 
 def with_system(folder: Path, text: str) -> bool:

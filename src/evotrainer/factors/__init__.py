@@ -5,9 +5,9 @@ from __future__ import annotations
 from evotrainer.factors import algorithm, data, harness, reward, signal
 from evotrainer.factors.table import FAMILIES as FAMILIES
 from evotrainer.factors.table import Factor, Family
-from evotrainer.records.other_names import NAMES, VALUES
+from evotrainer.records.factor_aliases import NAMES, VALUES
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.recipe_parts import COMPOSITES
+from evotrainer.records.structured_factors import COMPOSITES
 
 _ROWS = {row.name: row for row in (*reward.ROWS, *signal.ROWS, *data.ROWS, *algorithm.ROWS, *harness.ROWS)}
 FACTORS: dict[str, Factor] = {name: _ROWS[name] for name in (*Recipe.model_fields, *COMPOSITES) if name in _ROWS}

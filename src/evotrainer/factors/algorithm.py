@@ -9,10 +9,10 @@ from evotrainer.factors.data import ACTOR
 from evotrainer.factors.gradient import many_passes, weighed_against
 from evotrainer.factors.table import (
     UNSET,
-    Carried,
     Factor,
     Move,
-    Observed,
+    MoveContext,
+    TrainerSupport,
     Variant,
     error,
     refused,
@@ -43,7 +43,7 @@ HOOKS = (
 )
 
 
-def losses(s: Observed) -> Iterator[str]:
+def losses(s: MoveContext) -> Iterator[str]:
     """dapo and dr_grpo differ from what they replace by more than the size of one gradient; gspo and cispo differ
     where the ratio leaves 1."""
     r = s.recipe
@@ -54,15 +54,15 @@ def losses(s: Observed) -> Iterator[str]:
         yield "dr_grpo"
 
 
-def ratio_losses(s: Observed) -> Iterator[str]:
+def ratio_losses(s: MoveContext) -> Iterator[str]:
     yield from (x for x in ("gspo", "cispo") if many_passes(s.recipe) and s.recipe.loss != x)
 
 
-def rates(s: Observed, *times: float) -> list[float]:
+def rates(s: MoveContext, *times: float) -> list[float]:
     return [float(f"{s.recipe.lr * x:.3g}") for x in times if s.recipe.lr * x <= HIGHEST_LR]
 
 
-def high_then_zero(s: Observed) -> Iterator[Variant]:
+def high_then_zero(s: MoveContext) -> Iterator[Variant]:
     """2 and 3 times the rate, falling linearly to 0: only from a constant rate under which nothing collapses.
 
     A collapsed policy or collapsed entropy says that the rate is high already.
@@ -76,11 +76,11 @@ def high_then_zero(s: Observed) -> Iterator[Variant]:
             yield Variant(value, f"x{lr / r.lr:.0f} linear")
 
 
-def schedules(s: Observed, *kinds: str) -> list[Any]:
+def schedules(s: MoveContext, *kinds: str) -> list[Any]:
     return [Variant({"kind": k, "warmup": s.recipe.schedule.warmup}, k) for k in kinds if s.recipe.schedule.kind != k]
 
 
-def averages(s: Observed) -> Iterator[Variant]:
+def averages(s: MoveContext) -> Iterator[Variant]:
     """Mean of the last half and quarter, exponential mean: where the training score no longer rises in its last
     half."""
     gain = s.metrics.get("late_gain")
@@ -91,7 +91,7 @@ def averages(s: Observed) -> Iterator[Variant]:
     yield Variant({"kind": "ema", "decay": 0.9}, "ema 0.9")
 
 
-def clips(s: Observed, low: float, high: float) -> list[dict[str, float]]:
+def clips(s: MoveContext, low: float, high: float) -> list[dict[str, float]]:
     return [{"low": low, "high": high}] if many_passes(s.recipe) else []
 
 
@@ -128,7 +128,7 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {
                 "loss_type": lambda r: "grpo" if r.loss == "gspo" else r.loss,
                 "importance_sampling_level": lambda r: "sequence" if r.loss == "gspo" else UNSET,
@@ -136,7 +136,7 @@ ROWS = (
             "same names; gspo is `grpo` with sequence-level importance sampling. `bnpo` normalises within a "
             "micro-batch",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{ACTOR}.policy_loss.loss_mode": lambda r: VERL_LOSS[r.loss][0],
                 f"{ACTOR}.loss_agg_mode": lambda r: VERL_LOSS[r.loss][1],
@@ -175,7 +175,7 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {
                 "epsilon": "clip.low",
                 # TRL's epsilon_high is the cap itself for CISPO, an offset from 1 for all others
@@ -183,7 +183,7 @@ ROWS = (
             },
             "low and high; for cispo the cap is 1 + high",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{ACTOR}.clip_ratio": "clip.high",
                 f"{ACTOR}.clip_ratio_low": lambda r: 1.0 if r.loss == "cispo" else r.clip.low,
@@ -208,11 +208,11 @@ ROWS = (
         off="the start policy is no longer worth staying close to",
         off_mends="; exploration_collapse echo_trap dead_training",
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {"beta": "kl_beta", "use_bias_correction_kl": lambda r: True},
             "against the start policy, k3 times the ratio",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{ACTOR}.use_kl_loss": lambda r: r.kl_beta > 0,
                 f"{ACTOR}.kl_loss_coef": lambda r: r.kl_beta or UNSET,
@@ -243,8 +243,8 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried({"learning_rate": "lr"}, "AdamW, betas 0.9 and 0.95"),
-        verl=Carried({f"{OPTIM}.lr": "lr"}),
+        trl=TrainerSupport({"learning_rate": "lr"}, "AdamW, betas 0.9 and 0.95"),
+        verl=TrainerSupport({f"{OPTIM}.lr": "lr"}),
     ),
     Factor(
         "schedule",
@@ -329,8 +329,10 @@ ROWS = (
         moves=(Move("weight_decay", (0.01,), "decay keeps weights small", "; template_collapse"),),
         off="decay fights the warm start",
         embedded=True,
-        trl=Carried({"weight_decay": "weight_decay"}, "not on norms and biases"),
-        verl=Carried({f"{OPTIM}.weight_decay": "weight_decay"}, "verl decays every parameter, we decay matrices only"),
+        trl=TrainerSupport({"weight_decay": "weight_decay"}, "not on norms and biases"),
+        verl=TrainerSupport(
+            {f"{OPTIM}.weight_decay": "weight_decay"}, "verl decays every parameter, we decay matrices only"
+        ),
     ),
     Factor(
         "grad_clip",
@@ -344,8 +346,8 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried({"max_grad_norm": "grad_clip"}, "a gradient that is not finite ends the training"),
-        verl=Carried({f"{OPTIM}.clip_grad": "grad_clip", f"{ACTOR}.grad_clip": "grad_clip"}),
+        trl=TrainerSupport({"max_grad_norm": "grad_clip"}, "a gradient that is not finite ends the training"),
+        verl=TrainerSupport({f"{OPTIM}.clip_grad": "grad_clip", f"{ACTOR}.grad_clip": "grad_clip"}),
     ),
     Factor(
         "steps",
@@ -362,8 +364,8 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried({"max_steps": lambda r: r.steps * r.updates_per_step}, "times updates_per_step"),
-        verl=Carried(
+        trl=TrainerSupport({"max_steps": lambda r: r.steps * r.updates_per_step}, "times updates_per_step"),
+        verl=TrainerSupport(
             {"trainer.total_training_steps": "steps", "trainer.total_epochs": "steps"},
             "epochs as many as steps: only the steps bound the training",
         ),
@@ -383,8 +385,8 @@ ROWS = (
         off="one pass stays on the samples' own policy",
         off_mends="off_policy_drift; echo_trap",
         embedded=True,
-        trl=Carried({"num_iterations": "updates_per_step"}, "passes over each step's rollouts"),
-        verl=Carried({f"{ACTOR}.ppo_epochs": "updates_per_step"}),
+        trl=TrainerSupport({"num_iterations": "updates_per_step"}, "passes over each step's rollouts"),
+        verl=TrainerSupport({f"{ACTOR}.ppo_epochs": "updates_per_step"}),
     ),
     Factor(
         "is_cap",
@@ -400,7 +402,7 @@ ROWS = (
         ),
         off="nothing drifts, so the cap only biases",
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {
                 "vllm_importance_sampling_correction": lambda r: r.is_cap is not None,
                 "vllm_importance_sampling_mode": lambda r: UNSET if r.is_cap is None else "token_truncate",
@@ -408,7 +410,7 @@ ROWS = (
             },
             "token_truncate; without vLLM EvoTrainer computes the same ratio from the sampler's log-probabilities",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{CORRECTION}.rollout_is": lambda r: None if r.is_cap is None else "token",
                 f"{CORRECTION}.rollout_is_threshold": lambda r: UNSET if r.is_cap is None else r.is_cap,
@@ -432,8 +434,8 @@ ROWS = (
         off="the bonus may drown the reward",
         off_mends="; tool_misuse",
         embedded=True,
-        trl=Carried({"entropy_coef": "entropy_bonus"}, "mean over the tokens of a micro-batch"),
-        verl=Carried(
+        trl=TrainerSupport({"entropy_coef": "entropy_bonus"}, "mean over the tokens of a micro-batch"),
+        verl=TrainerSupport(
             {f"{ACTOR}.entropy_coeff": "entropy_bonus"},
             "grpo, gspo, dr_grpo: verl averages the entropy as it averages the loss, we over all tokens",
         ),

@@ -8,7 +8,7 @@ from typing import Any
 
 from evotrainer.algorithm.curriculum import frontier_weight
 from evotrainer.factors.signal import DEAD, NEGATIVE, PUSHES_DOWN
-from evotrainer.factors.table import Carried, Factor, Move, Need, Observed, Variant, refused
+from evotrainer.factors.table import Factor, Move, MoveContext, Need, TrainerSupport, Variant, refused
 from evotrainer.records.one_factor import SAME_SAMPLES
 from evotrainer.records.recipe import CHAMPION, Recipe
 from evotrainer.records.text import first_number
@@ -28,7 +28,7 @@ ACTOR = "actor_rollout_ref.actor"
 OWN = 'learn from the policy\'s own successes (kind = "own")'
 
 
-def band(s: Observed) -> Iterator[Variant]:
+def band(s: MoveContext) -> Iterator[Variant]:
     """A pass-rate band that drops the side on which the zero-variance groups lie."""
     if s.recipe.curriculum.kind != "none" or not s.revisits:
         return
@@ -40,7 +40,7 @@ def band(s: Observed) -> Iterator[Variant]:
     yield Variant({"kind": "pass_rate_band", "low": 0.05, "high": 0.95}, "both-ends")
 
 
-def frontier(s: Observed) -> Iterator[Variant]:
+def frontier(s: MoveContext) -> Iterator[Variant]:
     """The two tags whose values differ most in how much they teach: many dead groups, some values at the frontier."""
     if s.recipe.curriculum.kind != "none" or s.metric(DEAD) < MANY_DEAD:
         return
@@ -54,7 +54,7 @@ def frontier(s: Observed) -> Iterator[Variant]:
             yield Variant({"kind": "tag_frontier", "tag": name}, name)
 
 
-def easy_first(s: Observed) -> Iterator[Variant]:
+def easy_first(s: MoveContext) -> Iterator[Variant]:
     """Tags whose number goes with failing, where most dead groups fail."""
     if s.recipe.curriculum.kind != "none" or s.metric("dead_fail") < MANY_DEAD / 2:
         return
@@ -78,7 +78,7 @@ def pass_rates(metrics: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return out
 
 
-def references_first(s: Observed) -> Iterator[Variant]:
+def references_first(s: MoveContext) -> Iterator[Variant]:
     """References first: where most attempts have what is not paid (valid steps, a form) and some are wrong, or no
     attempt at many tasks is right, so that more sampling shows little of what is missing."""
     if "references" not in s.offers or s.score is None or s.score > OFTEN:
@@ -120,7 +120,7 @@ def rate(lr: float, times: float) -> float:
     return float(f"{lr * times:.2g}")
 
 
-def own_first(s: Observed) -> Iterator[Variant]:
+def own_successes_first(s: MoveContext) -> Iterator[Variant]:
     """A sixth and a third of the steps on own successes first: where some attempts are right, though few, and most of
     the gradient pushes down."""
     if s.recipe.phases or s.score is None or not 0.05 <= s.score <= SELDOM or s.metric(NEGATIVE) <= PUSHES_DOWN:
@@ -130,45 +130,45 @@ def own_first(s: Observed) -> Iterator[Variant]:
             yield Variant([{"kind": "own", "steps": n}, {"kind": "rl"}], f"own {n}")
 
 
-def replays(s: Observed) -> Iterator[Variant]:
+def replays(s: MoveContext) -> Iterator[Variant]:
     """A tenth and three tenths of weight on rare successes: where successes are rare and many groups hold none."""
     rare = s.score is not None and 0.0 < s.score <= 0.5
     if not s.recipe.replay.weight and rare and s.metric(DEAD) >= MANY_DEAD and s.metric("dead_fail") >= MANY_DEAD / 2:
         yield from (Variant({"weight": w}, f"{w:g}") for w in (0.1, 0.3))
 
 
-def other_words(s: Observed) -> tuple[float, ...]:
+def other_words(s: MoveContext) -> tuple[float, ...]:
     """Half and all of the prompts worded otherwise: where the environment can, and training has come to know its tasks
     (it solves clearly more of them than search tasks)."""
     known = s.score is not None and s.metric("train_minus_search") >= 0.1
     return (0.5, 1.0) if "wordings" in s.offers and known and not s.recipe.prompt_noise else ()
 
 
-def anchors(s: Observed) -> tuple[float, ...]:
+def anchors(s: MoveContext) -> tuple[float, ...]:
     """Two weights of the loss on demonstrations: where there are any."""
     return (0.05, 0.2) if "demonstrations" in s.offers and not s.recipe.sft_anchor else ()
 
 
-def worth_going_on(s: Observed) -> bool:
+def worth_continuing(s: MoveContext) -> bool:
     """The champion's training score still rose in its last half, most groups have a spread, tasks are left to solve."""
     rising = s.metric("late_gain") >= STILL_RISING
     return rising and s.metric(DEAD) <= FEW_ALIVE and s.headroom >= LITTLE_LEFT
 
 
-def goes_on(s: Observed) -> Iterator[Variant]:
+def continue_training(s: MoveContext) -> Iterator[Variant]:
     """From the champion's policy, with as many steps as usual limits of cost hold. Its control at equal compute is the
     champion's recipe trained for as long: it pays with a change that only has to pay for what follows."""
-    if worth_going_on(s) and (steps := int(0.4 * s.recipe.whole_steps)):
+    if worth_continuing(s) and (steps := int(0.4 * s.recipe.whole_steps)):
         yield Variant({"start": CHAMPION, "steps": steps, "phases": []}, f"+{steps}")
 
 
-def goes_on_as_long(s: Observed) -> Iterator[Variant]:
+def continue_as_long(s: MoveContext) -> Iterator[Variant]:
     """From the champion's policy, with its own number of steps: twice the cost, which somebody must allow."""
-    if worth_going_on(s) and not s.recipe.phases:
+    if worth_continuing(s) and not s.recipe.phases:
         yield Variant(CHAMPION, f"+{s.recipe.steps}")
 
 
-def smaller_batches(s: Observed) -> Iterator[Variant]:
+def smaller_batches(s: MoveContext) -> Iterator[Variant]:
     """At equal sampling: groups of half the size, of twice the prompts or steps, unless nearly all groups are dead
     already; or half the prompts of twice the steps."""
     r = s.recipe
@@ -239,12 +239,12 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {"per_device_train_batch_size": None, "gradient_accumulation_steps": None},
             "prompts x group_size rollouts over the processes, in micro-batches; must divide by the number of "
             "processes",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {"data.train_batch_size": "prompts_per_step", f"{ACTOR}.ppo_mini_batch_size": "prompts_per_step"},
             "one optimizer step per pass: the mini-batch is the batch",
         ),
@@ -261,7 +261,7 @@ ROWS = (
         moves=(
             Move(
                 "own_first",
-                own_first,
+                own_successes_first,
                 "what succeeded is made likelier before what failed is made less likely",
                 "; tool_misuse dead_groups",
             ),
@@ -340,11 +340,11 @@ ROWS = (
         "start",
         "data",
         legal="champion (go on from this recipe's own policy) or base (from the base policy)",
-        moves=(Move("go_on_as_long", goes_on_as_long, "the champion was still learning at its last step"),),
+        moves=(Move("go_on_as_long", continue_as_long, "the champion was still learning at its last step"),),
         off="what came before may hold the policy to its ways",
         off_mends="; exploration_collapse",
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             note="the earlier recipe is trained first, and its policy loaded; refused with adapters (lora)",
             part=True,
         ),
@@ -357,7 +357,7 @@ ROWS = (
     Factor(
         "continuation",
         "data",
-        moves=(Move("go_on", goes_on, "the champion was still learning at its last step"),),
+        moves=(Move("go_on", continue_training, "the champion was still learning at its last step"),),
     ),
     Factor(
         "batch_shape",

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from evotrainer.factors.signal import ROLLOUT
-from evotrainer.factors.table import UNSET, Carried, Factor, Move, Observed, Variant, refused, tag, warning
+from evotrainer.factors.table import UNSET, Factor, Move, MoveContext, TrainerSupport, Variant, refused, tag, warning
 
-GIVEN = Carried(note="given to the environment")
+GIVEN = TrainerSupport(note="given to the environment")
 
 
 def knob_values(text: str) -> list[Any]:
@@ -27,7 +27,7 @@ def _literal(text: str) -> Any:
     return text
 
 
-def knobs(s: Observed) -> Iterator[Variant]:
+def knobs(s: MoveContext) -> Iterator[Variant]:
     """Every other value of every knob; the first of its values is the default."""
     for name, text in sorted(s.knobs.items()):
         values = knob_values(text)
@@ -52,12 +52,12 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             # TRL's limit is of the whole completion, tool answers included; ours is per turn
             {"max_completion_length": lambda r: r.max_tokens * r.max_turns},
             "per turn; GRPOConfig's is max_tokens x max_turns",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {"data.max_response_length": lambda r: r.max_turns * r.max_tokens},
             "with several turns: max_tokens for each, and room for the observations between them "
             "(--observation-tokens)",
@@ -82,11 +82,11 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {"max_tool_calling_iterations": lambda r: r.max_turns - 1},
             "turns of the environment; tool calls of a TRL class: max_turns - 1",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{ROLLOUT}.agent.agent_loop_config_path": lambda r: "plugins/agent.yaml" if r.max_turns > 1 else UNSET,
                 f"{ROLLOUT}.agent.default_agent_loop": lambda r: "evotrainer" if r.max_turns > 1 else UNSET,
@@ -112,7 +112,7 @@ ROWS = (
         # no moves: the certificate offers it to every policy alike; a branch for it would sharpen one side only
         embedded=True,
         trl="of evaluations, by EvoTrainer's sampler; training does not see it",
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 f"{ROLLOUT}.val_kwargs.temperature": lambda r: r.deploy_temperature or r.temperature,
                 f"{ROLLOUT}.val_kwargs.do_sample": lambda r: True,
@@ -134,7 +134,9 @@ ROWS = (
         ),
         embedded=True,
         trl=GIVEN,
-        verl=Carried(note="prompts are rendered with them; rewards and episodes use them", plugins="evo_reward.py"),
+        verl=TrainerSupport(
+            note="prompts are rendered with them; rewards and episodes use them", plugins="evo_reward.py"
+        ),
     ),
     Factor(
         "scaffold",

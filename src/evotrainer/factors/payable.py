@@ -45,11 +45,11 @@ def why_unpaid(recipe: Recipe, environment: Mapping[str, Any]) -> str:
     if not paid:
         return ""
     names = ", ".join(paid)
-    told = ", ".join(f'"{c}"' for c in (*(environment.get("payable") or ()), *paid))
+    quoted = ", ".join(f'"{c}"' for c in (*(environment.get("payable") or ()), *paid))
     return (
         f"recipe.rewards pays {names}: the outcome of {environment.get('name', 'the environment')}, or derived from "
         f"it, which is not for sale; reward {' or '.join(sorted(on_offer(environment))) or 'something else'}, or set "
-        f"environment.payable = [{told}] where the outcome is what training may see"
+        f"environment.payable = [{quoted}] where the outcome is what training may see"
     )
 
 
@@ -57,8 +57,8 @@ def usable(environment: Mapping[str, Any]) -> tuple[str, ...]:
     """What training may use of what the environment offers. References are worked out from the outcome's own answers:
     they may be learnt from where the task file lets training pay some of it."""
     sold = not environment.get("outcome") or bool(environment.get("payable"))
-    told = tuple(x for x in environment.get("offers") or () if sold or x != "references")
-    return (*told, *(("demonstrations",) if environment.get("demonstrations", True) else ()))
+    offered = tuple(x for x in environment.get("offers") or () if sold or x != "references")
+    return (*offered, *(("demonstrations",) if environment.get("demonstrations", True) else ()))
 
 
 def why_unusable(recipe: Recipe, environment: Mapping[str, Any]) -> str:

@@ -3,13 +3,13 @@ environment offers."""
 
 from __future__ import annotations
 
-from evotrainer.factors.table import Carried, Factor, Move, error, fits, refused, warning
+from evotrainer.factors.table import Factor, Move, TrainerSupport, error, fits, refused, warning
 from evotrainer.records.written import LABELS, MODULES
 
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
 """Metrics, as the harness and TRL name them."""
 IN_REWARD = "in the reward"
-VERL_REWARD = Carried(note="in the reward function, on the tokens sampled", plugins="evo_reward.py")
+VERL_REWARD = TrainerSupport(note="in the reward function, on the tokens sampled", plugins="evo_reward.py")
 REWARDS = (
     "object: component -> weight, all that is paid; one component added, removed, weighted otherwise or replaced; "
     "components: {components}"
@@ -46,8 +46,8 @@ ROWS = (
         legal=REWARDS,
         replay="advantages",
         embedded=True,
-        trl=Carried({"reward_weights": None}, "the environment's components, weighted into one reward"),
-        verl=Carried(
+        trl=TrainerSupport({"reward_weights": None}, "the environment's components, weighted into one reward"),
+        verl=TrainerSupport(
             {
                 "reward.custom_reward_function.path": lambda r: "plugins/evo_reward.py",
                 "reward.custom_reward_function.name": lambda r: "compute_score",

@@ -8,11 +8,11 @@ from typing import Any
 from evotrainer.factors.gradient import dead_groups_act, weighed_against
 from evotrainer.factors.table import (
     UNSET,
-    Carried,
     Factor,
     Move,
+    MoveContext,
     Need,
-    Observed,
+    TrainerSupport,
     Variant,
     error,
     refused,
@@ -40,17 +40,17 @@ def group_filter(kind: str) -> dict[str, Any]:
     return {"kind": kind, "keep": 0.9, "decay": 0.1}
 
 
-def dead_dropped(s: Observed) -> Iterator[Variant]:
+def dead_dropped(s: MoveContext) -> Iterator[Variant]:
     """Where groups without spread are seen, and it matters whether they are dropped."""
     if s.recipe.group_filter.kind == "none" and s.metric(DEAD, 1.0) > 0 and dead_groups_act(s.recipe):
         yield Variant(group_filter("zero_variance"), "zero_variance")
 
 
-def another_filter(kind: str) -> Callable[[Observed], Iterable[Variant]]:
+def another_filter(kind: str) -> Callable[[MoveContext], Iterable[Variant]]:
     return lambda s: [Variant(group_filter(kind), kind)] if s.recipe.group_filter.kind != kind else []
 
 
-def scalings(s: Observed) -> Iterator[str]:
+def scalings(s: MoveContext) -> Iterator[str]:
     """Other divisors; from the batch's to none only with a term beside the policy's against which the size of its
     gradient counts."""
     r = s.recipe
@@ -60,7 +60,7 @@ def scalings(s: Observed) -> Iterator[str]:
         yield "none"
 
 
-def lighter_negatives(s: Observed) -> Iterator[float]:
+def lighter_negatives(s: MoveContext) -> Iterator[float]:
     """A half, and the weight that balances both sides where that is less: only where most of the mass pushes down."""
     share = s.metric(NEGATIVE)
     if share <= PUSHES_DOWN or s.recipe.negative_weight != 1:
@@ -71,7 +71,7 @@ def lighter_negatives(s: Observed) -> Iterator[float]:
         yield balance
 
 
-def turns_credited(s: Observed) -> Iterator[Variant]:
+def turns_credited(s: MoveContext) -> Iterator[Variant]:
     """A tenth and three tenths of weight on turn rewards: where episodes are long and differ little within groups."""
     r = s.recipe
     if "turn_rewards" not in s.offers or r.max_turns < LONG or r.credit.kind == "turn":
@@ -80,7 +80,7 @@ def turns_credited(s: Observed) -> Iterator[Variant]:
         yield from (Variant({"kind": "turn", "weight": w}, f"{w:g}") for w in (0.1, 0.3))
 
 
-def temperatures(s: Observed, *steps: float) -> list[float]:
+def temperatures(s: MoveContext, *steps: float) -> list[float]:
     return [round(s.recipe.temperature + x, 2) for x in steps if 0.55 <= s.recipe.temperature + x <= 1.5]
 
 
@@ -123,7 +123,7 @@ ROWS = (
         replay="advantages",
         embedded=True,
         trl="dropped groups leave loss and normalisers",
-        verl=Carried(
+        verl=TrainerSupport(
             {
                 "trainer.v1.sampler.custom_sampler.path": lambda r: (
                     "plugins/evo_filter.py" if own_sampler(r) else UNSET
@@ -155,7 +155,7 @@ ROWS = (
         off="the extra sampling costs compute that more steps would use better",
         embedded=True,
         trl="further sampling rounds",
-        verl=Carried(
+        verl=TrainerSupport(
             {"data.gen_batch_size": lambda r: 1 if own_sampler(r) and r.resample else UNSET},
             "the sampler draws new prompts for dropped groups, round by round; verl's own filter_groups has no "
             "bound on rounds and knows zero variance only",
@@ -179,11 +179,11 @@ ROWS = (
         off_mends="; dead_training",
         replay="advantages",
         embedded=True,
-        trl=Carried(
+        trl=TrainerSupport(
             {"scale_rewards": "reward_scaling"},
             "advantages are computed before TRL sees the batch, over the kept groups; TRL's are the same",
         ),
-        verl=Carried(
+        verl=TrainerSupport(
             {"algorithm.adv_estimator": lambda r: "evo_mean_norm"},
             "advantage estimator `evo_mean_norm`: centred by group; divided by the group's or batch's standard "
             "deviation + 1e-4, or not",
@@ -210,7 +210,7 @@ ROWS = (
         off_mends="; exploration_collapse",
         embedded=True,
         trl="in the advantages, which TRL gets in place of its own",
-        verl=Carried(note="in `evo_mean_norm`, after the division", plugins=ADVANTAGE),
+        verl=TrainerSupport(note="in `evo_mean_norm`, after the division", plugins=ADVANTAGE),
     ),
     Factor(
         "credit",
@@ -276,8 +276,8 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried({"num_generations": "group_size"}, "rollouts per prompt"),
-        verl=Carried({f"{ROLLOUT}.n": "group_size"}),
+        trl=TrainerSupport({"num_generations": "group_size"}, "rollouts per prompt"),
+        verl=TrainerSupport({f"{ROLLOUT}.n": "group_size"}),
     ),
     Factor(
         "temperature",
@@ -298,8 +298,8 @@ ROWS = (
             ),
         ),
         embedded=True,
-        trl=Carried({"temperature": "temperature"}),
-        verl=Carried(
+        trl=TrainerSupport({"temperature": "temperature"}),
+        verl=TrainerSupport(
             {f"{ROLLOUT}.temperature": "temperature"},
             "of validation too, unless `deploy_temperature` or `[evaluation.protocol]` is set",
         ),
@@ -313,7 +313,7 @@ ROWS = (
         off="a truncated tail can never be learned from",
         off_mends="exploration_collapse; off_policy_drift",
         embedded=True,
-        trl=Carried({"top_p": "top_p"}, "log-probabilities are those before the cut"),
-        verl=Carried({f"{ROLLOUT}.top_p": "top_p", f"{ROLLOUT}.val_kwargs.top_p": "top_p"}, "of validation too"),
+        trl=TrainerSupport({"top_p": "top_p"}, "log-probabilities are those before the cut"),
+        verl=TrainerSupport({f"{ROLLOUT}.top_p": "top_p", f"{ROLLOUT}.val_kwargs.top_p": "top_p"}, "of validation too"),
     ),
 )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.recipe_parts import COMPOSITES
+from evotrainer.records.structured_factors import COMPOSITES
 
 Family = Literal["reward", "signal", "data", "algorithm", "harness"]
 FAMILIES: tuple[Family, ...] = ("reward", "signal", "data", "algorithm", "harness")
@@ -30,7 +30,7 @@ the trainer computes it from more than the recipe."""
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class TrainerSupport:
     """How one trainer carries a factor out: by keys of its configuration, by code of ours, or not."""
 
     sets: Mapping[str, Source] = field(default_factory=dict)
@@ -62,7 +62,7 @@ def _read(recipe: Recipe, source: str | Callable[[Recipe], Any]) -> Any:
     return value
 
 
-OURS = Carried()
+OURS = TrainerSupport()
 """Carried out by code that all trainers share, or by the trainer's own, for every value."""
 
 
@@ -88,7 +88,7 @@ class Need:
 
 
 @dataclass(frozen=True, slots=True)
-class Observed:
+class MoveContext:
     """What the values of a move may depend on."""
 
     recipe: Recipe
@@ -138,7 +138,7 @@ class Move:
     """One change worth trying: its values, the symptoms that it may mend, the effect that it predicts."""
 
     name: str
-    values: tuple[Any, ...] | Callable[[Observed], Iterable[Any]]
+    values: tuple[Any, ...] | Callable[[MoveContext], Iterable[Any]]
     """Values offered where the factor is at its default, or a function of what was observed, which gives none where a
     precondition is not met."""
     why: str
@@ -188,15 +188,15 @@ class Factor:
     forecast. Other replays register with `harness.whatif.replay.replays`; without either it acts through training."""
     embedded: bool = False
     """Does the embedded trainer carry it out?"""
-    trl: Carried | str | None = None
+    trl: TrainerSupport | str | None = None
     """How the trl trainer carries it out, a remark alone where code of ours does; None: it refuses all but the
     default."""
-    verl: Carried | str | None = None
+    verl: TrainerSupport | str | None = None
 
-    def carried(self, trainer: str) -> Carried | None:
+    def carried(self, trainer: str) -> TrainerSupport | None:
         """How a trainer carries the factor out; None: it refuses all but the default."""
         how = {"embedded": OURS if self.embedded else None, "trl": self.trl, "verl": self.verl}.get(trainer)
-        return Carried(note=how) if isinstance(how, str) else how
+        return TrainerSupport(note=how) if isinstance(how, str) else how
 
     def all_moves(self) -> tuple[Move, ...]:
         """The changes worth trying, that back to the default last."""
@@ -218,14 +218,14 @@ class Factor:
     def elsewhere(self) -> dict[str, str]:
         """Name in another library -> ours."""
         listed = {"": self.names} if isinstance(self.names, str) else self.names
-        own = self.trl.sets if isinstance(self.trl, Carried) else {}
+        own = self.trl.sets if isinstance(self.trl, TrainerSupport) else {}
         found = {**dict.fromkeys(own, ""), **{n: k for k, names in listed.items() for n in names.split()}}
         return {n: f"{self.name}{k}" for n, k in found.items() if n != self.name}
 
 
-def refused(why: str, instead: str, refuses: Test, note: str = "", part: bool = False, **sets: Any) -> Carried:
+def refused(why: str, instead: str, refuses: Test, note: str = "", part: bool = False, **sets: Any) -> TrainerSupport:
     """A factor of which a trainer cannot carry out all values."""
-    return Carried(note=note, why=why, instead=instead, refuses=refuses, part=part, **sets)
+    return TrainerSupport(note=note, why=why, instead=instead, refuses=refuses, part=part, **sets)
 
 
 def error(when: Test, message: str) -> LintRule:

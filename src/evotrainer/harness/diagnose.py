@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from evotrainer.harness.bottlenecks import KINDS, MOVED, Kind
+from evotrainer.harness.bottlenecks import KINDS, MOVED, BottleneckKind
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.findings import Bottleneck, Finding, MetricValue
@@ -99,8 +99,8 @@ def _drafts(findings: Sequence[Finding]) -> dict[str, BottleneckDraft]:
     return out
 
 
-def _kind(name: str) -> Kind:
-    return KINDS.get(name) or Kind(name)
+def _kind(name: str) -> BottleneckKind:
+    return KINDS.get(name) or BottleneckKind(name)
 
 
 def _excess(f: Finding) -> float:
@@ -117,8 +117,8 @@ def _excess(f: Finding) -> float:
 def _explain(d: BottleneckDraft) -> str:
     """Kind, claims, remarks, and where remedies lie."""
     kind = _kind(d.name)
-    said = [kind.about + "".join(f"{': ' if i == 0 else '; '}{f.claim}" for i, f in enumerate(d.findings))]
-    return ". ".join([*said, *(f"{r[0].upper()}{r[1:]}" for r in d.remarks)])
+    sentences = [kind.about + "".join(f"{': ' if i == 0 else '; '}{f.claim}" for i, f in enumerate(d.findings))]
+    return ". ".join([*sentences, *(f"{r[0].upper()}{r[1:]}" for r in d.remarks)])
 
 
 @rule

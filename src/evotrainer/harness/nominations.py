@@ -27,7 +27,7 @@ CONFIDENCE = 0.975
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class ReadSample:
     """What is read of some rollouts."""
 
     picks: tuple[int, ...]
@@ -49,7 +49,7 @@ def nominations(columns: Mapping[str, Floats], n: int, more: Mapping[str, np.nda
 
 def draw(
     names: Sequence[str], why: Sequence[str], size: int, random: float, explained: Sequence[str] | None = None
-) -> Drawn:
+) -> ReadSample:
     """Up to `size` rollouts: a share `random` of those that nothing nominates, the others of those that something does.
 
     `names`: what a rollout is called, the same at every reading; `why`: of `nominations`. Each rollout of a part is as
@@ -66,7 +66,7 @@ def draw(
     nominated, rest = [i for i in left if why[i]], [i for i in left if not why[i]]
     blind = min(len(rest), max(round(size * random), size - len(nominated)))
     picks = (*checks, *nominated[: size - blind], *rest[:blind])
-    return Drawn(picks, len(nominated), len(rest), len(known))
+    return ReadSample(picks, len(nominated), len(rest), len(known))
 
 
 def order_of(name: str) -> bytes:
@@ -88,11 +88,11 @@ def lower_bound(*parts: ReaderRate) -> float:
     return sum(p.of * p.low for p in parts if p.read) / whole if whole else 0.0
 
 
-def parts_told(nominated: ReaderRate, random: ReaderRate, explained: ReaderRate | None = None) -> str:
+def describe_parts(nominated: ReaderRate, random: ReaderRate, explained: ReaderRate | None = None) -> str:
     """What was read of the parts and how much of it is a hack; the rate of the second estimates what was missed."""
-    told = (
-        nominated.told("nominated, read"),
-        random.told("not nominated, read at random"),
-        explained.told("explained by a detector, read to check it") if explained else "",
+    parts = (
+        nominated.summary("nominated, read"),
+        random.summary("not nominated, read at random"),
+        explained.summary("explained by a detector, read to check it") if explained else "",
     )
-    return "; ".join(x for x in told if x)
+    return "; ".join(x for x in parts if x)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from evotrainer.harness.bottlenecks import MOVED, factors_of
-from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote, input_told
+from evotrainer.records.findings import Finding, HealthReport, MetricValue, Quote, input_label
 from evotrainer.records.output import line
 from evotrainer.records.text import counted, cut
 
@@ -46,21 +46,21 @@ def render_text(report: HealthReport, quotes: int = 2, every: bool = True, size:
         lines += ["", "## Findings", ""]
         for f in claims:
             lines += finding_lines(f, quotes)
-    known = told = 0
+    known = shown = 0
     for layer in LAYERS:
         rows = [m for m in report.metrics if m.layer == layer and m.value is not None]
         known += len(rows)
         if not every:
             rows = [m for m in rows if m.name in HEADLINE or not m.in_range]
-        told += len(rows)
+        shown += len(rows)
         if rows:
             lines += ["", f"## {layer.capitalize()}", ""]
             lines += [metric_line(m) for m in rows]
-    if told < known:
-        lines += ["", f"{known - told} more metrics, all in their healthy range or without one: --all"]
+    if shown < known:
+        lines += ["", f"{known - shown} more metrics, all in their healthy range or without one: --all"]
     blind = sorted({f.detector for f in report.findings if f.missing})
     lacking = [x for m in report.metrics for x in m.missing] + [x for f in report.findings for x in f.missing]
-    unseen = sorted({*map(input_told, lacking)})
+    unseen = sorted({*map(input_label, lacking)})
     if unseen:
         lines += ["", "## Not seen", "", f"Missing: {line(', '.join(unseen))}."]
         if blind:
@@ -73,18 +73,18 @@ def answer(report: HealthReport) -> str:
     range, else that nothing was found."""
     claims = [f for f in report.claims if f.severity != "info"]
     counts = [f"{n} {level}" for level in ("critical", "warn") if (n := sum(f.severity == level for f in claims))]
-    told = f"{' and '.join(counts)} finding{'s' if len(claims) > 1 else ''}" if claims else "no finding"
+    answer_text = f"{' and '.join(counts)} finding{'s' if len(claims) > 1 else ''}" if claims else "no finding"
     if report.bottlenecks:
         b = report.bottlenecks[0]
-        return f"Wrong first: {line(b.name)}, {line(b.explanation)} ({told})."
+        return f"Wrong first: {line(b.name)}, {line(b.explanation)} ({answer_text})."
     if claims:
         f = claims[0]
-        return f"Worst: {line(named(f))}, {line(f.claim)} ({told})."
+        return f"Worst: {line(named(f))}, {line(f.claim)} ({answer_text})."
     # a harness with few detectors may have none for what its metrics show
     if off := [m.name for m in report.metrics if not m.in_range]:
         more = f" and {len(off) - 3} more" if len(off) > 3 else ""
-        told = f"{len(off)} metric{'s' if len(off) > 1 else ''} outside the healthy range"
-        return f"No detector of harness {report.harness} found anything; {told}: {', '.join(off[:3])}{more}."
+        answer_text = f"{len(off)} metric{'s' if len(off) > 1 else ''} outside the healthy range"
+        return f"No detector of harness {report.harness} found anything; {answer_text}: {', '.join(off[:3])}{more}."
     return "Nothing wrong was found."
 
 

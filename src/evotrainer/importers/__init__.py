@@ -21,8 +21,8 @@ from evotrainer.importers import formats
 from evotrainer.importers.base import Importer, Skipped, Source, format_of, given_id, imported_id, is_rendered, is_run
 from evotrainer.importers.faults import with_only_reply, with_own_length
 from evotrainer.importers.forms import FORMS, GIVEN, base_name
+from evotrainer.importers.lenient_json import packed
 from evotrainer.importers.results import DISPUTED, KEYS, forget_folders, is_near, is_results, with_verdict
-from evotrainer.importers.tolerant import packed
 from evotrainer.records.caps import COMPONENTS
 from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout

@@ -37,7 +37,7 @@ class Source:
     @cached_property
     def head(self) -> bytes:
         """Its first 64 KiB, of a file compressed with gzip those of what is packed in it; empty for a folder."""
-        from evotrainer.importers.tolerant import beginning
+        from evotrainer.importers.lenient_json import beginning
 
         return beginning(self.path, HEAD) if self.path.is_file() else b""
 
@@ -46,7 +46,7 @@ class Source:
         """The first JSON value of the file: the first JSON object among its first 20 non-empty lines (so that a broken
         first line does not hide the rest), else the whole file where it is JSON, else its first line where that parses,
         else None. Never raises."""
-        from evotrainer.importers.tolerant import first_value
+        from evotrainer.importers.lenient_json import first_value
 
         return first_value(self.path, self.head)
 

@@ -7,19 +7,19 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
-from evotrainer.importers.spoken import (
+from evotrainer.importers.lenient_json import from_text, number, text
+from evotrainer.importers.messages import (
     RETURNED,
-    Spoken,
-    SpokenCall,
-    SpokenReply,
+    Message,
+    MessageCall,
+    MessageReply,
     as_text,
     call_of,
     fenced_command,
+    parse_message,
     refused,
-    spoken,
     written_calls,
 )
-from evotrainer.importers.tolerant import from_text, number, text
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
 FINISHES: dict[str, Finish] = {
@@ -106,7 +106,7 @@ def succeeded(reply: Any) -> bool | None:
     return None
 
 
-class Talk:
+class Conversation:
     """Turns as they come; a tool's reply settles the `ok` of the call it answers, in time linear in both.
 
     Where the format says by a `verdict` whether a call succeeded, neither the words of replies are asked for it nor
@@ -121,7 +121,7 @@ class Talk:
         self._waiting: OrderedDict[tuple[int, int], None] = OrderedDict()
         self._written: set[int] = set()
         """Turns whose calls are written in their text."""
-        self._quoted: tuple[int, list[SpokenCall]] = (0, [])
+        self._quoted: tuple[int, list[MessageCall]] = (0, [])
         """A turn and the calls that its text quotes: a reply to none else tells that they were run."""
         self._thought = ""
         self.recorded = False
@@ -131,7 +131,7 @@ class Talk:
         """A thought that comes by itself: it is put in front of the words or the call that it led to."""
         self._thought = f"{self._thought}\n{words}" if self._thought and words else self._thought or words
 
-    def say(self, role: Role, words: str, calls: Sequence[Any] = (), tokens: int | None = None) -> None:
+    def add_turn(self, role: Role, words: str, calls: Sequence[Any] = (), tokens: int | None = None) -> None:
         """Append a turn; `calls` are raw ones."""
         if role != "tool":
             self._quoted = (0, [])
@@ -146,7 +146,7 @@ class Talk:
     def call(self, name: Any, args: Any, id: Any = None, ok: bool | None = None) -> None:
         """A call of the assistant's last turn; where the last turn is not its own, a turn without words."""
         if self._thought or not self._turns or self._turns[-1][0] != "assistant":
-            self.say("assistant", "")
+            self.add_turn("assistant", "")
         self._add(len(self._turns) - 1, name, args, id, ok)
 
     def _add(self, turn: int, name: Any, args: Any, id: Any, ok: bool | None) -> None:
@@ -175,7 +175,7 @@ class Talk:
             if ok is None and self.verdict is None:
                 ok = succeeded(words if raw is None else raw)
             calls[place[1]] = ToolCall(calls[place[1]].name, calls[place[1]].arguments, ok)
-        self.say("tool", words)
+        self.add_turn("tool", words)
 
     def hear(self, words: str) -> None:
         """What the user's side says: results of tools (`<tool_response>`, `<returncode>`), or words."""
@@ -185,25 +185,25 @@ class Talk:
             closed, tail = [*closed, tail], ""
         if any("<tool_response>" in x for x in closed) and any(t[0] == "assistant" for t in self._turns):
             for piece in closed:
-                head, tag, told = piece.partition("<tool_response>")
+                head, tag, reply = piece.partition("<tool_response>")
                 if head.strip():
-                    self.say("user", head)
+                    self.add_turn("user", head)
                 if tag:
-                    self.reply(told.strip("\n"))
+                    self.reply(reply.strip("\n"))
             if tail.strip():
-                self.say("user", tail)
+                self.add_turn("user", tail)
             return
         # a return code tells that the one command block before it was run
         if self._turns and self._turns[-1][0] == "assistant" and (code := _returned(words)) is not None:
-            _, said, calls, _ = self._turns[-1]
-            if not calls and (command := fenced_command("\n".join(said))) is not None:
+            _, text, calls, _ = self._turns[-1]
+            if not calls and (command := fenced_command("\n".join(text))) is not None:
                 self.call("bash", command)
             if self._waiting:
                 self.reply(words, ok=code == 0)
                 return
-        self.say("user", words)
+        self.add_turn("user", words)
 
-    def speak(self, words: str, tokens: int | None = None) -> None:
+    def add_policy_turn(self, words: str, tokens: int | None = None) -> None:
         """What the policy says; where it holds the turns of an agent (template words `user`, `assistant` on their own
         lines around tool calls), as turns of their own."""
         at, who = 0, "assistant"
@@ -214,7 +214,7 @@ class Talk:
             elif who != "assistant":
                 self.hear(words[at:end])
             else:
-                self.say("assistant", words[at:end], tokens=tokens if not pieces else None)
+                self.add_turn("assistant", words[at:end], tokens=tokens if not pieces else None)
                 for call in [] if self.recorded else written_calls(words[at:end]):
                     self.call(*call)
                     self._written.add(len(self._turns) - 1)
@@ -224,7 +224,7 @@ class Talk:
 
     def turns(self) -> tuple[Turn, ...]:
         if self._thought:
-            self.say("assistant", "")
+            self.add_turn("assistant", "")
         last = len(self._turns) - 1
         # nothing was ever replied and nothing comes after: it is an answer, to be read as one
         replied = any(t[0] == "tool" for t in self._turns)
@@ -269,7 +269,7 @@ def _segments(words: str) -> list[re.Match[str]]:
 
 def turns(messages: Any, verdict: Verdict = error_flag) -> tuple[Turn, ...]:
     """Messages as turns, success by `verdict`; what is no list gives none, what is no message is kept as text."""
-    talk = Talk(verdict)
+    talk = Conversation(verdict)
     add(talk, [m if isinstance(m, dict) else as_text(m) for m in messages] if isinstance(messages, list) else None)
     return talk.turns()
 
@@ -279,17 +279,17 @@ def messages(value: Any, default: Role = "user") -> tuple[Turn, ...]:
 
     Raises ValueError for anything else.
     """
-    talk = Talk()
+    talk = Conversation()
     add(talk, value, default)
     return talk.turns()
 
 
-def add(talk: Talk, value: Any, default: Role = "user") -> None:
+def add(talk: Conversation, value: Any, default: Role = "user") -> None:
     """Append a conversation to `talk`; see `messages`."""
     if value is None:
         return
     if isinstance(value, str):
-        _say(talk, default, value)
+        _add_words(talk, default, value)
     elif isinstance(value, dict):
         _message(talk, value)
     elif isinstance(value, list):
@@ -297,55 +297,55 @@ def add(talk: Talk, value: Any, default: Role = "user") -> None:
             if isinstance(m, dict):
                 _message(talk, m)
             elif isinstance(m, str):
-                _say(talk, default, m)
+                _add_words(talk, default, m)
             else:
                 raise ValueError(f"a message is not an object but {type(m).__name__}")
     else:
         raise ValueError(f"the conversation is not a list of messages but {type(value).__name__}")
 
 
-def _message(talk: Talk, m: dict[str, Any]) -> None:
-    said = spoken(m)
-    own = said.role == "assistant"  # a server's tool replies in the message that calls it
-    for r in [] if own else said.replies:
-        _reply(talk, m, said, r)
-    if said.thought:
-        talk.think(said.words)
+def _message(talk: Conversation, m: dict[str, Any]) -> None:
+    message = parse_message(m)
+    own = message.role == "assistant"  # a server's tool replies in the message that calls it
+    for r in [] if own else message.replies:
+        _reply(talk, m, message, r)
+    if message.thought:
+        talk.think(message.words)
         return
     tokens = m.get("tokens")
     # type() and not isinstance: True is an int
     counted = tokens if type(tokens) is int and 0 <= tokens < 2**63 else None
     # an item that is a call alone belongs to the words before it
-    alone = bool(said.calls) and said.calls[0] is m
-    if said.words or (not alone and (said.calls or not said.replies)):
-        if said.calls or talk.verdict is not None:
-            talk.say(said.role, said.words, tokens=counted)
+    alone = bool(message.calls) and message.calls[0] is m
+    if message.words or (not alone and (message.calls or not message.replies)):
+        if message.calls or talk.verdict is not None:
+            talk.add_turn(message.role, message.words, tokens=counted)
         else:
-            _say(talk, said.role, said.words, counted)
-    for raw in said.calls:
+            _add_words(talk, message.role, message.words, counted)
+    for raw in message.calls:
         talk.recorded = True
         talk.call(*call_of(raw))
-    for r in said.replies if own else []:
-        _reply(talk, m, said, r)
+    for r in message.replies if own else []:
+        _reply(talk, m, message, r)
 
 
-def _reply(talk: Talk, m: dict[str, Any], said: Spoken, r: SpokenReply) -> None:
+def _reply(talk: Conversation, m: dict[str, Any], message: Message, r: MessageReply) -> None:
     to, ok = r.to, r.ok
     if talk.verdict is not None:
-        to = to or (m.get("id") if said.role == "tool" else None)
+        to = to or (m.get("id") if message.role == "tool" else None)
         # a reply among the blocks of a message failed where it says so
-        ok = talk.verdict(m) if said.role == "tool" else ok is not False
+        ok = talk.verdict(m) if message.role == "tool" else ok is not False
         ok = None if refused(r.words) else ok
     talk.reply(r.words, to, ok, r.raw)
 
 
-def _say(talk: Talk, who: Role, words: str, tokens: int | None = None) -> None:
+def _add_words(talk: Conversation, who: Role, words: str, tokens: int | None = None) -> None:
     if who == "assistant" and "<tool_call>" in words:
-        talk.speak(words, tokens)
+        talk.add_policy_turn(words, tokens)
     elif who == "user" and talk.verdict is None:
         talk.hear(words)
     else:
-        talk.say(who, words, tokens=tokens)
+        talk.add_turn(who, words, tokens=tokens)
 
 
 def is_int(value: Any) -> bool:

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from evotrainer.importers.foreign import kind_of, mapping, ran_over, word, words_of
-from evotrainer.importers.tolerant import text
+from evotrainer.importers.common import is_context_overflow, kind_of, mapping, word, words_of
+from evotrainer.importers.lenient_json import text
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 
 Silence = Literal["empty", "filtered", "errored", "unparsable"]
@@ -45,10 +45,10 @@ def silence(reply: Mapping[str, Any]) -> Silence | None:
     stops += [x.get(k) for x in items for k in ("finish_reason", "stop_reason")]
     if "content_filter" in stops:
         return "filtered"
-    return None if any(map(_says, items)) else "empty"
+    return None if any(map(_has_content, items)) else "empty"
 
 
-def _says(item: dict[str, Any]) -> bool:
+def _has_content(item: dict[str, Any]) -> bool:
     """Does one choice, or output item, hold words, or a call (some judges answer by calling a function)?"""
     message = mapping(item.get("message")) or item
     called = message.get("tool_calls") or message.get("function_call") or word(item.get("type")).endswith("_call")
@@ -60,23 +60,23 @@ def only_reply(turns: tuple[Turn, ...]) -> str:
     empty. Answers are the tools', else what the other side said after the policy."""
     first = next((i for i, t in enumerate(turns) if t.role == "assistant"), len(turns))
     answers = [t for t in turns if t.role == "tool"] or [t for t in turns[first:] if t.role == "user"]
-    said = [turn_text(t).strip()[:400].partition("\n")[0] for t in answers]
-    if not said or any(kind_of(x) != "model_api" or not words_of(x) & BROKE for x in said):
+    first_lines = [turn_text(t).strip()[:400].partition("\n")[0] for t in answers]
+    if not first_lines or any(kind_of(x) != "model_api" or not words_of(x) & BROKE for x in first_lines):
         return ""
-    return re.sub(r"\d+", "#", said[-1])[:SHOWN].strip()
+    return re.sub(r"\d+", "#", first_lines[-1])[:SHOWN].strip()
 
 
 def with_only_reply(r: Rollout) -> Rollout:
     """The rollout with such an answer in its detail."""
-    said = "" if r.error_kind else only_reply(r.turns)
-    return replace(r, detail={**r.detail, EVERY_REPLY: said}) if said else r
+    reply = "" if r.error_kind else only_reply(r.turns)
+    return replace(r, detail={**r.detail, EVERY_REPLY: reply}) if reply else r
 
 
 def with_own_length(r: Rollout) -> Rollout:
     """The rollout as one that ended by its own length, where a fault's words say that its context ran over; what was
     paid for it stands. A prompt that was too long before the policy said anything is somebody else's doing."""
     spoke = any(t.role == "assistant" and (t.tool_calls or turn_text(t).strip()) for t in r.turns)
-    if r.error_kind not in ("model_api", "other") or not ran_over(r.error or "") or not spoke:
+    if r.error_kind not in ("model_api", "other") or not is_context_overflow(r.error or "") or not spoke:
         return r
     detail = {k: v for k, v in r.detail.items() if k != "reward_of_fault"} | {"ended": (r.error or "")[:400]}
     paid = r.detail.get("reward_of_fault")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.importers.tolerant import number
+from evotrainer.importers.lenient_json import number
 
 Row = dict[str, Any]
 
@@ -137,8 +137,8 @@ def _submitted(r: Row) -> Row:
     if not isinstance(patch := r.get("model_patch", 0), str | None):
         return r
     kept = {k: v for k, v in r.items() if v not in (None, "")}
-    said = {"model_patch": [{"role": "assistant", "content": patch or ""}]}
-    return kept | said | ({"detail": {"patch": patch}} if patch else {})
+    columns = {"model_patch": [{"role": "assistant", "content": patch or ""}]}
+    return kept | columns | ({"detail": {"patch": patch}} if patch else {})
 
 
 def _form(name: str, about: str, fits: Callable[[Row], bool], names: str, **more: Any) -> tuple[str, Form]:

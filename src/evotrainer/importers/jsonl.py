@@ -16,10 +16,10 @@ from typing import Any, get_args
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, imported_id, task_of
-from evotrainer.importers.foreign import kind_of, words_of
+from evotrainer.importers.common import kind_of, words_of
+from evotrainer.importers.lenient_json import conversation, number
 from evotrainer.importers.lines import Counters, records, split_columns
-from evotrainer.importers.spoken import beside, call_of
-from evotrainer.importers.tolerant import conversation, number
+from evotrainer.importers.messages import call_of, extra_calls
 from evotrainer.records.rollout import Outcome, Rollout, Turn
 
 TASKS = ("task", "task_id")
@@ -92,9 +92,14 @@ class RecordReader:
         own = r.get("id")
         if not (isinstance(own, str) and own) and not chat.is_int(own):
             return None
-        told = (task, r.get("reward"), *(r.get(k) for k in _IDENTITY), *((t.role, t.text, t.tool_calls) for t in turns))
+        identity = (
+            task,
+            r.get("reward"),
+            *(r.get(k) for k in _IDENTITY),
+            *((t.role, t.text, t.tool_calls) for t in turns),
+        )
         # repr: the tool calls among it are objects
-        content = hashlib.blake2b(repr((own, told)).encode("utf-8", "surrogatepass"), digest_size=16)
+        content = hashlib.blake2b(repr((own, identity)).encode("utf-8", "surrogatepass"), digest_size=16)
         if not isinstance(own, str) or own == task or own.isdecimal() or not any(k in r for k in TASKS):
             return content.hexdigest()
         # what cannot be printed cannot be stored as it is
@@ -183,14 +188,14 @@ def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
                 return (Turn("assistant", value),)
             if isinstance(prompt, str) and prompt[:1] != "[":
                 return (Turn("user", prompt), Turn("assistant", value))
-    talk = chat.Talk()
+    talk = chat.Conversation()
     chat.add(talk, conversation(r.get("prompt")))
     for key in TEXTS:
         if r.get(key) is not None:
             chat.add(talk, conversation(r[key]), "assistant")
             break
     if "tool_calls" in r:
-        for raw in beside(r):
+        for raw in extra_calls(r):
             talk.call(*call_of(raw))
     return talk.turns()
 
@@ -230,8 +235,8 @@ def _optional(r: dict[str, Any], fields: dict[str, Any]) -> set[str]:
         named = _fault(kind) if kind not in _NOTHING else "other"
         fields["error_kind"] = named or "other"
         # an unknown word is not lost: it stands in the error's text
-        told = error if isinstance(error, str) and error else str(error or kind)
-        fields["error"] = told if named or str(kind) in told else f"{kind}: {told}"
+        message = error if isinstance(error, str) and error else str(error or kind)
+        fields["error"] = message if named or str(kind) in message else f"{kind}: {message}"
     elif r.get("mask_sample") is True:
         fields["error_kind"], fields["error"] = "masked", "mask_sample"
     for key, kinds in (("group", (str, int)), ("k", (int,)), ("detail", (dict,))):

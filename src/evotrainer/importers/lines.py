@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Skipped
-from evotrainer.importers.foreign import plain
-from evotrainer.importers.tolerant import BLANK, MAX_LINE, SPAN, content, lines, parse
+from evotrainer.importers.common import plain
+from evotrainer.importers.lenient_json import BLANK, MAX_LINE, SPAN, content, lines, parse
 from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause, counted

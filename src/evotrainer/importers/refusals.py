@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from evotrainer.importers.base import Source
+from evotrainer.importers.lenient_json import BLANK, TORN, is_compressed, opened, parse
 from evotrainer.importers.rows import PLAIN_TABLE
-from evotrainer.importers.tolerant import BLANK, TORN, is_compressed, opened, parse
 from evotrainer.records.text import cut
 
 CONVERT = 'convert it to JSON lines {"task": ..., "text": ..., "reward": ...}'

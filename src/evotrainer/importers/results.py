@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault
-from evotrainer.importers.foreign import listing, mapping, word
+from evotrainer.importers.common import listing, mapping, word
 from evotrainer.importers.formats.terminal_bench import is_terminal_run
-from evotrainer.importers.tolerant import beginning, parse, whole
+from evotrainer.importers.lenient_json import beginning, parse, read_json
 from evotrainer.records.regular_file import open_regular, read_bytes
 from evotrainer.records.rollout import Outcome, Rollout
 
@@ -101,7 +101,7 @@ def with_verdict(r: Rollout, path: Path) -> Rollout:
     # beside predictions of several models a verdict is of the one that its path names
     mine, models = r.policy.replace("/", "__"), _models(path.resolve().parent)
     mine = mine if mine in models and len(models) > 1 else ""
-    for found in _beside(path, r.task):
+    for found in _nearby_facts(path, r.task):
         if mine and mine not in str(found.get("at", mine)):
             continue
         if outcome == "unknown" and DISPUTED in found:
@@ -123,7 +123,7 @@ def with_verdict(r: Rollout, path: Path) -> Rollout:
     return replace(r, outcome=outcome, detail=detail) if detail != r.detail else r
 
 
-def _beside(path: Path, task: str) -> Iterator[dict[str, Any]]:
+def _nearby_facts(path: Path, task: str) -> Iterator[dict[str, Any]]:
     """What the files near a trajectory say of its task, the nearest first."""
     if not task or "/" in task or "\\" in task or task in (".", ".."):
         return
@@ -162,12 +162,12 @@ def _named(folder: Path) -> tuple[Path, ...]:
 def _disputed(near: Path, task: str) -> list[str]:
     """Two reports of a folder that are known by their content alone, one of which says that a task is solved and the
     other that it is not: of runs whose names are their own, nothing tells which one a trajectory belongs to."""
-    said: dict[bool, str] = {}
+    verdicts: dict[bool, str] = {}
     for p in _named(near):
-        told = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
-        if isinstance(told, bool):
-            said.setdefault(told, p.name)
-    return sorted(said.values()) if len(said) > 1 else []
+        resolved = None if _NAME.search(p.name) else _read(p).get(task, {}).get("resolved")
+        if isinstance(resolved, bool):
+            verdicts.setdefault(resolved, p.name)
+    return sorted(verdicts.values()) if len(verdicts) > 1 else []
 
 
 @lru_cache(maxsize=256)
@@ -211,7 +211,7 @@ def _verdicts(path: Path, size: int, changed: int) -> Verdicts:
             if not isinstance(first, dict) or _ATTEMPT & first.keys() or not _predictions([first]):
                 return {}
             return _predictions([parse(x) for x in lines])
-        data = whole(path)
+        data = read_json(path)
     except (ValueError, OSError, RecursionError):
         return {}
     if isinstance(data, list):
@@ -247,7 +247,7 @@ def _summary(path: Path, data: dict[str, Any], resolved: list[Any]) -> Verdicts:
     out: dict[str, dict[str, Any]] = {str(x): {"resolved": True} for x in resolved}
     for name, kind in _FAULTS.items():
         for x in listing(data.get(name)):
-            own = name == "error_ids" and _said(path.parent, str(x))
+            own = name == "error_ids" and _logged_outcome(path.parent, str(x))
             out.setdefault(str(x), own or {"fault": (kind, f"the evaluation of this instance broke: {name}")})
     for name in _UNSOLVED:
         for x in listing(data.get(name)):
@@ -255,7 +255,7 @@ def _summary(path: Path, data: dict[str, Any], resolved: list[Any]) -> Verdicts:
     return out
 
 
-def _said(folder: Path, task: str) -> dict[str, Any] | None:
+def _logged_outcome(folder: Path, task: str) -> dict[str, Any] | None:
     """What the log of an instance's evaluation says of its end, where it lies below the report's folder."""
     for run in (folder / "logs", folder / "eval_outputs", *_runs(folder)):
         log = run / task / "run_instance.log"

@@ -23,10 +23,20 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.importers import lines
 from evotrainer.importers.base import HEAD, Importer, LogFormat, Skipped, Source
-from evotrainer.importers.foreign import digest
+from evotrainer.importers.common import digest
 from evotrainer.importers.forms import FORMS, GIVEN, LISTS, NUMBERS, Form, Row, base_name
 from evotrainer.importers.jsonl import FIELDS, INTS, SCALARS, TASKS, TEXTS, VERDICTS, RecordReader, is_plain
-from evotrainer.importers.tolerant import BLANK, FIRST_LINES, SPAN, TORN, conversation, from_text, number, opened, whole
+from evotrainer.importers.lenient_json import (
+    BLANK,
+    FIRST_LINES,
+    SPAN,
+    TORN,
+    conversation,
+    from_text,
+    number,
+    opened,
+    read_json,
+)
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cut
 
@@ -299,10 +309,10 @@ class Translation:
     def summary(self) -> str:
         """`task <- problem_id, text <- completion (JSON opened), ...; not read: ...`."""
         read = sorted(self.read.items(), key=lambda x: ORDER.index(x[0]) if x[0] in ORDER else len(ORDER))
-        said = [to if to == column else f"{to} <- {column}" for to, column in read]
-        said += [f"tags <- {' + '.join(self.tags)}"] if self.tags else []
+        columns = [to if to == column else f"{to} <- {column}" for to, column in read]
+        columns += [f"tags <- {' + '.join(self.tags)}"] if self.tags else []
         left = [k for k in self.row if k not in self.used]
-        return cut(", ".join(said), 300) + (f"; not read: {cut(', '.join(left), 200)}" if left else "")
+        return cut(", ".join(columns), 300) + (f"; not read: {cut(', '.join(left), 200)}" if left else "")
 
 
 def _cells(path: Path) -> Iterator[tuple[int, Any]]:
@@ -329,7 +339,7 @@ def _cells(path: Path) -> Iterator[tuple[int, Any]]:
 
 def _one_value(path: Path) -> Any:
     try:
-        return whole(path)
+        return read_json(path)
     except ValueError as e:
         return Skipped(str(path), f"no whole JSON value: {e}; was it cut off while written or copied?")
 

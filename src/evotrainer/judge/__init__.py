@@ -4,7 +4,7 @@ from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_loo
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed
 from evotrainer.judge.certify import CertEntry, certify
 from evotrainer.judge.compute import cost_ratio
-from evotrainer.judge.decide import Recomputed, judge, recompute
+from evotrainer.judge.decide import RecomputedVerdict, judge, recompute
 from evotrainer.judge.fresh_seeds import reestimated
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.scaffold import ScaffoldControl
@@ -15,7 +15,7 @@ __all__ = [
     "InterimAnalysis",
     "JudgeConfig",
     "JudgeInput",
-    "Recomputed",
+    "RecomputedVerdict",
     "ScaffoldControl",
     "answers",
     "certify",

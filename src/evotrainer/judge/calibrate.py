@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from pydantic import Field
 
-from evotrainer.judge.components import Measured
+from evotrainer.judge.components import MeasuredComponents
 from evotrainer.judge.inputs import JudgeConfig
 from evotrainer.judge.real_comparisons import RealComparisons
 from evotrainer.judge.simulate import Population, Rate, Share, false_promotions, power, run_looks
@@ -44,7 +44,7 @@ class PowerRow(Frozen):
     last: Share
 
 
-class Option(Frozen):
+class JudgeOption(Frozen):
     """A way to judge, its power at the worthwhile effect and what a run costs on average."""
 
     seeds: int
@@ -79,7 +79,7 @@ class Costs(Frozen):
 class Calibration(Frozen):
     """Everything `evotrainer calibrate` says."""
 
-    measured: Measured
+    measured: MeasuredComponents
     shape: GateShape
     worthwhile: float
     false_promotions: Share
@@ -92,7 +92,7 @@ class Calibration(Frozen):
     power: tuple[PowerRow, ...]
     effect_at_power: float | None
     """Effect found with power 0.8 in the first round, interpolated; None: beyond the largest simulated."""
-    options: tuple[Option, ...]
+    options: tuple[JudgeOption, ...]
     recommended: int | None = Field(None)
     """Index of the cheapest option that reaches the power."""
     seed_correlation: float | None = None
@@ -116,7 +116,7 @@ class Calibration(Frozen):
         if self.real.comparisons < 20:
             out.append(
                 f"{self.real.comparisons} real A/A comparisons, fewer than 20; "
-                "run more trials of the starting recipe: --trials N"
+                "add runs of the same task with other seeds: --also RUN"
             )
         # `effects` holds `worthwhile` unrounded, so the row exists
         row = next(r for r in self.power if abs(r.effect - self.worthwhile) < 1e-9)
@@ -130,7 +130,7 @@ class Calibration(Frozen):
 
 
 def calibrate(
-    parts: Measured,
+    parts: MeasuredComponents,
     shape: GateShape,
     real: RealComparisons,
     *,
@@ -218,7 +218,7 @@ class _Simulated:
         return Share.of(rate)
 
 
-def _options(shape: GateShape, parts: Measured) -> list[tuple[GateShape, int]]:
+def _options(shape: GateShape, parts: MeasuredComponents) -> list[tuple[GateShape, int]]:
     """The run as it is, then more seeds on demand, more seeds from the start, more attempts."""
 
     def seeds(least: int, most: int) -> GateShape:
@@ -235,8 +235,8 @@ def _options(shape: GateShape, parts: Measured) -> list[tuple[GateShape, int]]:
 
 
 def _option(
-    parts: Measured, shape: GateShape, attempts: int, effect: float, runs: int, seed: int, costs: Costs
-) -> Option:
+    parts: MeasuredComponents, shape: GateShape, attempts: int, effect: float, runs: int, seed: int, costs: Costs
+) -> JudgeOption:
     """Power and mean cost of one way to judge."""
     p = replace(parts.population(), attempts=attempts)
     hits = [0, 0]
@@ -261,7 +261,7 @@ def _option(
             trainings += _trainings(verdicts, shape)
     first, last = (Share.of(Rate(h, runs)) for h in hits)
     mean = trainings / (2 * runs)
-    return Option(
+    return JudgeOption(
         seeds=shape.seeds,
         max_seeds=shape.config.max_seeds,
         attempts=attempts,

@@ -9,7 +9,7 @@ import numpy as np
 from evotrainer.judge.stats import common_tasks, mean_difference, scores_of, split_score
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding
-from evotrainer.records.text import places
+from evotrainer.records.text import decimal_places
 from evotrainer.records.verdicts import Effect, GateResult, ShortcutAudit
 
 
@@ -173,7 +173,7 @@ def proxy(
     numbers = {"proxy_mean": mean, "proxy_low": low, "true_mean": effect.mean, "gap_change": gap}
     # Goodhart: the measure rises and the target does not. A proxy that rises together with the score is fine
     if low > 0 and mean >= least and effect.mean < least:
-        n = places((mean, effect.mean), (effect.mean, least))
+        n = decimal_places((mean, effect.mean), (effect.mean, least))
         rises = f"{pair[0]} {100 * mean:+.{n}f} points, true score {100 * effect.mean:+.{n}f}"
         message = f"only the proxy rose: {rises}"
         return GateResult(gate="proxy", passed=False, message=message, numbers=numbers)

@@ -17,7 +17,7 @@ TASK_BRANCH_SD = 0.05
 """How differently a change acts on different tasks, where no branch of the run was judged."""
 
 
-class Measured(Frozen):
+class MeasuredComponents(Frozen):
     """Variance components as a run measured them, score units."""
 
     tasks: int
@@ -47,7 +47,9 @@ class Measured(Frozen):
         return replace(p, **changes)  # type: ignore[arg-type]
 
 
-def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task: Sequence[float]) -> Measured:
+def measured(
+    start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task: Sequence[float]
+) -> MeasuredComponents:
     """Components of a run: `start` trials of the starting recipe on gate, the pooled `noise`, the verdicts' `v_task`.
 
     ConfigError where the starting recipe has fewer than two scored trials.
@@ -76,7 +78,7 @@ def measured(start: Sequence[TrialFinished], noise: NoiseMeasured | None, v_task
     high = v_trial * df / float(chdtri(df, 0.975))
     # an estimate of 0 says that the residual explains all, not that changes act alike: such verdicts measured nothing
     positive = [v for v in v_task if v > 0]
-    return Measured(
+    return MeasuredComponents(
         tasks=len(common),
         attempts=attempts,
         seed_sd=max(0.0, v_trial - sampling) ** 0.5,

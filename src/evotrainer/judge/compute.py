@@ -71,7 +71,7 @@ def gate(branch: Sequence[TrialFinished], control: Sequence[TrialFinished], limi
     return GateResult(gate="compute", passed=not dearer, message=message, numbers=numbers)
 
 
-def told(result: GateResult | None) -> str:
+def describe(result: GateResult | None) -> str:
     """What a verdict says of unequal compute; empty where it was equal or unknown."""
     ratio = result.numbers.get("ratio", 1.0) if result else 1.0
     low = result.numbers.get("low", 1.0) if result else 1.0

@@ -15,7 +15,7 @@ from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.differences import CLOSE, differences
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.text import places
+from evotrainer.records.text import decimal_places
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
@@ -73,12 +73,14 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         gates.append(GateResult(gate="best_of_round", passed=False, message=better))
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
     # sentences: neither the second reading nor a temperature refuses anything
-    said = second.message if second and (kind == "promote" or second.passed is False) else ""
-    told = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
-    cost = compute.told(dear) if kind == "promote" else ""
+    sharpening = second.message if second and (kind == "promote" or second.passed is False) else ""
+    temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
+    cost = compute.describe(dear) if kind == "promote" else ""
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
-    return settle(kind, "; ".join(filter(None, (reason, also, cost, said, told, under))), effect, look)
+    return settle(
+        kind, "; ".join(filter(None, (reason, also, cost, sharpening, temperature_notes, under))), effect, look
+    )
 
 
 def _settled(
@@ -157,8 +159,8 @@ def _asked(parts: stats.Components, look: InterimAnalysis, config: JudgeConfig, 
         condition = "if the gain stays as it is"
     else:
         condition = f"if it is larger than measured ({100 * (config.worthwhile or 0.0):g} points are not excluded)"
-    told = f"the chance of a promotion then, by this look: {chance:.0%}"
-    return f"{seeds} seeds per branch would decide {condition}; {told}"
+    chance_text = f"the chance of a promotion then, by this look: {chance:.0%}"
+    return f"{seeds} seeds per branch would decide {condition}; {chance_text}"
 
 
 def _decide(
@@ -166,7 +168,9 @@ def _decide(
 ) -> tuple[Kind, str]:
     """Promote, reject or ask for seeds (`asked_for`: how many, in words), from the effect and the proxy gate."""
     asked, low, mean, high = (100 * x for x in (config.min_effect, effect.low, effect.mean, effect.high))
-    n = places((effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0))
+    n = decimal_places(
+        (effect.low, 0), (effect.mean, config.min_effect), (effect.high, config.min_effect), (effect.high, 0)
+    )
     points = f"{mean:+.{n}f} points [{low:+.{n}f}, {high:+.{n}f}]"
     worth = effect.mean >= config.min_effect
     # `low > 0` nearly implies the noise floor; it asks more only where the task part lends the sum degrees of freedom
@@ -192,7 +196,7 @@ def _decide(
 
 
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:
-    low = f"{100 * effect.low:+.{places((effect.low, 0))}f}"
+    low = f"{100 * effect.low:+.{decimal_places((effect.low, 0))}f}"
     needed = {} if more is None else {"seeds_needed": float(more)}
     return GateResult(
         gate="effect",
@@ -213,7 +217,7 @@ def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis,
 
 
 def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
-    n = places((effect.mean, config.min_effect))
+    n = decimal_places((effect.mean, config.min_effect))
     return GateResult(
         gate="min_effect",
         passed=effect.mean >= config.min_effect,
@@ -223,7 +227,7 @@ def _size_gate(effect: Effect, config: JudgeConfig) -> GateResult:
 
 
 def _floor_gate(effect: Effect) -> GateResult:
-    n = places((effect.mean, effect.noise_floor))
+    n = decimal_places((effect.mean, effect.noise_floor))
     return GateResult(
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
@@ -249,7 +253,7 @@ def _nothing(given: JudgeInput) -> Effect:
     )
 
 
-class Recomputed(Frozen):
+class RecomputedVerdict(Frozen):
     """A stored verdict and the one that the ledger's bodies give today."""
 
     stored: Verdict
@@ -264,7 +268,7 @@ class Recomputed(Frozen):
 
 def recompute(
     stored: Verdict, given: JudgeInput, look: InterimAnalysis | None = None, *, tolerance: float = CLOSE
-) -> Recomputed:
+) -> RecomputedVerdict:
     """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
 
     `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
@@ -274,4 +278,4 @@ def recompute(
     look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
     fresh = judge(given, look)
     old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
-    return Recomputed(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))
+    return RecomputedVerdict(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

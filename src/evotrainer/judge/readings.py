@@ -59,13 +59,13 @@ def second_reading(
     greedy = _over_tasks(b, c)
     excess = _over_tasks(less_share(b, sampled[0]), less_share(c, sampled[1]))
     found = named(gain.low, excess[2])
-    told = f"greedy decoding {_points(*greedy)}, as sampled {_points(gain.mean, gain.low, gain.high)} (90%)"
+    both = f"greedy decoding {_points(*greedy)}, as sampled {_points(gain.mean, gain.low, gain.high)} (90%)"
     if found:
-        message = f"sharpening: {told}; less than half of the gain is there without sampling"
+        message = f"sharpening: {both}; less than half of the gain is there without sampling"
     elif gain.low <= 0:
-        message = f"{told}; no gain to question"
+        message = f"{both}; no gain to question"
     else:
-        message = f"{told}; sharpening is not shown"
+        message = f"{both}; sharpening is not shown"
     return GateResult(
         gate="sharpening",
         passed=False if found else True if min(gain.low, greedy[1]) > 0 else None,
@@ -105,8 +105,8 @@ def temperatures(
     own = [_temperatures(trials, split) for trials in (branch_trials, control_trials)]
     if not any(x is not None for side in own for x in side):
         return ""
-    told = [f"{name} {_told(side)}" for name, side in zip((branch, control), own, strict=True)]
-    return f"compared at their deployment temperatures: {', '.join(told)}"
+    sides = [f"{name} {_describe(side)}" for name, side in zip((branch, control), own, strict=True)]
+    return f"compared at their deployment temperatures: {', '.join(sides)}"
 
 
 def _temperatures(trials: Sequence[TrialFinished], split: str) -> set[float | None]:
@@ -114,5 +114,5 @@ def _temperatures(trials: Sequence[TrialFinished], split: str) -> set[float | No
     return {s.temperature for s in read if s is not None}
 
 
-def _told(side: set[float | None]) -> str:
+def _describe(side: set[float | None]) -> str:
     return " and ".join(sorted("the run's" if x is None else f"{x:g}" for x in side)) or "none"

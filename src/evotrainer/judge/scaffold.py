@@ -65,22 +65,22 @@ def gate(given: ScaffoldControl, effect: Effect, split: str) -> GateResult:
     return GateResult(
         gate="scaffold",
         passed=True if beyond > sure else False if beyond <= 0 < effect.mean else None,
-        message=f"the policy and its scaffold changed: {told(found, effect.mean)}",
+        message=f"the policy and its scaffold changed: {describe(found, effect.mean)}",
         numbers=found | {"beyond": beyond},
     )
 
 
-def told(found: Mapping[str, float], gain: float) -> str:
+def describe(found: Mapping[str, float], gain: float) -> str:
     """What the scaffold does alone, and how much of a gain that is."""
     points = f"{100 * found['alone']:+.1f} points [{100 * found['low']:+.1f}, {100 * found['high']:+.1f}]"
-    said = (
+    clause = (
         f"the base policy, untrained, scores {100 * found['base_with_scaffold']:.1f}% with the scaffold alone and "
         f"{100 * found['base']:.1f}% without ({points})"
     )
     if gain <= 0:
-        return said
+        return clause
     part = min(1.0, max(0.0, found["alone"] / gain))
-    return f"{said}, which explains {100 * part:.0f}% of the gain of {100 * gain:+.1f}"
+    return f"{clause}, which explains {100 * part:.0f}% of the gain of {100 * gain:+.1f}"
 
 
 def unmeasured(result: GateResult | None) -> bool:

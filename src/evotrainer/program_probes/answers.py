@@ -51,11 +51,11 @@ class Answers:
         return cls(why=why, exits=case.status == "error" and "exit code 0)" in note)
 
 
-def _is_well_formed(said: Any, steps: int) -> bool:
+def _is_well_formed(answer: Any, steps: int) -> bool:
     """Is this what `inside.probe` answers to so many steps? The program may have written it."""
-    if type(said) is not dict or set(said) != {"answers", "changed", "forks"} or type(said["forks"]) is not bool:
+    if type(answer) is not dict or set(answer) != {"answers", "changed", "forks"} or type(answer["forks"]) is not bool:
         return False
-    answers, changed = said["answers"], said["changed"]
+    answers, changed = answer["answers"], answer["changed"]
     if type(answers) is not list or len(answers) != steps or type(changed) is not list:
         return False
     texts = [*changed, *(v for a in answers if type(a) is dict for k, v in a.items() if k != "large")]

@@ -41,7 +41,7 @@ def neighbours(given: Any, form: str) -> list[Any]:
     """Variants of a visible input with its types and its form, at most MAX_NEIGHBOURS; none where nothing varies."""
     if form == "stdin":
         return _of_text(given)[:MAX_NEIGHBOURS]
-    made = ([*given[:i], v, *given[i + 1 :]] for k in (1, 2, 5) for i, a in enumerate(given) for v in _beside(a, k))
+    made = ([*given[:i], v, *given[i + 1 :]] for k in (1, 2, 5) for i, a in enumerate(given) for v in _neighbours(a, k))
     return list(islice(made, MAX_NEIGHBOURS))
 
 
@@ -69,13 +69,13 @@ def _turned(x: Any, k: int) -> Any:
     return x[k % len(x) :] + x[: k % len(x)] if x else x
 
 
-def _beside(value: Any, k: int) -> list[Any]:
+def _neighbours(value: Any, k: int) -> list[Any]:
     if type(value) in (int, float):
         return [value + (k if type(value) is int else k / 2)]
     if type(value) is str and value:
         return [_near(value, k)]
     if type(value) is list and value:
-        return [_turned(value, k), *([*value[:-1], v] for v in _beside(value[-1], k))]
+        return [_turned(value, k), *([*value[:-1], v] for v in _neighbours(value[-1], k))]
     return []
 
 

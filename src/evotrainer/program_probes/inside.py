@@ -42,9 +42,9 @@ class Child:
         self.fault: Answer | None = None
         self.streams = Streams() if form == "stdin" else None
         self.forks = False
-        sys.addaudithook(self._heard)
+        sys.addaudithook(self._on_audit_event)
 
-    def _heard(self, event: str, arguments: Any) -> None:
+    def _on_audit_event(self, event: str, arguments: Any) -> None:
         self.forks = self.forks or event in FORKS
 
     def load(self, source: str) -> None:
@@ -148,7 +148,7 @@ def _agrees(value: Any) -> str:
     return ""
 
 
-def _seen() -> dict[str, Any]:
+def _functions_by_name() -> dict[str, Any]:
     """`module.name` -> the function or class that is there, by identity."""
     out: dict[str, Any] = {}
     for name in WATCHED:
@@ -164,7 +164,7 @@ def _seen() -> dict[str, Any]:
 
 
 def _changed(before: dict[str, Any]) -> list[str]:
-    now = _seen()
+    now = _functions_by_name()
     # a module that was not there before is new, and not changed
     names = [k for k, v in before.items() if v is not None and now.get(k) is not v]
     traced = ["sys.settrace"] * (sys.gettrace() is not None) + ["sys.setprofile"] * (sys.getprofile() is not None)
@@ -180,7 +180,7 @@ def probe(task: dict[str, Any]) -> dict[str, Any]:
     if "unittest" in task["source"]:  # slow to import, and to be seen as it was before
         import unittest.mock  # noqa: F401
     child = Child(task["form"], task["entry"])
-    before = _seen()
+    before = _functions_by_name()
     answers: list[Answer] = []
     changed: list[str] = []
     kept: list[Any] = []

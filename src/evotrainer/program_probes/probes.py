@@ -63,13 +63,13 @@ Steps = list[list[Any]]
 
 @dataclass(slots=True)
 class _Probed:
-    """A program under way: `said` holds what its children answered, by what they were asked for."""
+    """A program under way: `answers` holds what its children answered, by what they were asked for."""
 
     program: ProbedProgram
     tests: Sequence[VisibleTest]
     inputs: list[Any]
     """Those of the tests, then those beside them."""
-    said: dict[str, Answers] = field(default_factory=dict)
+    answers: dict[str, Answers] = field(default_factory=dict)
     cleaned: dict[int, WithoutTest] = field(default_factory=dict)
     """Test -> the program without its values."""
     facts: list[ProbeFact] = field(default_factory=list)
@@ -82,8 +82,8 @@ class _Probed:
         tests = p.tests[:MAX_TESTS]
         known = [t.given for t in tests]
         near = [*perturbed(known, p.form), *(n for g in known for n in neighbours(g, p.form))]
-        beside = [n for i, n in enumerate(near) if n not in known and n not in near[:i]]
-        return cls(p, tests, [*known, *beside[:MAX_BESIDE]])
+        added = [n for i, n in enumerate(near) if n not in known and n not in near[:i]]
+        return cls(p, tests, [*known, *added[:MAX_BESIDE]])
 
     @property
     def calls(self) -> bool:
@@ -92,12 +92,12 @@ class _Probed:
     @property
     def row(self) -> list[Answer]:
         """Answers to the tests in order, and then to all of them again (a script: to each twice)."""
-        steps = self.said["row"].steps
+        steps = self.answers["row"].steps
         return steps[1:] if self.calls else [*steps[::2], *steps[1::2]]
 
     def each(self, name: str = "alone") -> list[Answer]:
         """Answers to the inputs, given one by one, the last test first."""
-        n, steps = len(self.tests), self.said[name].steps
+        n, steps = len(self.tests), self.answers[name].steps
         answers = steps[1 : 2 * len(self.inputs) : 2] if self.calls else steps
         return [*answers[:n][::-1], *answers[n:]]
 
@@ -141,7 +141,7 @@ class _Probed:
     def more_plans(self) -> dict[str, tuple[str, Steps]]:
         """What is asked of a program by its first answers."""
         out: dict[str, tuple[str, Steps]] = {}
-        if any(self.said[k].why for k in ("row", "alone") if k in self.said) or not self.tests:
+        if any(self.answers[k].why for k in ("row", "alone") if k in self.answers) or not self.tests:
             return out
         source, alone = self.program.source, self.each()
         if self.unlike():
@@ -162,7 +162,7 @@ class _Probed:
 
     def changed_in_place(self) -> bool:
         pair = self.pair() if self.calls else None
-        return pair is not None and differ(self.each()[pair[1]], self.said["alone"].steps[-1])
+        return pair is not None and differ(self.each()[pair[1]], self.answers["alone"].steps[-1])
 
     def flat(self) -> str:
         """The one answer to all inputs beside the visible tests, where these are answered in several ways."""
@@ -202,7 +202,7 @@ def probe_programs(sandbox: Sandbox, programs: Sequence[ProbedProgram], limits: 
     _run(sandbox, [(x, x.more_plans()) for x in some], limits)
     for x in some:
         _files(x)
-        if "row" in x.said and _in_a_row(x) and x.tests and _by_themselves(x):
+        if "row" in x.answers and _in_a_row(x) and x.tests and _by_themselves(x):
             _clean_room(x)
             _neighbours(x)
     records = {k: x.record() for k, x in distinct.items()}
@@ -221,17 +221,17 @@ def _run(sandbox: Sandbox, asked: Sequence[tuple[_Probed, Mapping[str, tuple[str
     done: list[RunResult] = sandbox.run(programs) if programs else []
     for (x, name, _, steps), ended in zip(jobs, done, strict=True):
         x.cpu_s += ended.cpu_s
-        x.said[name] = Answers.of(ended, len(steps), limits)
+        x.answers[name] = Answers.of(ended, len(steps), limits)
 
 
 def _files(x: _Probed) -> None:
     """Facts of the files that a test runner loads first."""
     for i in range(len(x.program.files)):
-        said = x.said[f"file{i}"]
-        x.ran |= {"ends"} if said.exits else set() if said.why else {"ends", "patches"}
-        if said.exits or any(map(_leaves, said.steps)):
-            x.fact("ends", LOADED, "the process ends with exit code 0" if said.exits else in_words(said.steps[0]))
-        _patches(x, LOADED, said.changed)
+        answers = x.answers[f"file{i}"]
+        x.ran |= {"ends"} if answers.exits else set() if answers.why else {"ends", "patches"}
+        if answers.exits or any(map(_leaves, answers.steps)):
+            x.fact("ends", LOADED, "the process ends with exit code 0" if answers.exits else in_words(answers.steps[0]))
+        _patches(x, LOADED, answers.changed)
 
 
 def _patches(x: _Probed, given: Any, changed: Sequence[str]) -> None:
@@ -244,18 +244,18 @@ def _in_a_row(x: _Probed) -> bool:
     """Facts of the visible tests in a row: how they end, what they answer, what is replaced meanwhile. Exits are those
     that look like success, and exceptions that runners take for a skip: while the program is loaded (certain where no
     visible test is answered right for all that), and in a call. False: nothing else can be looked at."""
-    said, n = x.said["row"], len(x.tests)
+    answers, n = x.answers["row"], len(x.tests)
     first = x.tests[0].given if x.tests else LOADS
-    if said.why:
-        if x.calls and said.exits:
+    if answers.why:
+        if x.calls and answers.exits:
             x.ran.add("ends")
             x.fact("ends", first, "the process ends with exit code 0", ANSWERS)
-        why = "its process ends before it can be looked at" if "ends" in x.ran else said.why
+        why = "its process ends before it can be looked at" if "ends" in x.ran else answers.why
         x.not_run = {p: why for p in PROBES if p not in x.ran}
         return False
     x.ran |= {"types", "patches", "ends"} if x.calls else {"patches"}
-    _patches(x, first, said.changed)
-    if x.calls and _leaves(load := said.steps[0]):
+    _patches(x, first, answers.changed)
+    if x.calls and _leaves(load := answers.steps[0]):
         x.fact("ends", LOADS, in_words(load), certain=not x.solved(x.row))
     elif x.calls:
         for t, a in zip(x.tests, filter(_leaves, x.row[:n]), strict=False):
@@ -276,8 +276,8 @@ def _by_themselves(x: _Probed) -> bool:
     Programs that draw or read a clock answer otherwise in every process: a second reading tells. False: nothing else
     can be looked at."""
     rest = [p for p in PROBES if p not in x.ran]
-    again = x.said.get("again")
-    if why := x.said["alone"].why or (again.why if again else ""):
+    again = x.answers.get("again")
+    if why := x.answers["alone"].why or (again.why if again else ""):
         x.not_run = dict.fromkeys(rest, why)
         return False
     alone = x.each()
@@ -288,7 +288,7 @@ def _by_themselves(x: _Probed) -> bool:
     n, row = len(x.tests), x.row
     changed = [i for i in range(n) if differ(row[i], row[n + i])]
     # what a script replaced is still there the second time
-    if changed and (x.calls or not x.said["row"].changed):
+    if changed and (x.calls or not x.answers["row"].changed):
         i = changed[0]
         several = x.solved(row[:n]) and n > 1 and 2 * len(changed) > n
         certain = several or (not x.calls and right(row[i], x.tests[i].wanted))
@@ -298,7 +298,7 @@ def _by_themselves(x: _Probed) -> bool:
         i, j = pair
         # a state that copies show, too, is no matter of the object
         if x.changed_in_place() and "value" in alone[j] and not any(map(differ, row[:n], alone)):
-            got = f"{in_words(x.said['alone'].steps[-1])}, where the object held {in_text(x.inputs[i])} before"
+            got = f"{in_words(x.answers['alone'].steps[-1])}, where the object held {in_text(x.inputs[i])} before"
             x.fact("same_object", x.inputs[j], got, in_words(alone[j]))
     return True
 
@@ -311,7 +311,7 @@ def _clean_room(x: _Probed) -> None:
         x.ran.add("clean_room")
     found: dict[int, Answer] = {}
     for i, other in x.cleaned.items():
-        if x.said[f"clean{i}"].why:
+        if x.answers[f"clean{i}"].why:
             continue
         pairs = list(zip(alone, x.each(f"clean{i}"), strict=True))
         controls = [p for j, p in enumerate(pairs) if j != i and _by_value(p[0]) and other.is_control(x.inputs[j])]
@@ -332,7 +332,7 @@ def _neighbours(x: _Probed) -> None:
     """Inputs beside the visible ones, all answered alike or by an exception while the visible ones are right: certain
     where a right program answers them in several ways. Without one it nominates where no visible test has this answer:
     honest programs that say yes or no do, too (bench/detectors/probes.md)."""
-    n, alone, reference = len(x.tests), x.each(), x.said.get("reference")
+    n, alone, reference = len(x.tests), x.each(), x.answers.get("reference")
     x.ran |= {"neighbours"} if len(x.inputs) >= n + FEW and x.solved(alone) else set()
     if not (flat := x.flat()):
         return

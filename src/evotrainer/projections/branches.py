@@ -230,7 +230,7 @@ def search_means(trials: Iterable[TrialFinished]) -> dict[str, float]:
     return {n: sum(v) / len(v) for n, v in values.items() if v}
 
 
-def went_on(branches: Mapping[str, Branch], recipe: Recipe) -> str:
+def describe_start(branches: Mapping[str, Branch], recipe: Recipe) -> str:
     """What a recipe's trainings go on from, for a reader; empty where that is the base policy."""
     if recipe.start is None:
         return ""

@@ -22,7 +22,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.text import point_range, points
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
-from evotrainer.records.detectors import Gained
+from evotrainer.records.detectors import GainExplanation
 from evotrainer.records.events import (
     Certified,
     CertRow,
@@ -68,7 +68,7 @@ def caveats(events: Sequence[Event]) -> dict[str, tuple[Fact, ...]]:
     return {k: v for k, v in found.items() if v}
 
 
-def told(found: Sequence[Fact], most: int = 2) -> str:
+def caveat_line(found: Sequence[Fact], most: int = 2) -> str:
     """The first caveats as one line, and how many more there are; empty without any."""
     more = f"; {len(found) - most} more: `evotrainer status`" if len(found) > most else ""
     return "; ".join(c.text for c in found[:most]) + more
@@ -234,7 +234,7 @@ def _finished(events: Sequence[Event]) -> list[TrialFinished]:
 # -- what was measured -------------------------------------------------------------------------------------------------
 
 
-def _goes_with(g: Gained | None) -> list[Fact]:
+def _goes_with(g: GainExplanation | None) -> list[Fact]:
     """What the gain goes with, as measured when it was certified."""
     if g is None or g.gain <= 0:
         return []
@@ -335,7 +335,7 @@ def _dearer(tree: RunState, path: Sequence[Branch]) -> list[Fact]:
     return [Fact(kind="compute", text=text, numbers={"ratio": own / start})]
 
 
-def _decides(g: Gained | None) -> list[Fact]:
+def _decides(g: GainExplanation | None) -> list[Fact]:
     """Is a simple behaviour as good as a right answer, for whom nothing had taught yet as well?"""
     if g is None or g.solved is None or g.solved_before is None or g.gain < RISE:
         return []
@@ -355,13 +355,13 @@ def _gaps(events: Sequence[Event], path: Sequence[Branch]) -> list[Fact]:
     """Diagnostic gaps of the lineage in which something rose, and which no proved change explains."""
     names, proved = {b.branch for b in path}, answered(events)
     return [
-        Fact(kind="gap", text=f"{e.body.branch}: {gap_told(events, e.body)}", numbers=dict(e.body.numbers))
+        Fact(kind="gap", text=f"{e.body.branch}: {describe_gap(events, e.body)}", numbers=dict(e.body.numbers))
         for e in events
         if isinstance(e.body, GapSeen) and e.body.branch in names and e.id not in proved and rising(e.body)
     ]
 
 
-def gap_told(events: Sequence[Event], gap: GapSeen) -> str:
+def describe_gap(events: Sequence[Event], gap: GapSeen) -> str:
     """What a gap says, and the kinds of findings in the last diagnosis of its branch by a later harness version: then
     nothing said why, now these do or may."""
     at = next((i for i, e in enumerate(events) if e.body == gap), -1)
@@ -369,14 +369,14 @@ def gap_told(events: Sequence[Event], gap: GapSeen) -> str:
     later = [h for h in read if subject_branch(h.subject) == gap.branch and h.harness and h.harness != gap.harness]
     found = [f for f in later[-1].findings if not f.missing and f.severity != "info"] if later else []
     kinds = ", ".join(dict.fromkeys(f.kind.replace("_", " ") for f in found))
-    return gap.told + (f"; harness {later[-1].harness} finds in {gap.branch}: {kinds}" if kinds else "")
+    return gap.summary + (f"; harness {later[-1].harness} finds in {gap.branch}: {kinds}" if kinds else "")
 
 
 def answered(events: Sequence[Event]) -> dict[str, str]:
     """Id of a gap -> why it is none any more: the score of a branch rose, the branch differs from its control in its
     change alone, and the judge proved the rise on gate (where that was measured, on fresh seeds as well).
 
-    What is paid and wrong (`contradiction`, `standing_gap`) stays a gap: that a change did it does not make it right.
+    What is paid and wrong (`contradiction`, `unexplained_gap`) stays a gap: no change makes it right.
     """
     tree = RunState.of(events)
     out = {}

@@ -1,5 +1,5 @@
 """The facts of a run: what a reader is told of it and of its branches, one sentence each, worded in the modules that
-find them (`branch_facts`, `caveats`, `run_facts`). Renderers pick facts by kind and subject and word nothing.
+find them (`caveats`, `run_facts`). Renderers pick facts by kind and subject and word nothing.
 
 The caveats of a certificate are the facts of a certified branch that have a severity, worst first, each with its
 remedy: the mark of a champion is its worst severity, and the advice of a finished run answers its first entry.
@@ -32,7 +32,7 @@ class Fact(Frozen):
     `info`: a condition under which it was found. None: no caveat of a certificate."""
     remedy: str = ""
     """What to do. `{run}` stands for the run folder in a command, `{more}` for the command that plays one more round;
-    `views.advice.filled` puts both in."""
+    `views.advice.fill_in` puts both in."""
     new_run: bool = False
     """Does the remedy take a new run, which may share this one's error budget?"""
 
@@ -150,7 +150,7 @@ class FactList:
         """Those about a branch or search training; of an empty name about the run."""
         return FactList(tuple(f for f in self.found if f.about == about))
 
-    def some(self, *kinds: str) -> tuple[Fact, ...]:
+    def of_kinds(self, *kinds: str) -> tuple[Fact, ...]:
         """Those of some kinds."""
         return tuple(f for f in self.found if f.kind in kinds)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.projections.caveats import answered as since_explained
-from evotrainer.projections.caveats import gap_told
+from evotrainer.projections.caveats import describe_gap
 from evotrainer.projections.text import one_line
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -20,7 +20,7 @@ TRIGGERS = {
     "score_move": "the score moved and no finding said why",
     "behaviour_shift": "behaviour shifted and no finding said why",
     "contradiction": "what is paid parted from the outcome and no finding said why",
-    "standing_gap": "what is wrong was paid and no finding said why",
+    "unexplained_gap": "what is wrong was paid and no finding said why",
     "agent": "proposed by the agent",
     "learned": "hacks were confirmed that no detector explained",
     "audit": "settled by audits",
@@ -102,7 +102,7 @@ class Coevolution:
         )
         return cls(
             versions,
-            tuple((g, gap_told(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
+            tuple((g, describe_gap(events, g)) for i, g in gaps.items() if i not in answered and i not in explained),
             links,
             origin,
         )
@@ -121,14 +121,14 @@ class Coevolution:
         v = self.current
         if v is None:
             return ""
-        stands = [f"{s['name']} ({s.get('standing', '')})" for s in v.own]
-        told = f": {', '.join(stands)}" if stands else ""
+        detectors = [f"{s['name']} ({s.get('standing', '')})" for s in v.own]
+        suffix = f": {', '.join(detectors)}" if detectors else ""
         came = (
             f"; {len(self.versions) - 1} change{'' if len(self.versions) == 2 else 's'}, the last: {v.why}"
             if v.body.parent
             else ""
         )
-        return one_line(f"{v.name}, {v.body.size}{told}{came}", 300)
+        return one_line(f"{v.name}, {v.body.size}{suffix}{came}", 300)
 
 
 def _links(events: Sequence[Event], origin: dict[str, str]) -> Iterable[Link]:

@@ -84,7 +84,7 @@ def cases(events: Sequence[Event], now: HealthReport | None = None) -> list[Case
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class PresentSituation:
     """What a new branch would rest on."""
 
     recipe: Recipe
@@ -96,7 +96,7 @@ class Now:
     """Seeds per branch."""
 
 
-def changed_since(events: Iterable[Event], branch: str, now: Now, factor: str = "") -> tuple[str, ...]:
+def changed_since(events: Iterable[Event], branch: str, now: PresentSituation, factor: str = "") -> tuple[str, ...]:
     """Assumptions of an earlier branch that no longer hold; `factor`, the one that is changed itself, aside."""
     seen = list(events)
     opened = {e.body.branch: e for e in seen if isinstance(e.body, BranchOpened)}
@@ -172,7 +172,7 @@ def _same(a: Any, b: Any) -> bool:
     return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
 
 
-def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
+def repetition(events: Sequence[Event], iv: Intervention, now: PresentSituation) -> str:
     """Why a change that was tried before may not be tried again;
     empty where it is new, or what it cites has changed."""
     value = now.recipe.with_factor(iv.factor, iv.new).value(iv.factor)
@@ -181,17 +181,17 @@ def repetition(events: Sequence[Event], iv: Intervention, now: Now) -> str:
         return f"cites {iv.reopens}, which did not try this value of {iv.factor}" if iv.reopens else ""
     last = earlier[-1]
     verdict = RunState.of(events).branches[last].verdict
-    said = f" ({verdict.kind})" if verdict else ""
+    kind = f" ({verdict.kind})" if verdict else ""
     if not iv.reopens:
         return (
-            f"tried before as {last}{said}; to try it again, cite it in `reopens` and what changed since in `changed`"
+            f"tried before as {last}{kind}; to try it again, cite it in `reopens` and what changed since in `changed`"
         )
     if iv.reopens != last:
-        return f"cites {iv.reopens}, but {last} tried it last{said}"
+        return f"cites {iv.reopens}, but {last} tried it last{kind}"
     since = changed_since(events, last, now, iv.factor)
     if iv.changed not in since:
         return (
-            f"reopens {last}{said} because {iv.changed or 'nothing'} changed, which the ledger does not bear out; "
+            f"reopens {last}{kind} because {iv.changed or 'nothing'} changed, which the ledger does not bear out; "
             f"changed since: {', '.join(since) or 'nothing'}"
         )
     return ""

@@ -59,8 +59,8 @@ REFUSALS: tuple[tuple[str, Label], ...] = (
 
 def label_of_refusal(reason: str) -> Label:
     """The label of a proposal that was refused before it was trained."""
-    told = re.sub(r"^trials\.\d+: ", "", reason)
-    return next((label for pattern, label in REFUSALS if re.search(pattern, told)), "preflight_crash")
+    message = re.sub(r"^trials\.\d+: ", "", reason)
+    return next((label for pattern, label in REFUSALS if re.search(pattern, message)), "preflight_crash")
 
 
 def label_of_branch(b: Branch, state: RunState, events: Sequence[Event]) -> tuple[Label, str]:
@@ -102,9 +102,9 @@ def label_of_probe(p: Probe, kept: str) -> tuple[Label, str]:
         return "open", "not trained yet"
     if done.status == "failed":
         return done.label or "crash", done.error
-    told = p.record()
-    if told.invalid:
-        return "disqualified", f"questioned by {', '.join(told.invalid)}"
-    if told.score is None:
+    record = p.record()
+    if record.invalid:
+        return "disqualified", f"questioned by {', '.join(record.invalid)}"
+    if record.score is None:
         return "harness_abort", "no attempt was graded"
     return ("keep", kept) if kept else ("discard", "nothing was made from it")

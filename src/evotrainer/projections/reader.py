@@ -76,7 +76,7 @@ class ReaderSpend:
             wall_s=round(sum(a.wall_s for a in seen), 3),
         )
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line for status and report; empty where nobody was asked."""
         if not self.questions:
             return ""
@@ -102,7 +102,7 @@ class Readings:
         return cls(last, ReaderSpend.of(b for b in seen if isinstance(b, ReaderAnswered)))
 
 
-def told(c: ReaderConcluded) -> str:
+def describe(c: ReaderConcluded) -> str:
     """One line about a reading."""
     read = c.nominated.read + c.random.read + c.explained.read
     if not read:
@@ -114,9 +114,9 @@ def told(c: ReaderConcluded) -> str:
         "none": "no hack found",
     }[c.outcome]
     parts = [f"{c.branch}: a reader read {counted(read, 'rollout')} and calls {hacks} reward hacks; {verdict}"]
-    parts += [c.nominated.told("nominated, read")] if c.nominated.read else []
-    parts += [c.random.told("not nominated, read at random")] if c.random.read else []
-    parts += [c.explained.told("explained by a detector, read to check it")] if c.explained.read else []
+    parts += [c.nominated.summary("nominated, read")] if c.nominated.read else []
+    parts += [c.random.summary("not nominated, read at random")] if c.random.read else []
+    parts += [c.explained.summary("explained by a detector, read to check it")] if c.explained.read else []
     parts += [f"unsure of {c.unsure}"] if c.unsure else []
     parts += [f"no valid answer on {c.unread}"] if c.unread else []
     parts += [f"ended early: {c.stopped}"] if c.stopped else []

@@ -48,7 +48,7 @@ class SeatSpend:
         """Was somebody asked, and no answer taken?"""
         return bool(self.fallbacks) and not self.taken
 
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line for status and report; empty where nobody sat."""
         if not self.requests and not self.fallbacks:
             return ""

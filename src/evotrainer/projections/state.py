@@ -341,8 +341,8 @@ def _probes(state: RunState, event: Event) -> None:
     for p in b.probes:
         if p.probe in state.probes:
             state._contradicts(f"probe {p.probe} is opened twice")
-        told = (p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed)
-        state._probes[p.probe] = Probe(*told, shortcuts=state.shortcuts, spec=p)
+        facts = (p.probe, b.round, b.incumbent, p.changes, p.recipe, p.seed)
+        state._probes[p.probe] = Probe(*facts, shortcuts=state.shortcuts, spec=p)
 
 
 @_folds(ev.Searched)

@@ -6,7 +6,7 @@ from evotrainer.records.events import RunOpened
 from evotrainer.records.looks import share_of
 
 
-def told(opened: RunOpened | None) -> str:
+def describe(opened: RunOpened | None) -> str:
     """From the first event; empty before it."""
     if opened is None:
         return ""

@@ -11,9 +11,9 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import visible
 from evotrainer.records.recipe import Recipe, short
-from evotrainer.records.recipe_parts import COMPOSITES
 from evotrainer.records.scaffold import Slot, changed_texts
-from evotrainer.records.text import as_text, cut, places, shown
+from evotrainer.records.structured_factors import COMPOSITES
+from evotrainer.records.text import as_text, cut, decimal_places, shown
 from evotrainer.records.written import changed_sources
 
 _LONG_LINE = 2_000
@@ -53,7 +53,7 @@ def _short_line(line: str) -> str:
     return f"{line[:_LONG_LINE]}… {len(line) - _LONG_LINE:,} more characters on this line"
 
 
-def base_told(base: Mapping[str, str]) -> str:
+def base_label(base: Mapping[str, str]) -> str:
     """Id and commit of a base policy from the Hub, source and file of a GGUF, else the name of its folder."""
     if "gguf_source" in base:
         return f"{last_part(base['gguf_source'])} ({base.get('gguf_file', '')})"
@@ -96,7 +96,7 @@ def percent(x: float | None, places: int = 1) -> str:
 
 def confidence(level: float) -> str:
     """A confidence as `95%`; none that is below 1 is shown as `100%`."""
-    return percent(level, places((level, 1.0), least=0))
+    return percent(level, decimal_places((level, 1.0), least=0))
 
 
 def points(x: float | None, places: int = 1, sign: bool = True) -> str:
@@ -159,7 +159,7 @@ def change(factor: str, old: Any, new: Any) -> str:
     A key that was added is `+ key value`, one that was removed `- key`.
     """
     if isinstance(old, dict) and isinstance(new, dict):
-        old, new = whole(factor, old), whole(factor, new)
+        old, new = with_defaults(factor, old), with_defaults(factor, new)
         parts = list(dict.fromkeys(k for side in differing(old, new) for k in side))
         if len(parts) == 1 and parts[0] in old and parts[0] in new:
             return change(f"{factor}.{parts[0]}", old[parts[0]], new[parts[0]])
@@ -175,13 +175,13 @@ def _part(key: str, old: dict[str, Any], new: dict[str, Any], within: str = "") 
         return f"- {name}"
     if key not in old:
         return f"+ {name} {value(new[key])}"
-    before, after = differing(whole(key, old[key]), whole(key, new[key]))
+    before, after = differing(with_defaults(key, old[key]), with_defaults(key, new[key]))
     if within or not isinstance(before, dict) or not isinstance(after, dict):
         return f"{name} {value(before)} → {value(after)}"
     return ", ".join(_part(k, before, after, f"{name}.") for k in dict.fromkeys([*before, *after]))
 
 
-def whole(factor: str, x: Any) -> Any:
+def with_defaults(factor: str, x: Any) -> Any:
     """A factor's value with its defaults, where only a part of it was given; as it is where it is no valid one, of
     several fields, or a start, which means another recipe in every run."""
     if not isinstance(x, dict) or factor in COMPOSITES or factor == "start":
@@ -201,7 +201,7 @@ def differing(old: Any, new: Any) -> tuple[Any, Any]:
     return before, after
 
 
-def written_anew(old: Recipe | None, new: Recipe, slots: Iterable[Slot]) -> list[tuple[str, str, list[str]]]:
+def rewritten(old: Recipe | None, new: Recipe, slots: Iterable[Slot]) -> list[tuple[str, str, list[str]]]:
     """(code or text, name, lines) of what a recipe writes otherwise than the one before: its reward components and
     hooks, and its texts around the tasks."""
     before = old or Recipe()

@@ -49,8 +49,8 @@ def labelled(events: Sequence[Event]) -> list[LabelledTrial]:
     state = RunState.of(events)
     agents = {e.body.round: e.body.proposal.agent for e in events if isinstance(e.body, Proposed)}
     name = state.opened.agent if state.opened else ""
-    said = [e.body for e in events if isinstance(e.body, SeatAnswered) and not e.body.problem and e.body.proposal]
-    out = [_probe(p, state, events, said, name) for p in state.probes.values()]
+    answers = [e.body for e in events if isinstance(e.body, SeatAnswered) and not e.body.problem and e.body.proposal]
+    out = [_probe(p, state, events, answers, name) for p in state.probes.values()]
     opened = [b for b in state.branches.values() if b.parent is not None]
     out += [_branch(b, state, events, agents.get(b.round, name)) for b in opened]
     return [*out, *_untrained(events, agents)]
@@ -75,14 +75,14 @@ def distinct_ideas(trials: Iterable[LabelledTrial]) -> set[tuple[str, str]]:
 
 
 def _probe(
-    p: Probe, state: RunState, events: Sequence[Event], said: Sequence[SeatAnswered], agent: str
+    p: Probe, state: RunState, events: Sequence[Event], answers: Sequence[SeatAnswered], agent: str
 ) -> LabelledTrial:
-    told, spec = p.record(), p.spec
+    record, spec = p.record(), p.spec
     parent = _recipe(state, p.incumbent)
     label, cause = label_of_probe(p, _kept(p, state))
     champion = state.branches[p.incumbent].record().scores if p.incumbent in state.branches else ()
-    gain = told.score - sum(champion) / len(champion) if told.score is not None and champion else None
-    t = _asked_for(p, said) if spec and not spec.moves else None
+    gain = record.score - sum(champion) / len(champion) if record.score is not None and champion else None
+    t = _asked_for(p, answers) if spec and not spec.moves else None
     return LabelledTrial(
         trial=p.probe,
         kind="search",
@@ -118,9 +118,9 @@ def _kept(p: Probe, state: RunState) -> str:
     return f"{found} is its recipe" if (found := next(took, "")) else ""
 
 
-def _asked_for(p: Probe, said: Sequence[SeatAnswered]) -> Any:
+def _asked_for(p: Probe, answers: Sequence[SeatAnswered]) -> Any:
     """The trial of an answer that a search training came from."""
-    mine = (a for a in said if a.round == p.round and a.step.startswith("search"))
+    mine = (a for a in answers if a.round == p.round and a.step.startswith("search"))
     found = (t for a in mine if a.proposal for t in a.proposal.trials)
     return next((t for t in found if t.changes == dict(p.changes)), None)
 

@@ -20,10 +20,10 @@ def canary_flips(stores: Iterable[Path]) -> tuple[CanaryFlip, ...]:
     rows = {row["id"]: row for p in stores if p.is_dir() for row in noted_rows(p, "detail", f'"{KEY}"', _COLUMNS)}
     found: dict[tuple[str, int, str], dict[str, list[str]]] = {}
     for _, row in sorted(rows.items()):
-        told: Any = json.loads(row["detail"]).get(KEY)
-        if isinstance(told, dict) and isinstance(told.get("flip"), str):
-            fates = found.setdefault((str(row["split"]), int(row["step"] or 0), told["flip"]), {})
-            fates.setdefault(str(told.get("fate")), []).append(str(row["id"]))
+        raw: Any = json.loads(row["detail"]).get(KEY)
+        if isinstance(raw, dict) and isinstance(raw.get("flip"), str):
+            fates = found.setdefault((str(row["split"]), int(row["step"] or 0), raw["flip"]), {})
+            fates.setdefault(str(raw.get("fate")), []).append(str(row["id"]))
     return tuple(
         CanaryFlip(
             split=split,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from evotrainer.records.findings import SHORTCUT, Severity
+from evotrainer.records.findings import SHORTCUT
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.text import counted
 
@@ -101,9 +101,9 @@ class VerdictChange(Frozen):
     """Flagged rollouts of the branch."""
 
 
-class Gained(Frozen):
+class GainExplanation(Frozen):
     """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
-    (harness/evolving/gained.py)."""
+    (harness/evolving/gain_explanation.py)."""
 
     trials: tuple[str, ...] = ()
     """Trainings whose search rollouts were compared ..."""
@@ -135,61 +135,5 @@ class Gained(Frozen):
             return ""
         if d.form == "threshold":
             return f"`{d.feature} {d.op} {d.value:g}`"
-        said = "".join(c if c.isprintable() else "·" for c in d.about)
-        return f"attempts that {said if len(said) <= 80 else said[:80] + '…'}"
-
-
-class DetectorCase(Frozen):
-    """What a detector said of one version whose truth is known."""
-
-    version: str
-    bad: bool
-    seen: bool
-    """Was the version used to make the detector?"""
-    fired: bool
-    severity: Severity | None = None
-    share: float | None = None
-    """Share of the version's rollouts that were flagged."""
-    step: int | None = None
-    """First training step at which it fired."""
-    damage: int | None = None
-    """Training step from which the damage is visible in score or verdict."""
-    lead: int | None = None
-    """`damage` - `step`: negative where it fired too late."""
-
-
-class DetectorCounts(Frozen):
-    """Firings against the truth, over versions or over rollouts. A rate is None where nothing is there to divide by."""
-
-    n: int = 0
-    bad: int = 0
-    fired: int = 0
-    caught: int = 0
-    """Fired and bad."""
-    precision: float | None = None
-    precision_low: float | None = None
-    """One-sided lower bound at 95%, exact; the others likewise."""
-    recall: float | None = None
-    recall_low: float | None = None
-    false_positive_rate: float | None = None
-    """Of what is not bad."""
-    false_positive_high: float | None = None
-    """One-sided upper bound at 95%."""
-    lead_steps: float | None = None
-    """Median lead over caught versions of which it is known."""
-    leads: int = 0
-    """How many these are."""
-
-
-class DetectorTest(Frozen):
-    """Backtest of a detector over versions of which the truth is known (harness/evolving/detector_quality.py)."""
-
-    detector: str
-    whole: DetectorCounts
-    seen: DetectorCounts
-    """Over versions that were used to make it ..."""
-    unseen: DetectorCounts
-    """... and over the others, which alone measure its quality."""
-    rollouts: DetectorCounts | None = None
-    """Over single rollouts, where these carry labels."""
-    cases: tuple[DetectorCase, ...] = ()
+        about = "".join(c if c.isprintable() else "·" for c in d.about)
+        return f"attempts that {about if len(about) <= 80 else about[:80] + '…'}"

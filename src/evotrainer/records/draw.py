@@ -18,7 +18,7 @@ from evotrainer.records.durable import fsync, os_errors, replace_synced
 from evotrainer.records.encryption import DataKey, is_encrypted, key_of
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.regular_file import read_bytes
-from evotrainer.records.revealed import plain
+from evotrainer.records.revealed import decrypted_message
 from evotrainer.records.text import cause
 
 PLACE = "sealed/draw"
@@ -53,7 +53,7 @@ def name_of(seed: str) -> str:
     return hashlib.sha256(f"draw:{seed}".encode()).hexdigest()[:16]
 
 
-def kept_key(run_dir: Path) -> str:
+def stored_seed_key(run_dir: Path) -> str:
     """Name of the key that a kept seed is encrypted with; empty where none is kept, or in clear."""
     path = run_dir / PLACE / ENCRYPTED
     return key_of(read_bytes(path)) if path.is_file() else ""
@@ -64,7 +64,7 @@ def keep_seed(run_dir: Path, given: int | None = None, key: DataKey | None = Non
     returned, encrypted where a key is given. A run that is killed between this and its first event goes on with it."""
     place = run_dir / PLACE
     name, other = (ENCRYPTED, FILE) if key else (FILE, ENCRYPTED)
-    if (place / name).is_file() and (not key or kept_key(run_dir) == key.id):
+    if (place / name).is_file() and (not key or stored_seed_key(run_dir) == key.id):
         kept = read_seed(run_dir)
         if (kept.given, given) == (given is not None, int(kept.seed) if kept.given else None):
             return kept  # otherwise it is of a start that was killed at once, and whose task file was another one
@@ -89,7 +89,9 @@ def read_seed(run_dir: Path, name: str = "", commitment: str = "") -> Seed:
     path = path if path.is_file() else run_dir / PLACE / FILE
     try:
         data = read_bytes(path)
-        found = Seed.model_validate(json.loads(plain(data, run_dir, PURPOSE) if is_encrypted(data) else data))
+        found = Seed.model_validate(
+            json.loads(decrypted_message(data, run_dir, PURPOSE) if is_encrypted(data) else data)
+        )
     except FileNotFoundError:
         raise IntegrityError(
             f"{path} is lost: gate and cert tasks of this run were drawn from the seed in it and cannot be made "

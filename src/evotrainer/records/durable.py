@@ -106,7 +106,7 @@ class WriterLock:
             self._fd = -1
             if e.errno not in (errno.EWOULDBLOCK, errno.EACCES):
                 raise os_trouble(f"cannot lock {what}", e) from e
-            raise held_by(what, pid) from None
+            raise lock_error(what, pid) from None
         os.ftruncate(self._fd, 0)
         os.pwrite(self._fd, f"{os.getpid()}\n".encode(), 0)
         _held.add(self)
@@ -129,7 +129,7 @@ class WriterLock:
             self._fd = -1
 
 
-def held_by(what: str, pid: int | str) -> StoreError:
+def lock_error(what: str, pid: int | str) -> StoreError:
     """The error for what another writer holds."""
     pid = pid or "unknown"
     return StoreError(f"{what} is being written by process {pid}; wait for it or stop it (kill {pid}), then run again")

@@ -66,30 +66,30 @@ class DataKey:
 _known: dict[str, DataKey] = {}
 
 
-def know(key: DataKey) -> DataKey:
+def register_key(key: DataKey) -> DataKey:
     """From here on this process opens what was encrypted with it."""
     return _known.setdefault(key.id, key)
 
 
-def take_in(key: str) -> bool:
+def register_revealed_key(key: str) -> bool:
     """A key as an event reveals it; False where it is none."""
     try:
-        know(DataKey(bytes.fromhex(key)))
+        register_key(DataKey(bytes.fromhex(key)))
     except (ValueError, IntegrityError):
         return False
     return True
 
 
-def forget(key: DataKey) -> None:
+def forget_key(key: DataKey) -> None:
     """And no more."""
     _known.pop(key.id, None)
 
 
-def is_known(id: str) -> bool:
+def has_key(id: str) -> bool:
     return id in _known
 
 
-def known(id: str) -> DataKey:
+def key_named(id: str) -> DataKey:
     """The key of this name; EncryptedError where this process does not have it."""
     if id not in _known:
         raise EncryptedError(
@@ -111,7 +111,7 @@ def key_of(message: bytes) -> str:
 
 def decrypt(message: bytes, purpose: str) -> bytes:
     """What was encrypted for this purpose; EncryptedError without the key, IntegrityError where it was changed."""
-    key = known(key_of(message))
+    key = key_named(key_of(message))
     from cryptography.exceptions import InvalidTag
 
     try:

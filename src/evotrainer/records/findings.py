@@ -25,7 +25,7 @@ INPUTS = {
 """How what the harness reads is called within it, a name or its start, and what readers are told."""
 
 
-def input_told(name: str) -> str:
+def input_label(name: str) -> str:
     """A field that was missing, in words."""
     found = next((x for x in INPUTS if x in name), "")
     return name.replace(found, INPUTS[found]) if found else name
@@ -77,7 +77,7 @@ class Finding(Frozen):
     missing: tuple[str, ...] = ()
     lacks: str = ""
     """Reward component that the flagged rollouts do not earn: paying it answers the finding. Of detectors mined from a
-    standing gap."""
+    unexplained gap."""
 
     @property
     def rank(self) -> tuple[bool, int]:

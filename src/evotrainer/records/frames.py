@@ -23,7 +23,7 @@ from evotrainer.records.arrow_schema import arrow_schema, check_version
 from evotrainer.records.durable import os_errors
 from evotrainer.records.encryption import DataKey, is_encrypted
 from evotrainer.records.regular_file import read_bytes
-from evotrainer.records.revealed import PURPOSE, plain
+from evotrainer.records.revealed import PURPOSE, decrypted_message
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -121,7 +121,7 @@ class Tail:
     def _payload(self, span: Span) -> bytes:
         stored = memoryview(self.data)[span.start + HEADER_BYTES : span.end]
         if is_encrypted(bytes(stored[:4])):
-            stored = memoryview(plain(bytes(stored), self.path.absolute().parents[2]))
+            stored = memoryview(decrypted_message(bytes(stored), self.path.absolute().parents[2]))
         return bytes(_codec().decompress(stored, span.raw, asbytes=True))
 
 

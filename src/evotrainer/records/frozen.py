@@ -9,7 +9,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evotrainer.records.other_names import NAMES, name_hint, value_hint
+from evotrainer.records.factor_aliases import NAMES, name_hint, value_hint
 from evotrainer.records.text import as_text, quoted
 
 
@@ -87,9 +87,9 @@ def _plain(x: Any, model: type[BaseModel] | None = None) -> str:
             shown = ", ".join(v if re.fullmatch(r"-?\d+(\.\d+)?", v) else f'"{v}"' for v in parts)
             return f"must be a list, e.g. [{shown}]"
         if what == WORDS["string"] and isinstance(value, bool | int | float):
-            told = str(value).lower() if isinstance(value, bool) else as_text(value)
+            text = str(value).lower() if isinstance(value, bool) else as_text(value)
             at = f"{x['loc'][-1]}=" if isinstance(x["loc"][-1], str) else ""
-            return f'must be a text: put it in quotes, {at}"{told}"'
+            return f'must be a text: put it in quotes, {at}"{text}"'
         return f"must be {what}{_set_instead(model, x['loc'], value) if what == WORDS['model'] else ''}"
     return str(x["msg"]).removeprefix("Value error, ")
 

@@ -119,8 +119,8 @@ def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
         licence = fields["general.license"].contents() if "general.license" in fields else ""
         note = {"source": source, "file": path.name, "sha256": sha, "license": str(licence)}
         (temp / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
-        for f in temp.iterdir():
-            fsync(f)
+        for written in temp.iterdir():
+            fsync(written)
         replace_folder(temp, folder)
     except Exception as e:  # gguf and transformers raise many types for what they do not know
         raise ConfigError(

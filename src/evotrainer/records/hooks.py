@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
-from evotrainer.records.foreign import Called, in_words, number
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import counted
+from evotrainer.records.untrusted_values import CallResults, in_words, number
 from evotrainer.records.written import defined, settled_name, static_fault
 
 ENTRIES: Mapping[str, tuple[str, ...]] = {
@@ -31,7 +31,7 @@ DETAIL = "hook"
 class HookCaller(Protocol):
     """Runs a function of a source in the sandbox, each call by itself."""
 
-    def call(self, source: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Called:
+    def call(self, source: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> CallResults:
         """SandboxError: the machine's fault."""
         ...
 

@@ -90,12 +90,12 @@ def snapshot(repo: str, revision: str | None = None) -> Path:
         try:
             return Path(snapshot_download(repo, revision=revision, allow_patterns=WANTED))
         except Exception as e:  # offline, unknown, gated, disk full: the library raises many types
-            said = f"{type(e).__name__}: {cut(' '.join(str(e).split()), 400)}"
+            error_text = f"{type(e).__name__}: {cut(' '.join(str(e).split()), 400)}"
             if no_way:
-                said = f"the Hub cannot be reached: {no_way}; no copy of it is in the cache"
+                error_text = f"the Hub cannot be reached: {no_way}; no copy of it is in the cache"
             raise ConfigError(
-                f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({said}); check the id, "
-                "the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
+                f"policy.base {repo}{'@' + revision if revision else ''}: cannot be fetched ({error_text}); check the "
+                "id, the network and HF_TOKEN, or give a local folder (a path starts with ./ or /)"
             ) from None
 
 

@@ -78,7 +78,7 @@ def has_own_texts(trial: str) -> bool:
     return "-texts-" in trial
 
 
-def certified_anew(trial: str, n: int) -> str:
+def recertified(trial: str, n: int) -> str:
     """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
     return f"{trial}{nth(n).replace('/', '-')}"
 
@@ -141,7 +141,7 @@ def noise_branch(key: str, first: str) -> str:
     return first if name.isdigit() else name
 
 
-def measured_anew(key: str) -> bool:
+def remeasured(key: str) -> bool:
     """Does a noise event replace the measurement before it, since seeds were added to branches that are in it?"""
     return key.count("/") > 1
 
@@ -201,9 +201,9 @@ def gap(branch: str) -> str:
     return f"gap/{branch}"
 
 
-def standing_gap(branch: str) -> str:
+def unexplained_gap(branch: str) -> str:
     """A branch is paid for what is wrong, and no finding says why."""
-    return f"gap/{branch}/standing"
+    return f"gap/{branch}/unexplained"
 
 
 def learned(branch: str, n: int) -> str:
@@ -216,13 +216,13 @@ def at_learned(branch: str, n: int) -> str:
     return f"{branch}/read/{n}"
 
 
-def at_standing_gap(branch: str) -> str:
+def at_unexplained_gap(branch: str) -> str:
     """Where detectors are mined from what a branch is paid for."""
-    return f"{branch}/standing"
+    return f"{branch}/unexplained"
 
 
 def harness(at: str) -> str:
-    """A version of the harness; `at`: opened, or what `at_gap`, `at_standing_gap`, `edit` or `settled` say."""
+    """A version of the harness; `at`: opened, or what `at_gap`, `at_unexplained_gap`, `edit` or `settled` say."""
     return f"harness/{at}"
 
 

@@ -19,8 +19,8 @@ from typing import TypeVar
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, check_readable, parse
 from evotrainer.records.clock import unix_time
-from evotrainer.records.durable import WriterLock, held_by, os_errors, writer_of
-from evotrainer.records.encryption import take_in
+from evotrainer.records.durable import WriterLock, lock_error, os_errors, writer_of
+from evotrainer.records.encryption import register_revealed_key
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
@@ -93,7 +93,7 @@ class Ledger:
         """
         lock = path.with_name(path.name + ".lock")
         if (pid := writer_of(lock)) is not None:
-            raise held_by(f"ledger {path}", pid)
+            raise lock_error(f"ledger {path}", pid)
         unlike, db = bytes_problem(path), open_still(path)
         if db is None:
             check_end(path, unlike, (), GENESIS)
@@ -214,7 +214,7 @@ class Ledger:
             if isinstance(event.body, TrialFinished) and any_locked(event.body.scores):
                 self._locked.append(len(self._events) - 1)
             if isinstance(event.body, RunClosed) and event.body.key:
-                take_in(event.body.key)
+                register_revealed_key(event.body.key)
         self._decrypt()
 
     def _decrypt(self) -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from evotrainer.errors import StoreError
 from evotrainer.records.clock import unix_time
-from evotrainer.records.places import kept_at
+from evotrainer.records.storage_folders import storage_folder
 
 VARIABLE = "EVOTRAINER_REGISTER"
 """Environment variable for task files that leave `run.looks` open: a file, or off."""
@@ -39,7 +39,7 @@ create table if not exists looks (
 
 def register_file(wanted: str = "") -> Path | None:
     """Where looks are counted: `wanted`, else $EVOTRAINER_REGISTER, else the user's state folder; None: nowhere."""
-    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "looks.db")
+    return storage_folder(wanted, VARIABLE, "XDG_STATE_HOME", "looks.db")
 
 
 def set_key(prompts: Iterable[str]) -> str:
@@ -54,7 +54,7 @@ def share_of(number: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
+class LookCount:
     """Looks of one kind at a set, this one included. `number`: which one it is; `runs`: by so many runs."""
 
     number: int
@@ -116,7 +116,7 @@ class LookRegister:
             ).fetchall()
         return [Path(folder) for (folder,) in rows]
 
-    def enter(self, tasks: str, run: str, what: str, number: int, folder: Path) -> Looks:
+    def enter(self, tasks: str, run: str, what: str, number: int, folder: Path) -> LookCount:
         """Note a look before it is taken; the same at every call. `what`: `judged ...`, `certified ...`: looks of the
         same first word are counted. `number`: the run's own, entered again where the register was lost.
         StoreError where another run has it meanwhile."""
@@ -127,7 +127,7 @@ class LookRegister:
             rows = db.execute('select run, what from looks where "set" = ? order by rowid', (tasks,)).fetchall()
         same = [(r, w) for r, w in rows if w.split()[0] == kind]
         upto = same[: same.index((run, what)) + 1]
-        return Looks(len(upto), len({r for r, _ in upto}))
+        return LookCount(len(upto), len({r for r, _ in upto}))
 
     def _take(self, db: sqlite3.Connection, tasks: str, run: str, number: int, folder: Path) -> None:
         other = db.execute(

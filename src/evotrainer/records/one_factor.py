@@ -7,7 +7,7 @@ from typing import Any
 
 from evotrainer.errors import SingleFactorError
 from evotrainer.records.recipe import CHAMPION, Recipe, diff, format_diff
-from evotrainer.records.recipe_parts import COMPOSITES, fields_of, reward_moves
+from evotrainer.records.structured_factors import COMPOSITES, fields_of, reward_moves
 
 SAME_SAMPLES = 0.05
 """How far prompts_per_step x group_size x steps may move in a change of `batch_shape`, as a share."""

@@ -75,8 +75,8 @@ class ProgramProbes:
     def of(cls, stored: Any) -> ProgramProbes:
         """What `plain` wrote, the certain facts first. Anybody may have written it: what is not of this form says
         nothing."""
-        said: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
-        rows, ran, why = said.get("facts"), said.get("ran"), said.get("not_run")
+        known: Mapping[str, Any] = stored if isinstance(stored, Mapping) else {}
+        rows, ran, why = known.get("facts"), known.get("ran"), known.get("not_run")
         some = [f for f in rows[:MAX_FACTS] if isinstance(f, Mapping)] if isinstance(rows, list | tuple) else []
         texts = ({k: as_text(f.get(k, ""))[:MAX_TEXT] for k in ("probe", "input", "got", "wanted")} for f in some)
         facts = [ProbeFact(**t, certain=f.get("certain") is True) for t, f in zip(texts, some, strict=True)]

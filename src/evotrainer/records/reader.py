@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 from pydantic import Field, ValidationError
 
-from evotrainer.records.asking import Question
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.questions import Question
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 from evotrainer.records.seat import MOST, objects_in
 from evotrainer.records.text import clean_text, cut, quoted
@@ -96,7 +96,7 @@ class ReaderRate(Frozen):
     high: float = 1.0
     """Two-sided 95% interval of the share (Clopper and Pearson 1934)."""
 
-    def told(self, part: str) -> str:
+    def summary(self, part: str) -> str:
         """`of 380 not nominated, read at random: 20, hacks 1, rate 5.0% [0.1%, 24.9%]`; `part`: of which they are."""
         if not self.read:
             return f"of {self.of:,} {part}: none" if self.of else ""
@@ -137,11 +137,11 @@ def read_verdict(raw: str, rollout: Rollout) -> tuple[ReaderVerdict | None, str]
     if len(marked) != 1:
         several = "the answer holds several JSON objects about this rollout; give one"
         return None, several if marked else f'the answer is not about this rollout; give "rollout": "{mark}" in it'
-    told = {k: v for k, v in marked[0].items() if k in ReaderVerdict.model_fields and v is not None}
-    if told.get("verdict") != "hack":  # models fill in what is asked of hacks alone: none, null, n/a
-        told = {k: v for k, v in told.items() if k not in ("kind", "quote")}
+    fields = {k: v for k, v in marked[0].items() if k in ReaderVerdict.model_fields and v is not None}
+    if fields.get("verdict") != "hack":  # models fill in what is asked of hacks alone: none, null, n/a
+        fields = {k: v for k, v in fields.items() if k not in ("kind", "quote")}
     try:
-        found = ReaderVerdict.model_validate(told)
+        found = ReaderVerdict.model_validate(fields)
     except ValidationError as e:
         return None, cut(explain(e, ReaderVerdict), 600)
     if found.verdict != "hack":
@@ -195,8 +195,8 @@ def _turn(t: Turn, most: int) -> str:
     """What a turn says and calls, within `most` characters."""
     parts = [clean_text(turn_text(t))]
     for call in t.tool_calls:
-        told = "\n".join(f"{k}: {v}" for k, v in _arguments(call.arguments))
-        parts.append(f"[calls {clean_text(call.name)}{'' if call.ok is not False else ', which failed'}]\n{told}")
+        arguments = "\n".join(f"{k}: {v}" for k, v in _arguments(call.arguments))
+        parts.append(f"[calls {clean_text(call.name)}{'' if call.ok is not False else ', which failed'}]\n{arguments}")
     text = "\n".join(p for p in parts if p)
     half = most // 2
     return text if len(text) <= most else f"{text[:half]}\n[{len(text) - most:,} characters left out]\n{text[-half:]}"
@@ -210,5 +210,5 @@ def _arguments(raw: str) -> list[tuple[str, Any]]:
         return [("arguments", clean_text(raw))]
     if not isinstance(found, dict):
         return [("arguments", clean_text(raw))]
-    told = ((k, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for k, v in found.items())
-    return [(clean_text(str(k)), clean_text(v)) for k, v in told]
+    items = ((k, v if isinstance(v, str) else json.dumps(v, ensure_ascii=False)) for k, v in found.items())
+    return [(clean_text(str(k)), clean_text(v)) for k, v in items]

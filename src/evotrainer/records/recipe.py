@@ -15,22 +15,22 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
 
 from evotrainer.errors import ConfigError
+from evotrainer.records.factor_aliases import name_hint
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.hooks import hook_of, settled_hooks
-from evotrainer.records.other_names import name_hint
-from evotrainer.records.recipe_parts import COMPOSITES as COMPOSITES
-from evotrainer.records.recipe_parts import Averaging as Averaging
-from evotrainer.records.recipe_parts import Clip as Clip
-from evotrainer.records.recipe_parts import Credit as Credit
-from evotrainer.records.recipe_parts import Curriculum as Curriculum
-from evotrainer.records.recipe_parts import GroupFilter as GroupFilter
-from evotrainer.records.recipe_parts import LengthRule as LengthRule
-from evotrainer.records.recipe_parts import Phase as Phase
-from evotrainer.records.recipe_parts import Replay as Replay
-from evotrainer.records.recipe_parts import Schedule as Schedule
-from evotrainer.records.recipe_parts import fields_of as fields_of
-from evotrainer.records.recipe_parts import open_ended
-from evotrainer.records.recipe_parts import reward_moves as reward_moves
+from evotrainer.records.structured_factors import COMPOSITES as COMPOSITES
+from evotrainer.records.structured_factors import Averaging as Averaging
+from evotrainer.records.structured_factors import Clip as Clip
+from evotrainer.records.structured_factors import Credit as Credit
+from evotrainer.records.structured_factors import Curriculum as Curriculum
+from evotrainer.records.structured_factors import GroupFilter as GroupFilter
+from evotrainer.records.structured_factors import LengthRule as LengthRule
+from evotrainer.records.structured_factors import Phase as Phase
+from evotrainer.records.structured_factors import Replay as Replay
+from evotrainer.records.structured_factors import Schedule as Schedule
+from evotrainer.records.structured_factors import fields_of as fields_of
+from evotrainer.records.structured_factors import open_ended
+from evotrainer.records.structured_factors import reward_moves as reward_moves
 from evotrainer.records.text import shown
 from evotrainer.records.written import settled
 
@@ -146,10 +146,10 @@ class Recipe(Frozen):
     @classmethod
     def _named_by_content(cls, values: Any) -> Any:
         """Written components under the names that their sources have."""
-        told = values.get("written") if isinstance(values, Mapping) else None
-        if not isinstance(told, Mapping) or not told or not all(isinstance(x, str) for x in told.values()):
+        codes = values.get("written") if isinstance(values, Mapping) else None
+        if not isinstance(codes, Mapping) or not codes or not all(isinstance(x, str) for x in codes.values()):
             return values
-        rewards, written = settled(values.get("rewards") or {}, told)
+        rewards, written = settled(values.get("rewards") or {}, codes)
         return {**values, "rewards": rewards, "written": written}
 
     @field_validator("hooks")

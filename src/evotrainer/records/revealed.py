@@ -6,7 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from evotrainer.errors import EncryptedError, StoreError
-from evotrainer.records.encryption import DataKey, decrypt, forget, is_known, key_of
+from evotrainer.records.encryption import DataKey, decrypt, forget_key, has_key, key_of
 from evotrainer.records.regular_file import read_bytes
 
 PURPOSE = "rollouts"
@@ -14,9 +14,9 @@ SUFFIX = ".enc"
 """Of files that hold one encrypted message."""
 
 
-def plain(message: bytes, run_dir: Path, purpose: str = PURPOSE) -> bytes:
+def decrypted_message(message: bytes, run_dir: Path, purpose: str = PURPOSE) -> bytes:
     """What a message of a run folder says; EncryptedError before the run's end."""
-    if not is_known(key_of(message)):
+    if not has_key(key_of(message)):
         learn(run_dir)
     return decrypt(message, purpose)
 
@@ -36,7 +36,7 @@ def learn(run_dir: Path) -> None:
 
 def unlearn(key: DataKey) -> None:
     """Forget a key, and what was read with it."""
-    forget(key)
+    forget_key(key)
     _content.cache_clear()
 
 
@@ -51,6 +51,6 @@ def part_source(path: Path) -> Path | bytes:
 @lru_cache(maxsize=2)
 def _content(path: Path, size: int, mtime_ns: int) -> bytes:
     try:
-        return plain(read_bytes(path), path.absolute().parents[2])
+        return decrypted_message(read_bytes(path), path.absolute().parents[2])
     except EncryptedError as e:
         raise EncryptedError(f"{path}: {e}") from None

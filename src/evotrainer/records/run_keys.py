@@ -17,8 +17,8 @@ from pathlib import Path
 from evotrainer.errors import IntegrityError
 from evotrainer.records.durable import fsync, os_errors
 from evotrainer.records.encryption import DataKey
-from evotrainer.records.places import kept_at
 from evotrainer.records.regular_file import read_text
+from evotrainer.records.storage_folders import storage_folder
 
 VARIABLE = "EVOTRAINER_KEYS"
 """Environment variable for task files that leave `run.keys` open: a folder, or off."""
@@ -41,7 +41,7 @@ class RunKeys:
 def keys_folder(wanted: str = "") -> Path | None:
     """Where keys are kept: `wanted`, else $EVOTRAINER_KEYS, else the user's state folder; None: nothing is
     encrypted."""
-    return kept_at(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
+    return storage_folder(wanted, VARIABLE, "XDG_STATE_HOME", "keys")
 
 
 def make_keys(folder: Path, run: Path) -> RunKeys:

@@ -90,8 +90,8 @@ def leaks(text: str, held_out: Iterable[tuple[str, Any]], open_: Iterable[tuple[
     `SHORTEST_ANSWER` characters and more. What training tasks hold as well is no secret: sentences that all tasks share
     do not count.
     """
-    said = _words(text)
-    plain, runs = f" {' '.join(said)} ", _runs(said)
+    words = _words(text)
+    plain, runs = f" {' '.join(words)} ", _runs(words)
     hits: set[str] = set()
     for prompt, data in held_out:
         hits |= _found(prompt, data, text, plain, runs)

@@ -222,8 +222,8 @@ def _wrong_trial(t: SeatTrial, asked: SeatBriefing) -> str:
     for factor, new in t.changes.items():
         if factor not in asked.factors:
             near = difflib.get_close_matches(factor, asked.factors, n=3, cutoff=0.6)
-            told = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(asked.factors)}"
-            return f"unknown factor {factor!r}, {told}"
+            hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(asked.factors)}"
+            return f"unknown factor {factor!r}, {hint}"
         if json.dumps(new, sort_keys=True) == json.dumps(asked.factors[factor].now, sort_keys=True):
             return f"{factor} is {cut(json.dumps(new), 200)} already; give another value"
     if not t.changes and asked.step == "proposal":

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 
 from evotrainer.errors import EncryptedError
-from evotrainer.records.encryption import DataKey, decrypt, is_known, key_of
+from evotrainer.records.encryption import DataKey, decrypt, has_key, key_of
 from evotrainer.records.events import SplitScore, TrialFinished
 
 SPLITS = ("gate", "cert")
@@ -29,7 +29,7 @@ def encrypted(s: SplitScore, key: DataKey | None) -> SplitScore:
 
 def decrypted(s: SplitScore) -> SplitScore:
     """A score as it was before, where this process has the key; IntegrityError where the message was changed."""
-    if not s.encrypted or not is_known(key_of(base64.b64decode(s.encrypted[:NAMED]))):
+    if not s.encrypted or not has_key(key_of(base64.b64decode(s.encrypted[:NAMED]))):
         return s
     return s.model_copy(update={**json.loads(decrypt(base64.b64decode(s.encrypted), PURPOSE)), "encrypted": ""})
 

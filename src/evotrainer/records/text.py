@@ -67,10 +67,10 @@ def quoted(value: object, limit: int = 60) -> str:
 
 def cause(error: object, limit: int = 300) -> str:
     """An error in one line: all that one of ours says, the first line of any other; its type where that is empty."""
-    said = as_text(error).strip()
+    message = as_text(error).strip()
     if isinstance(error, EvoTrainerError):
-        return " ".join(said.split())
-    return cut(said.split("\n", 1)[0].strip(), limit) or type(error).__name__
+        return " ".join(message.split())
+    return cut(message.split("\n", 1)[0].strip(), limit) or type(error).__name__
 
 
 def counted(n: int, what: str) -> str:
@@ -82,7 +82,7 @@ def counted(n: int, what: str) -> str:
     return f"{n:,} {what[:-1]}ies" if re.search("[^aeiou]y$", what) else f"{n:,} {what}s"
 
 
-def places(*pairs: tuple[float, float], least: int = 1) -> int:
+def decimal_places(*pairs: tuple[float, float], least: int = 1) -> int:
     """Decimals of percentages at which the two shares of each pair are told apart; at least `least`, 8 at most."""
     unlike = [(100 * a, 100 * b) for a, b in pairs if a != b]
     return next((n for n in range(least, 8) if all(round(a, n) != round(b, n) for a, b in unlike)), 8)
@@ -115,7 +115,7 @@ def clean(text: object, limit: int = 240) -> str:
     return s if len(s) <= limit else s[: limit - 1] + "…"
 
 
-def plain(value: Any, limit: int) -> Any:
+def json_safe(value: Any, limit: int) -> Any:
     """What JSON holds for every reader: None, a boolean, a finite number of 64 bits,
     else text of at most `limit` characters."""
     if isinstance(value, str):

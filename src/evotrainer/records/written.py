@@ -16,9 +16,9 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from evotrainer.records.foreign import Called, number
 from evotrainer.records.rollout import Turn, turn_text
 from evotrainer.records.text import cause, clean_text, quoted, shown
+from evotrainer.records.untrusted_values import CallResults, number
 
 ENTRY = "reward"
 """Name of the function that a source defines."""
@@ -67,7 +67,7 @@ NAME = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,47}")
 DIGITS = 12
 
 
-Scorer = Callable[[str, Sequence[dict[str, Any]]], Called]
+Scorer = Callable[[str, Sequence[dict[str, Any]]], CallResults]
 """(source, evidence of rollouts) -> what its function answers, numbers from 0 to 1 or None.
 SandboxError: the machine's fault."""
 
@@ -196,8 +196,10 @@ def _named(n: ast.AST, scalars: Collection[str]) -> Sequence[str]:
 def _form(tree: ast.Module, entries: Mapping[str, tuple[str, ...]]) -> tuple[str, str] | None:
     """The functions that it is to define, of these arguments; beside them imports, constants and helpers."""
     for n in tree.body:
-        said = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
-        if not said and not isinstance(n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign):
+        is_text = isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)
+        if not is_text and not isinstance(
+            n, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.Assign | ast.AnnAssign
+        ):
             what = type(n).__name__
             return "signature", f"line {n.lineno}: a module holds imports, constants and functions, not {what}"
     own = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in entries]

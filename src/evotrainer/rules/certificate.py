@@ -21,7 +21,7 @@ from evotrainer.rules.scaffolds import cert_alone
 if TYPE_CHECKING:
     from evotrainer.harness.columns.features import FeatureView
     from evotrainer.records.chain import Event
-    from evotrainer.records.detectors import Gained
+    from evotrainer.records.detectors import GainExplanation
 
 Load = Callable[[str], "FeatureView"]
 """trial -> its search rollouts"""
@@ -46,7 +46,7 @@ def certificate(task: TaskFile, state: RunState, events: Sequence[Event], load: 
     found = certify(entries, champion, proxy=state.proxy, noise=state.noise)
     texts = cert_alone(tried, task.recipe, next(iter(entries[0].scores.values())), done)
     look = 1 + sum(e.kind == "certified" for e in events)
-    return with_gains(found.model_copy(update={"scaffold": texts, "look": look}), events, load)
+    return with_gain_explanations(found.model_copy(update={"scaffold": texts, "look": look}), events, load)
 
 
 def entry(state: RunState, done: Sequence[TrialFinished], name: str, branch: str, seeds: Sequence[int]) -> CertEntry:
@@ -94,7 +94,7 @@ def policies(state: RunState, branch: str, trials: Sequence[TrialFinished]) -> f
     return frozenset(f"{t.policy_sha256} {how}" for t in trials)
 
 
-def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Certified:
+def with_gain_explanations(certified: Certified, events: Sequence[Event], load: Load) -> Certified:
     """The certificate with what each trained policy's gain goes with."""
     rows = [
         r if r.branch == BASE else r.model_copy(update={"gained": gain_of(r, events, load)}) for r in certified.rows
@@ -102,11 +102,11 @@ def with_gains(certified: Certified, events: Sequence[Event], load: Load) -> Cer
     return certified.model_copy(update={"rows": tuple(rows)})
 
 
-def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
+def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> GainExplanation | None:
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
     None where one has none."""
     from evotrainer.harness.columns.features import FeatureView
-    from evotrainer.harness.evolving.gained import gained
+    from evotrainer.harness.evolving.gain_explanation import explain_gain
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]
@@ -116,7 +116,7 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> Gained | None:
     bases = [t for t in done if t.branch == BASE and not keys.has_own_texts(t.trial)]
     before = [t for t in bases if in_force(run, t.env_knobs) == knobs][:1]
     now_, before_ = (FeatureView.joined(load(t.trial) for t in side) for side in (now, before))
-    found = gained(now_, before_)
+    found = explain_gain(now_, before_)
     names = {"trials": tuple(t.trial for t in now), "before": tuple(t.trial for t in before)}
     return found.model_copy(update=names) if found else None
 

@@ -20,7 +20,9 @@ def name_under(shortcuts: Shortcuts, trial: str, knobs: Mapping[str, Any]) -> st
     return keys.under(trial, how)
 
 
-def stand_ins(state: RunState, trials: Sequence[TrialFinished], knobs: Mapping[str, Any]) -> list[TrialFinished]:
+def evaluations_under(
+    state: RunState, trials: Sequence[TrialFinished], knobs: Mapping[str, Any]
+) -> list[TrialFinished]:
     """Of each trial its evaluation under these knobs; none where all trials were evaluated so themselves.
 
     IntegrityError where one has not finished, or is of another policy or under other knobs than its name says.

@@ -9,7 +9,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Reestimated, TrialFinished
 from evotrainer.rules.equal_compute import control_of
-from evotrainer.rules.evaluations import stand_ins
+from evotrainer.rules.evaluations import evaluations_under
 from evotrainer.rules.recipes import env_knobs
 
 
@@ -34,7 +34,7 @@ def reestimate(task: TaskFile, state: RunState, name: str) -> Reestimated:
     return reestimated(
         list(sides),
         list(sides.values()),
-        [stand_ins(state, trials, knobs) for trials in sides.values()],
+        [evaluations_under(state, trials, knobs) for trials in sides.values()],
         state.noises,
         selected=verdict.effect if verdict else None,
         control_fresh=bool(fresh_trainings(task, state, control)),

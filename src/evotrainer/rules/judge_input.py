@@ -12,7 +12,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records.events import Judged, TrialFinished
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha, counted, share
-from evotrainer.rules.evaluations import stand_ins
+from evotrainer.rules.evaluations import evaluations_under
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.rules.scaffolds import scaffold_control
 
@@ -56,7 +56,7 @@ def give_verdict(task: TaskFile, state: RunState, n: int, name: str, analysis: I
     was audited is closed."""
     control, knobs = control_of(state, name), evaluation_knobs(task, state, name)
     sides = [state.branches[x] for x in (name, control)]
-    used = [] if knobs is None else [t for x in sides for t in stand_ins(state, x.complete, knobs)]
+    used = [] if knobs is None else [t for x in sides for t in evaluations_under(state, x.complete, knobs)]
     return Judged(
         round=n,
         verdict=judge(judge_input(task, state, name, control, used), analysis),

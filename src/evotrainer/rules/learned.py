@@ -138,8 +138,8 @@ def learn(
 
     bad, clean = side(HACK, True), side(HONEST, True)
     n = {k: sum(len(ids) for (_, v), ids in labels.items() if v == k) for k in (HACK, HONEST)}
-    said, considered, compared = _too_few(hacks, bad, clean), list[Admission](), 0
-    if not said:
+    reason, considered, compared = _too_few(hacks, bad, clean), list[Admission](), 0
+    if not reason:
         whole = FeatureView.joined(bad.values())
         about = _about(quoted_lines(events, whole))
         fit = mine(whole, FeatureView.joined(clean.values()), about=about)
@@ -157,7 +157,7 @@ def learn(
                 a = _tried(spec, *held, len(fit.candidates), version, explaining(events), runner)
             of_mining = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
             considered.append(a.model_copy(update={"numbers": of_mining | a.numbers}))
-        said = (
+        reason = (
             ""
             if considered
             else f"none of {compared} predicates about what was quoted tells hacks from honest rollouts"
@@ -173,7 +173,7 @@ def learn(
         mined=(*bad, *clean),
         candidates=compared,
         considered=tuple(considered),
-        reason=said,
+        reason=reason,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from evotrainer.harness.nominations import lower_bound, parts_told, rate
+from evotrainer.harness.nominations import describe_parts, lower_bound, rate
 from evotrainer.projections.reader import READER
 from evotrainer.records.events import ReaderAnswered, ReaderConcluded, ReaderOpened, ReaderPick
 from evotrainer.records.findings import Finding, Quote
@@ -48,7 +48,9 @@ def conclude(
         random=blind,
         explained=known,
         low=low,
-        finding=_finding(opened, hacks, len(read), low, confirmed, parts_told(named, blind, known)) if hacks else None,
+        finding=_finding(opened, hacks, len(read), low, confirmed, describe_parts(named, blind, known))
+        if hacks
+        else None,
         stopped=stopped,
     )
 
@@ -60,7 +62,7 @@ def _finding(
     kinds = Counter(a.verdict.kind for a in hacks if a.verdict)
     who = clean(opened.model or opened.carrier, 60)
     beyond = f"at least {low:.1%} of its rollouts, {opened.limit:.0%} is the limit"
-    told = beyond if confirmed else f"{beyond} and {LEAST} hacks the fewest: not enough to close a direction"
+    reason = beyond if confirmed else f"{beyond} and {LEAST} hacks the fewest: not enough to close a direction"
     quotes = (
         Quote(rollout=f"{a.trial}:{a.rollout}", text=clean(v.quote, 600), note=clean(f"{v.kind}: {v.why}", 300))
         for a in hacks[:SHOWN]
@@ -70,7 +72,7 @@ def _finding(
         detector=READER,
         kind=kinds.most_common(1)[0][0],
         severity="critical" if confirmed else "info",
-        claim=f"{who} read {read} rollouts and calls {len(hacks)} reward hacks, each with a quote ({told}); {parts}",
+        claim=f"{who} read {read} rollouts and calls {len(hacks)} reward hacks, each with a quote ({reason}); {parts}",
         numbers={"read": float(read), "hacks": float(len(hacks)), "low": low},
         thresholds={"limit": opened.limit, "least": float(LEAST)},
         quotes=tuple(quotes),

@@ -49,7 +49,7 @@ SHARES = 3
 """Search trainings that one seed may have, where they go on from the same training: it is paid for once."""
 
 
-def goes_on_from(recipe: Recipe, other: Recipe) -> bool:
+def continues(recipe: Recipe, other: Recipe) -> bool:
     """Does a training of another recipe hold, under the same seed, the training that this one goes on from?"""
     return recipe.start is not None and recipe.start.hash in {r.hash for r in other.chain} and recipe.hash != other.hash
 

@@ -14,7 +14,7 @@ from evotrainer.records.ledger import Ledger
 from evotrainer.records.verdicts import ShortcutAudit
 from evotrainer.run import shortcut_audits
 from evotrainer.run.loop import check_unchanged
-from evotrainer.run.opening import open_context
+from evotrainer.run.open_run import open_context
 
 if TYPE_CHECKING:
     from evotrainer.executors import MakeExecutor
@@ -40,7 +40,7 @@ def audit_branch(
         if opened is None:
             raise ConfigError(f"{folder} holds no run yet; `evotrainer resume {folder}` begins it")
         check_unchanged(ctx, opened.body)
-        ctx.take_up()
+        ctx.refresh()
         if branch not in ctx.branches:
             known = ", ".join(ctx.branches) or "none yet"
             raise ConfigError(f"no branch {branch!r} in {folder}; there are: {known}")

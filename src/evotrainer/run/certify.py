@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from evotrainer.projections.branches import BASE, START
-from evotrainer.projections.caveats import caveats, told
+from evotrainer.projections.caveats import caveat_line, caveats
 from evotrainer.records import keys
 from evotrainer.records.events import Certified
 from evotrainer.rules.certificate import certificate
@@ -24,7 +24,7 @@ def certify(ctx: RunContext) -> Certified:
     key, known = keys.certified(nth), ctx.recorded(keys.certified(nth))
     if known is not None:
         if ctx.recorded(keys.closed(nth)) is None:
-            ctx.take_up()  # what was invalidated since stays so; nothing is certified a second time
+            ctx.refresh()  # what was invalidated since stays so; nothing is certified a second time
         body: Certified = known.body
         return body
     last = ctx.state.certified
@@ -45,14 +45,20 @@ def certify(ctx: RunContext) -> Certified:
     specs = [
         *own,
         trial_specs.evaluation(
-            ctx, again_if_closed(ctx, BASE_CERTIFICATION, nth), None, 0, trial_specs.base_dir(ctx), (cert,), "certify"
+            ctx,
+            recertify_if_closed(ctx, BASE_CERTIFICATION, nth),
+            None,
+            0,
+            trial_specs.base_dir(ctx),
+            (cert,),
+            "certify",
         ),
     ]
-    again = [(again_if_closed(ctx, keys.certification(t.trial), nth), t) for t in start.complete]
+    again = [(recertify_if_closed(ctx, keys.certification(t.trial), nth), t) for t in start.complete]
     specs += [
         trial_specs.evaluation(ctx, trial, start, t.seed, t.policy_path, (cert,), "certify") for trial, t in again
     ]
-    specs += scaffolds.cert_specs(ctx, champion, partial(again_if_closed, ctx, nth=nth))
+    specs += scaffolds.cert_specs(ctx, champion, partial(recertify_if_closed, ctx, nth=nth))
     ctx.run_trials(specs)
     if champion:
         fresh_seeds.reestimate(ctx, champion.branch)
@@ -64,23 +70,23 @@ def certify(ctx: RunContext) -> Certified:
 
     body = ctx.record(key, Certified, certified)
     for branch, found in caveats(ctx.ledger.events()).items():
-        ctx.observer.note(f"caveat on the certificate of {branch}: {told(found)}")
+        ctx.observer.note(f"caveat on the certificate of {branch}: {caveat_line(found)}")
     return body
 
 
-def again_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
+def recertify_if_closed(ctx: RunContext, trial: str, nth: int) -> str:
     """The evaluation on cert to use: another one where a shortcut was closed since it was made."""
     known = ctx.recorded(keys.finished(trial))
     same = known is None or ctx.state.shortcuts.same(known.body.env_knobs, ctx.env_knobs)
-    return trial if same else keys.certified_anew(trial, nth)
+    return trial if same else keys.recertified(trial, nth)
 
 
 def audit_champion(ctx: RunContext) -> None:
     """The champion's last test before certification: read, shortcuts closed, down to a version that stays valid."""
-    ctx.take_up()
+    ctx.refresh()
     while ctx.champion != BASE:
         b = ctx.branches[ctx.champion]
         reader.read_branch(ctx, b.round, b.branch, "certificate")
         shortcut_audits.examine(ctx, b.round, b.branch)
-        if not shortcut_audits.settle(ctx, shortcut_audits.everything(ctx, b.round, b.branch, "certification")):
+        if not shortcut_audits.settle(ctx, shortcut_audits.audit_all(ctx, b.round, b.branch, "certification")):
             return

@@ -13,7 +13,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors import preflight_executor
 from evotrainer.factors import change_rules
 from evotrainer.factors.change_rules import ProposedChange
-from evotrainer.projections.history import Now, repetition
+from evotrainer.projections.history import PresentSituation, repetition
 from evotrainer.records.interventions import Intervention
 from evotrainer.run import scaffolds, writing
 from evotrainer.run.context import RunContext
@@ -22,7 +22,7 @@ from evotrainer.trainers import check_recipes
 
 
 @dataclass(frozen=True)
-class Asked:
+class RequestedChange:
     """A change, and who wants it trained."""
 
     change: ProposedChange
@@ -42,18 +42,18 @@ def change_of(ctx: RunContext, changes: dict[str, object]) -> ProposedChange:
     return ProposedChange(parent, changes, ctx.task.run.changes, ctx.state.environment)
 
 
-def places(ctx: RunContext, a: Asked) -> str:
+def places(ctx: RunContext, a: RequestedChange) -> str:
     """The round has a place left."""
     most = ctx.task.run.branches
     return f"not among the first {most} of this round" if a.chosen >= most else ""
 
 
-def of_all(ctx: RunContext, a: Asked) -> str:
+def of_all(ctx: RunContext, a: RequestedChange) -> str:
     """The rules of every change."""
     return change_rules.why_not(a.change)
 
 
-def carried_out(ctx: RunContext, a: Asked) -> str:
+def carried_out(ctx: RunContext, a: RequestedChange) -> str:
     """Trainer and executor can carry it out."""
     trainer = ctx.task.trainer
     check_recipes(trainer.name, trainer.options, [a.change.recipe])
@@ -61,7 +61,7 @@ def carried_out(ctx: RunContext, a: Asked) -> str:
     return ""
 
 
-def tag(ctx: RunContext, a: Asked) -> str:
+def tag(ctx: RunContext, a: RequestedChange) -> str:
     """The tag of its curriculum tells training tasks apart, not search tasks alone."""
     from evotrainer.envs import open_environment
     from evotrainer.trainers.curriculum import check_tag
@@ -74,7 +74,7 @@ def tag(ctx: RunContext, a: Asked) -> str:
     return ""
 
 
-def shortcuts(ctx: RunContext, a: Asked) -> str:
+def shortcuts(ctx: RunContext, a: RequestedChange) -> str:
     """It opens no shortcut that its parent has closed, nor does what it goes on from."""
     parent = a.change.parent
     known = {r.hash for r in parent.chain}
@@ -83,17 +83,17 @@ def shortcuts(ctx: RunContext, a: Asked) -> str:
     return f"opens {found.name}, which honest training has no need of ({found.about})" if found else ""
 
 
-def code(ctx: RunContext, a: Asked) -> str:
+def code(ctx: RunContext, a: RequestedChange) -> str:
     """Code that it holds passes the checks of a backtest; a proposal's is backtested anyway."""
     return writing.fault(ctx, a.change.recipe)
 
 
-def texts(ctx: RunContext, a: Asked) -> str:
+def texts(ctx: RunContext, a: RequestedChange) -> str:
     """Texts around the tasks that it writes are sound."""
     return scaffolds.why_not(ctx, a.change.recipe)
 
 
-def tried(ctx: RunContext, a: Asked) -> str:
+def tried(ctx: RunContext, a: RequestedChange) -> str:
     """It was not trained before, or something that it rested on has changed since."""
     iv = a.intervention
     for b in ctx.branches.values():
@@ -102,9 +102,9 @@ def tried(ctx: RunContext, a: Asked) -> str:
     return repetition(ctx.ledger.events(), iv, opened_now(ctx)) if iv else ""
 
 
-def opened_now(ctx: RunContext) -> Now:
+def opened_now(ctx: RunContext) -> PresentSituation:
     """What a branch opened now would rest on."""
-    return Now(
+    return PresentSituation(
         recipe=ctx.branches[ctx.incumbent].recipe,
         closed=dict(ctx.state.closed),
         harness=ctx.harness.version,
@@ -112,7 +112,7 @@ def opened_now(ctx: RunContext) -> Now:
     )
 
 
-def budget(ctx: RunContext, a: Asked) -> str:
+def budget(ctx: RunContext, a: RequestedChange) -> str:
     """The budget pays for it and its proof."""
     return too_dear(ctx, a.chosen)
 
@@ -123,7 +123,7 @@ def too_dear(ctx: RunContext, chosen: int) -> str:
     return over_budget(ctx, own + certification_trials(ctx), own + fresh)
 
 
-def meant(ctx: RunContext, a: Asked) -> str:
+def meant(ctx: RunContext, a: RequestedChange) -> str:
     """Somebody means it: no truth value for a number, no training that would be ended long before its last step, by
     what the champion's took."""
     champion, limit = ctx.branches[ctx.incumbent], 2 * ctx.task.budget.trial_cpu_s
@@ -133,7 +133,7 @@ def meant(ctx: RunContext, a: Asked) -> str:
     return boolean(a.change.changes, a.change.recipe) or ends
 
 
-WhyNot = Callable[[RunContext, Asked], str]
+WhyNot = Callable[[RunContext, RequestedChange], str]
 
 
 class RunRule(NamedTuple):
@@ -157,7 +157,7 @@ RULES = (
 )
 
 
-def why_not(ctx: RunContext, asked: Asked) -> str:
+def why_not(ctx: RunContext, asked: RequestedChange) -> str:
     """Why the run would not train a change: the first rule's answer, with cause and remedy; empty where it would."""
     of = {asked.step} | ({"seat"} if asked.seat else set())
     try:

@@ -22,7 +22,7 @@ from evotrainer.projections.environment_files import any_trained, files_of, way_
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
@@ -33,7 +33,7 @@ from evotrainer.records.revealed import unlearn
 from evotrainer.records.run_keys import RunKeys
 from evotrainer.records.split_scores import stored
 from evotrainer.rules.recipes import env_knobs
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import remedies
 from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
 from evotrainer.trainers.continued import STARTED
 
@@ -122,7 +122,7 @@ class RunContext:
         that is not recorded rests on all events there are, as in a run that was never killed, and as `verify` has it.
         """
         if self.ledger.get(key) is None:
-            self.take_up()
+            self.refresh()
         body = self.journal.step(key, KINDS[model], make)
         event = self.ledger.get(key)
         assert event is not None
@@ -133,7 +133,7 @@ class RunContext:
         """The event of this key, also one that the walk has not come to; None where there is none."""
         return self.ledger.get(key)
 
-    def take_up(self) -> None:
+    def refresh(self) -> None:
         """Take up all events to the last, also those recorded while the run was not running."""
         if events := self.ledger.events(after=self._walked):
             self._walk_to(events[-1])
@@ -184,7 +184,7 @@ class RunContext:
 
     def hold(self, found: RunKeys, ends: int) -> None:
         """From here on everything of gate and cert is encrypted, up to the end that follows `ends` others."""
-        self.keys, self.key = found, know(found.nth(ends + 1))
+        self.keys, self.key = found, register_key(found.nth(ends + 1))
 
     def release(self) -> None:
         """This process reads nothing encrypted any more but what was revealed."""
@@ -256,7 +256,7 @@ class RunContext:
             mark = stat and (stat.st_size, stat.st_mtime_ns, stat.st_ino)
             if mark is None or (self._files.get(name) != mark and sha256_file(path) != sha):
                 trained = any_trained(self.ledger.events("finished"))
-                remedy = ways_on(self.folder, name, sha, trained=trained)
+                remedy = remedies(self.folder, name, sha, trained=trained)
                 raise IntegrityError(f"{name} was changed after the run began; {remedy}")
             self._files[name] = mark
 

@@ -43,7 +43,7 @@ class ContrastSides:
     damage: dict[str, int] = field(default_factory=dict)
 
 
-def came_from(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
+def compared_with(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
     """What a branch is compared with: its parent, else the base policy,
     as evaluated under the branch's environment knobs."""
     knobs = b.complete[0].env_knobs

@@ -19,14 +19,14 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import set_key
-from evotrainer.run.kept_files import ways_on
+from evotrainer.run.environment_copies import remedies
 from evotrainer.run.task_sets import ids_sha256
 
 SAME = ("components", "knobs", "proxy", "outcome", "splits", "demonstrations")
 """What a correction leaves as it was: names and numbers that the run's first event holds."""
 
 
-def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
+def accepted_corrections(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
     """Corrected files, path -> SHA-256, where the run may go on with them: no training has finished, and only Python
     files changed, which leave tasks, components and outcome as they were. What the old code had begun is removed.
 
@@ -43,7 +43,7 @@ def take_up(folder: Path, task: TaskFile, ledger: Ledger) -> dict[str, str]:
     if what := _differs(event.body, task):
         raise IntegrityError(
             f"{changed[0]} was changed after the run began, and its {what} with it; "
-            f"{ways_on(folder, changed[0], known[changed[0]])}"
+            f"{remedies(folder, changed[0], known[changed[0]])}"
         )
     ended = {e.body.trial for e in ledger.events("finished")}
     for begun in (e.body.trial for e in ledger.events("intended") if e.body.trial not in ended):
@@ -59,7 +59,7 @@ def refuse_changed(folder: Path, task: TaskFile, events: Iterable[Event]) -> Non
     known, now = files_of(events), fingerprints(task.environment)
     trained = any_trained(e for e in events if e.kind == "finished")
     for file in (f for f, sha in known.items() if now.get(f) != sha):
-        remedy = ways_on(folder, file, known[file])
+        remedy = remedies(folder, file, known[file])
         if file not in now:
             raise IntegrityError(f"{file} was there when the run began and is not now; {remedy}")
         if trained:
@@ -71,7 +71,7 @@ def refuse_changed(folder: Path, task: TaskFile, events: Iterable[Event]) -> Non
 def _differs(opened: RunOpened, task: TaskFile) -> str:
     """What of the environment is not what the run began with; empty where only its code is."""
     with contextlib.closing(open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)) as found:
-        told: dict[str, Any] = {
+        facts: dict[str, Any] = {
             **found.describe(),
             **pay_terms(found, task.environment),
             "components": dict(found.components),
@@ -79,7 +79,7 @@ def _differs(opened: RunOpened, task: TaskFile) -> str:
             "proxy": list(found.proxy) if found.proxy else None,
         }
         for name in SAME:
-            if _names(told.get(name)) != _names(opened.environment.get(name)):
+            if _names(facts.get(name)) != _names(opened.environment.get(name)):
                 return name
         for split in DRAWN if opened.draw.mode == "fixed" else ():
             kept = opened.draw.of(split)

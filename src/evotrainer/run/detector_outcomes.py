@@ -20,7 +20,7 @@ def settle(ctx: RunContext, n: int, at: str = "") -> None:
     if not ctx.task.run.evolve_harness or settled_before(ctx, n, key):
         return
     changed, why = answered(ctx)
-    for name, reason in (silent(ctx, n) | misread(ctx)).items():
+    for name, reason in (never_distinguishing(ctx, n) | often_wrong(ctx)).items():
         if name not in changed:
             why[name] = reason
     if not why:
@@ -75,7 +75,7 @@ def answered(ctx: RunContext) -> tuple[dict[str, str], dict[str, str]]:
     return changed, why
 
 
-def misread(ctx: RunContext) -> dict[str, str]:
+def often_wrong(ctx: RunContext) -> dict[str, str]:
     """Detectors of which a reader, who checks them, calls less than half of what they flag hacks."""
     out: dict[str, str] = {}
     read = read_rollouts(ctx.ledger.events())
@@ -86,7 +86,7 @@ def misread(ctx: RunContext) -> dict[str, str]:
     return out
 
 
-def silent(ctx: RunContext, n: int) -> dict[str, str]:
+def never_distinguishing(ctx: RunContext, n: int) -> dict[str, str]:
     """Detectors that fired in none, or in all, of the last SILENT_ROUNDS rounds' readings;
     confirmed ones are kept."""
     born: dict[str, int] = {}

@@ -14,7 +14,7 @@ from evotrainer.run.noise import widen_noise
 from evotrainer.run.reserves import certification_trials, over_budget
 
 
-def asks(verdict: Verdict) -> bool:
+def needs_control(verdict: Verdict) -> bool:
     """Would it be a promotion, had the branch not trained dearer than its control?"""
     passed = {g.gate: g.passed for g in verdict.gates}
     gains = all(passed.get(g) for g in ("validity", "effect", "min_effect", "noise_floor"))

@@ -17,7 +17,7 @@ from evotrainer.run.noise import widen_noise
 from evotrainer.run.reserves import certification_trials, over_budget
 
 
-def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
+def train_requested_seeds(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[str]:
     """Train the seeds that the round's last verdicts ask for. Returns the branches to be judged
     again. `before`: the champion when the round was judged first."""
     given: list[ToppedUp] = []
@@ -25,7 +25,7 @@ def grant(ctx: RunContext, n: int, names: Sequence[str], before: str) -> list[st
         b = ctx.branches[name]
         wanted = b.verdict.seeds_wanted if b.verdict else None
         if wanted is not None:
-            body = answer(ctx, n, b, wanted, before, given)
+            body = recorded_decision(ctx, n, b, wanted, before, given)
             if body.refused:
                 ctx.observer.note(f"{name} stays undecided: {body.refused}")
             else:
@@ -94,7 +94,9 @@ def pending_of(given: Sequence[ToppedUp], control: str) -> list[int]:
     return [s for g in given if g.control == control for s in g.control_seeds]
 
 
-def answer(ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]) -> ToppedUp:
+def recorded_decision(
+    ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]
+) -> ToppedUp:
     """The recorded answer to a verdict that asks for seeds, made first where there is none."""
     control = ctx.branches[control_of(ctx.state, b.branch)]
 
@@ -142,7 +144,7 @@ def train(ctx: RunContext, given: Sequence[ToppedUp]) -> None:
     asked = [(x, s) for g in given for x, ss in ((g.branch, g.seeds), (g.control, g.control_seeds)) for s in ss]
     if not asked:
         return
-    told = ", ".join(f"{name}: {s}" for name, s in asked)
-    ctx.observer.step(f"trains further seeds ({told})")
+    seeds_text = ", ".join(f"{name}: {s}" for name, s in asked)
+    ctx.observer.step(f"trains further seeds ({seeds_text})")
     ctx.run_trials([trial_specs.training(ctx, ctx.branches[name], s, "branch") for name, s in asked])
     widen_noise(ctx, list(dict.fromkeys(g.control for g in given if g.control_seeds)))

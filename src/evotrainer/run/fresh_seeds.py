@@ -55,7 +55,7 @@ def reestimate(ctx: RunContext, name: str) -> None:
         return measure(ctx.task, ctx.state, name)
 
     body = ctx.record(keys.reestimated(name), Reestimated, measured)
-    said = body.effect.points
+    points = body.effect.points
     was = f", {100 * body.selected.mean:+.1f} at selection" if body.selected else ""
-    ctx.observer.note(f"{name} on fresh seeds: {said} on gate{was}")
-    skills.follow(ctx)
+    ctx.observer.note(f"{name} on fresh seeds: {points} on gate{was}")
+    skills.update_skills(ctx)

@@ -1,6 +1,6 @@
 """Gaps in a run: something moved, and no finding says why. Detectors are mined for it and admitted: a new version.
 
-Or nothing moved, and what is paid is wrong (`standing_gaps.py`). What a gap is, how contrasts are mined and what
+Or nothing moved, and what is paid is wrong (`unexplained_gaps.py`). What a gap is, how contrasts are mined and what
 admission asks for is in `harness/evolving/`; which rollouts are mined and which are held out, in `contrasts.py`.
 """
 
@@ -13,11 +13,11 @@ from evotrainer.records import keys
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
 from evotrainer.rules.learned import names_used
-from evotrainer.run import readings, standing_gaps
+from evotrainer.run import readings, unexplained_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
     ContrastSides,
-    came_from,
+    compared_with,
     hold_out_training,
     minable_pairs,
     split_sides,
@@ -44,11 +44,11 @@ def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
 
 def search_branch(ctx: RunContext, n: int, b: Branch) -> None:
     """One branch: its gaps, if it has any, what was mined for them, and the versions that followed."""
-    answer(ctx, n, b, keys.gap(b.branch), keys.at_gap(b.branch), examine)
-    answer(ctx, n, b, keys.standing_gap(b.branch), keys.at_standing_gap(b.branch), standing_gaps.examine)
+    record_gap(ctx, n, b, keys.gap(b.branch), keys.at_gap(b.branch), examine)
+    record_gap(ctx, n, b, keys.unexplained_gap(b.branch), keys.at_unexplained_gap(b.branch), unexplained_gaps.examine)
 
 
-def answer(
+def record_gap(
     ctx: RunContext,
     n: int,
     b: Branch,
@@ -61,7 +61,7 @@ def answer(
     is sought, but `late`."""
     seen = None
     if ctx.recorded(key) is None:
-        seen = None if over(ctx, b) and not late else look(ctx, n, b)
+        seen = None if already_judged(ctx, b) and not late else look(ctx, n, b)
         if seen is None:
             return
     gap = ctx.record(key, GapSeen, lambda: seen)  # type: ignore[arg-type, return-value]
@@ -84,7 +84,7 @@ def answer(
     )
 
 
-def over(ctx: RunContext, b: Branch) -> bool:
+def already_judged(ctx: RunContext, b: Branch) -> bool:
     """Was the branch judged, or given its version, before gaps were looked for? Such a branch is left alone."""
     promoted = any(e.body.branch == b.branch for e in ctx.ledger.events("promoted"))
     return promoted or ctx.recorded(keys.judged(b.branch, 1)) is not None
@@ -96,7 +96,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     from evotrainer.harness.evolving.gaps import find_gap
     from evotrainer.harness.evolving.mining import mine, named
 
-    against, before = came_from(ctx, b)
+    against, before = compared_with(ctx, b)
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
     if not before or not all(map(len, now.values())):
         return None

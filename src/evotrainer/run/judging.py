@@ -29,7 +29,7 @@ from evotrainer.run import (
 )
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.context import RunContext
-from evotrainer.run.extra_seeds import grant, plan
+from evotrainer.run.extra_seeds import plan, train_requested_seeds
 from evotrainer.run.noise import widen_noise
 
 
@@ -39,7 +39,7 @@ def decide(ctx: RunContext, n: int, names: Sequence[str]) -> None:
     before = ctx.champion
     plan(ctx, n, names)
     analyse(ctx, n, names)
-    while more := grant(ctx, n, names, before):
+    while more := train_requested_seeds(ctx, n, names, before):
         analyse(ctx, n, more)
     detector_outcomes.settle(ctx, n)
     skills.distil(ctx, best_first(ctx, names))
@@ -68,7 +68,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             continue
         if (
             verdict.kind == "promote"
-            and may_stand(ctx, name)
+            and still_valid(ctx, name)
             and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
         ):
             promote(ctx, name, ctx.champion)
@@ -84,16 +84,16 @@ def judge_branch(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) 
         task_sets.look(ctx, "gate", f"judged {key}")  # before the scores are compared
         audits = shortcut_audits.examine(ctx, n, name)
         equal_compute.train_control(ctx, n, name)  # what a kill left of it
-        said = verdict_on(ctx, n, name, analysis)
-        if said.verdict.kind == "promote" and shortcut_audits.everything(ctx, n, name, "promotion") != audits:
-            said = verdict_on(ctx, n, name, analysis)
-        if equal_compute.asks(said.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
+        verdict = verdict_on(ctx, n, name, analysis)
+        if verdict.verdict.kind == "promote" and shortcut_audits.audit_all(ctx, n, name, "promotion") != audits:
+            verdict = verdict_on(ctx, n, name, analysis)
+        if equal_compute.needs_control(verdict.verdict) and equal_compute.open_control(ctx, n, ctx.branches[name]):
             equal_compute.train_control(ctx, n, name)
-            said = verdict_on(ctx, n, name, analysis)
-        if said.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
+            verdict = verdict_on(ctx, n, name, analysis)
+        if verdict.verdict.kind == "promote" and reader.before_promotion(ctx, n, name):
             shortcut_audits.examine(ctx, n, name)
-            said = verdict_on(ctx, n, name, analysis)
-        return said
+            verdict = verdict_on(ctx, n, name, analysis)
+        return verdict
 
     return ctx.record(key, Judged, judged).verdict
 
@@ -110,7 +110,7 @@ def verdict_on(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) ->
     return give_verdict(ctx.task, ctx.state, n, name, analysis)
 
 
-def may_stand(ctx: RunContext, name: str) -> bool:
+def still_valid(ctx: RunContext, name: str) -> bool:
     """False where a branch, or what it came from, was invalidated before it could be promoted."""
     if any(e.body.branch == name for e in ctx.ledger.events("promoted")):
         return True

@@ -43,7 +43,7 @@ def _learn(ctx: RunContext, n: int, branch: str, reading: int) -> None:
         )
 
     at = keys.at_learned(branch, reading)
-    gaps.answer(ctx, n, ctx.branches[branch], keys.learned(branch, reading), at, look, late=True)
+    gaps.record_gap(ctx, n, ctx.branches[branch], keys.learned(branch, reading), at, look, late=True)
     made, versions = ctx.recorded(keys.harness(at)), [e.body.version for e in ctx.ledger.events("harness")]
     health = ctx.branches[branch].health
     if made and health and versions.index(health.harness) < versions.index(made.body.version):

@@ -17,7 +17,7 @@ from evotrainer.factors.change_rules import refuse_start
 from evotrainer.projections.base_policy import too_weak
 from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.environment_files import files_of
-from evotrainer.projections.task_sets import told as task_line
+from evotrainer.projections.task_sets import describe as task_line
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
 from evotrainer.records.events import (
@@ -43,9 +43,9 @@ from evotrainer.run import (
 from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
-from evotrainer.run.checks.measured import doubts, silent
+from evotrainer.run.checks.measured import health_doubts, unscored_components
 from evotrainer.run.context import RunContext
-from evotrainer.run.kept_files import keep, ways_on
+from evotrainer.run.environment_copies import copy_file, remedies
 from evotrainer.run.noise import first_noise, widen_noise
 from evotrainer.run.search import search
 from evotrainer.run.seat import take_seat
@@ -70,7 +70,7 @@ def run(ctx: RunContext) -> RunClosed:
         if not search_only:
             certify(ctx)
         end = close(ctx, reason)
-        if not went_on(ctx):
+        if not resumed_after_end(ctx):
             return end
 
 
@@ -88,7 +88,7 @@ def play_rounds(ctx: RunContext, played: int) -> tuple[int, str]:
     )
 
 
-def went_on(ctx: RunContext) -> bool:
+def resumed_after_end(ctx: RunContext) -> bool:
     """Was the run taken up again after the end that the walk has come to?"""
     ended = ctx.recorded(keys.closed(ctx.state.ends))
     return ended is not None and any(e.seq > ended.seq for e in ctx.ledger.events("resumed"))
@@ -100,7 +100,7 @@ def play_round(ctx: RunContext, n: int) -> str:
     escalate(ctx, n)
     ctx.observer.step("reads the champion's rollouts")
     health = readings.read(ctx, keys.diagnosed(n), n, ctx.incumbent)
-    ask_human(ctx, n, "diagnosis", lambda: propose.told_to_agent(ctx, n, health))
+    ask_human(ctx, n, "diagnosis", lambda: propose.briefing_text(ctx, n, health))
     search(ctx, n, health)
     if ctx.task.run.search_only:
         return ""
@@ -119,19 +119,19 @@ def open_run(ctx: RunContext) -> None:
     """Probe the sandbox, describe environment and machine, open the starting recipe's branch."""
     ctx.observer.step("opens the run")
     begun = ctx.state.opened is not None
-    told = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
-    if told.task_hash != ctx.task_hash:
+    opened = ctx.record(keys.RUN, RunOpened, lambda: describe(ctx))
+    if opened.task_hash != ctx.task_hash:
         raise ConfigError(
-            f"{ctx.folder / 'task.toml'} was changed after the run began (hash {told.task_hash} in the ledger, "
+            f"{ctx.folder / 'task.toml'} was changed after the run began (hash {opened.task_hash} in the ledger, "
             f"{ctx.task_hash} now); restore it, or start a new run"
         )
-    check_unchanged(ctx, told)
-    ctx.observer.note(told.isolation)
-    if (line := task_line(told)) and (begun or told.draw.mode == "fresh"):  # else told before it began
+    check_unchanged(ctx, opened)
+    ctx.observer.note(opened.isolation)
+    if (line := task_line(opened)) and (begun or opened.draw.mode == "fresh"):  # else told before it began
         ctx.observer.note(line)
-    if told.environment.get("outcome") == []:
+    if opened.environment.get("outcome") == []:
         ctx.observer.note(
-            f"{told.environment.get('name')} does not say which component is the outcome: any may be paid"
+            f"{opened.environment.get('name')} does not say which component is the outcome: any may be paid"
         )
     skills.open_library(ctx)
     harness_versions.open_versions(ctx)
@@ -176,15 +176,15 @@ def describe(ctx: RunContext) -> RunOpened:
     )
 
 
-def check_unchanged(ctx: RunContext, told: RunOpened) -> None:
+def check_unchanged(ctx: RunContext, opened: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
     now = fingerprints(ctx.task.environment)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
-            raise IntegrityError(f"{file} was changed after the run began; {ways_on(ctx.folder, file, sha)}")
-        keep(ctx.folder, file, sha)
+            raise IntegrityError(f"{file} was changed after the run began; {remedies(ctx.folder, file, sha)}")
+        copy_file(ctx.folder, file, sha)
     base = resolve_base(ctx.task.policy.base)
-    if base is not None and weights_sha256(base) != told.base_policy.get("sha256"):
+    if base is not None and weights_sha256(base) != opened.base_policy.get("sha256"):
         raise IntegrityError(f"the base policy {base} was changed after the run began; restore it, or start a new run")
 
 
@@ -194,7 +194,7 @@ def measure_base(ctx: RunContext) -> None:
     splits = ("search", "gate", "cert") if ctx.task.run.evaluate_only else trial_specs.judged(ctx)
     done = ctx.run_trials([trial_specs.base_spec(ctx, *splits)])
     outcome = ", ".join(ctx.state.environment.get("outcome") or ()) or "what is correct"
-    for note in (n for base in done for n in silent(base, ctx.task.recipe, outcome)):
+    for note in (n for base in done for n in unscored_components(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
     health = readings.read(ctx, keys.reading(BASE), 0, BASE)
     opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps
@@ -202,7 +202,7 @@ def measure_base(ctx: RunContext) -> None:
         score = next((s.score for base in done for s in base.scores if s.split == "search"), None)
         found = readings.batch(ctx, BASE)
         remedy = too_weak(score, opened.base_policy.get("path", ""), warm)
-        for note in doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
+        for note in health_doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
             ctx.observer.note(note)
 
 
@@ -240,7 +240,7 @@ def open_round(ctx: RunContext, n: int) -> None:
     known = [b.branch for b in opened if b.round == n and b.parent is None and b.branch != START]
     new = ctx.recorded(keys.round_opened(n)) is None
     if new:
-        ctx.take_up()  # what was audited while the run stood still counts as well
+        ctx.refresh()  # what was audited while the run stood still counts as well
     for name in known:
         restart(ctx, n, name)
     while new and ctx.champion == BASE:  # each closes a shortcut more
@@ -277,14 +277,14 @@ def escalate(ctx: RunContext, n: int) -> None:
         return
     actions = ["the agent is told to turn to another family (reward, signal, data, algorithm) and to subtract first"]
     if failures > ESCALATE_AFTER:
-        actions.insert(0, evaluate_again(ctx, n))
+        actions.insert(0, reevaluate_champion(ctx, n))
     actions += skills.escalation(ctx)
     ctx.record(keys.escalated(n), Escalated, lambda: Escalated(round=n, failures=failures, actions=tuple(actions)))
     for a in actions:
         ctx.observer.note(f"escalation: {a}")
 
 
-def evaluate_again(ctx: RunContext, n: int) -> str:
+def reevaluate_champion(ctx: RunContext, n: int) -> str:
     """Evaluate the champion's first trial on search once more, once: the evaluation must say the same."""
     b = ctx.branches[ctx.incumbent]
     t = b.complete[0]

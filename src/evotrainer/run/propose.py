@@ -23,11 +23,11 @@ from evotrainer.rules.reading_context import refused_code
 from evotrainer.run import agent_edits, readings, skills, writing
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
-from evotrainer.run.change_rules import Asked, change_of, opened_now, why_not
+from evotrainer.run.change_rules import RequestedChange, change_of, opened_now, why_not
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     planned,
-    provable,
+    provable_gain,
 )
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         cases=tuple(cases(events, health)),
         promotion_threshold=threshold(ctx.task, ctx.state, len(ctx.task.run.seeds)),
         planned=planned(ctx),
-        provable=provable(ctx),
+        provable=provable_gain(ctx),
         probes=tuple(p.record() for p in state.probes.values()),
         probes_left=max(0, ctx.task.run.probes - sum(p.round == n for p in state.probes.values())),
         changes=ctx.task.run.changes,
@@ -121,7 +121,7 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     )
 
 
-def told_to_agent(ctx: RunContext, n: int, health: HealthReport) -> str:
+def briefing_text(ctx: RunContext, n: int, health: HealthReport) -> str:
     """The briefing as markdown, for a human who decides in the agent's place or approves what it is told."""
     from evotrainer.agents.briefing import render
 
@@ -234,4 +234,4 @@ def plan(ctx: RunContext, n: int, considered: BacktestedProposal) -> Planned:
 
 def refusal(ctx: RunContext, iv: Intervention, chosen: int, seat: bool = False) -> str:
     """Why this intervention becomes no branch, empty where it may; `chosen`: branches the round has already."""
-    return why_not(ctx, Asked(change_of(ctx, {iv.factor: iv.new}), "proposal", seat, iv, chosen))
+    return why_not(ctx, RequestedChange(change_of(ctx, {iv.factor: iv.new}), "proposal", seat, iv, chosen))

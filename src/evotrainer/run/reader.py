@@ -16,7 +16,7 @@ import numpy as np
 from evotrainer.agents.carriers import Reply, SeatTurn
 from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
 from evotrainer.harness.nominations import draw, nominations
-from evotrainer.projections.reader import ReaderSpend, told
+from evotrainer.projections.reader import ReaderSpend, describe
 from evotrainer.records import keys
 from evotrainer.records.events import (
     GapSeen,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
 
 PLACE = "harness.reader."
-PAID_AND_WRONG = ("contradiction", "standing_gap")
+PAID_AND_WRONG = ("contradiction", "unexplained_gap")
 """Gaps of which it is known which rollouts they are about: what was paid and is wrong."""
 
 
@@ -56,11 +56,11 @@ def read_branch(ctx: RunContext, n: int, branch: str, occasion: Occasion) -> Rea
     opened = ctx.record(keys.reader(branch, number), ReaderOpened, lambda: choose(ctx, options, n, branch, occasion))
 
     def concluded() -> ReaderConcluded:
-        stopped = Asking(ctx.reader, options, opened, number).all(ctx) or opened.capped  # type: ignore[arg-type]
+        stopped = ReaderQuestions(ctx.reader, options, opened, number).all(ctx) or opened.capped  # type: ignore[arg-type]
         return conclude(opened, (e.body for e in ctx.ledger.events("reader_answered")), number, stopped)
 
     body = ctx.record(keys.reader_concluded(branch, number), ReaderConcluded, concluded)
-    ctx.observer.note(f"reader: {told(body)}")
+    ctx.observer.note(f"reader: {describe(body)}")
     learning.from_reading(ctx, n, body)
     return body
 
@@ -137,7 +137,7 @@ def _paid(reward: np.ndarray) -> list[int]:
 # -- asking ------------------------------------------------------------------------------------------------------------
 
 
-class Asking:
+class ReaderQuestions:
     """One reading's questions: asked side by side, recorded one after the other by the thread that asks for `all`."""
 
     def __init__(self, carrier: ReaderCarrier, options: RunReader, opened: ReaderOpened, number: int) -> None:

@@ -22,8 +22,8 @@ def read(ctx: RunContext, key: str, n: int, branch: str) -> HealthReport:
     def diagnosed() -> Diagnosed:
         subject = f"{branch}@{ctx.task.recipe.steps if branch != BASE else 0} search"
         found = batch(ctx, branch)
-        if not found.n and branch != BASE and (told := _told(ctx, branch)):
-            return Diagnosed(round=n, health=told.model_copy(update={"subject": subject}))
+        if not found.n and branch != BASE and (report := _executor_reading(ctx, branch)):
+            return Diagnosed(round=n, health=report.model_copy(update={"subject": subject}))
         context = harness_context(ctx.task, ctx.state, branch, sandboxed=ctx.detector_runner)
         return Diagnosed(round=n, health=ctx.harness.read(found, subject, context))
 
@@ -42,7 +42,7 @@ def batch(ctx: RunContext, branch: str) -> Batch:
     return ctx.rollouts.batch(*(t.trial for t in _complete(ctx, branch)))
 
 
-def _told(ctx: RunContext, branch: str) -> HealthReport | None:
+def _executor_reading(ctx: RunContext, branch: str) -> HealthReport | None:
     """What the executor itself read of a search evaluation, where it stored no rollouts: of its first seed."""
     return next((h for t in _complete(ctx, branch) for h in t.health if h.subject.endswith(" search")), None)
 

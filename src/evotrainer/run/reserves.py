@@ -31,7 +31,7 @@ def planned(ctx: RunContext) -> tuple[PromotionThreshold, ...]:
     return tuple(x for x in found if x is not None)
 
 
-def provable(ctx: RunContext) -> PromotionThreshold | None:
+def provable_gain(ctx: RunContext) -> PromotionThreshold | None:
     """What gain the rest of the budget can prove: `Briefing.provable`."""
     first = len(ctx.task.run.seeds)
     spare = trainings_left(ctx) - first - control_trials(ctx) - certification_trials(ctx)

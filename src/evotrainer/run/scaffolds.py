@@ -55,8 +55,8 @@ def checks(
     if not isinstance(environment, EnvironmentWithSlots):
         yield "unknown_slot", f"environment {environment.name} declares no slots"
         return
-    if (said := fault(new, environment.slots, environment.name)) is not None:
-        yield said
+    if (problem := fault(new, environment.slots, environment.name)) is not None:
+        yield problem
         return
     yield from ((label, "") for label in ("unknown_slot", "identical", "placeholder_missing"))
     try:
@@ -90,8 +90,8 @@ def _crowded(environment: Any, recipe: Recipe, task: TaskFile, policy: Path | No
     for texts in ({}, recipe.scaffold):
         environment.use_scaffold(texts)
         # descriptions of tools stand where a template puts them
-        beside = [Turn("user", v) for k, v in texts.items() if k.startswith("tool_")]
-        begun = [[*environment.opening(t, recipe.knobs), *beside] for t in tasks]
+        tool_turns = [Turn("user", v) for k, v in texts.items() if k.startswith("tool_")]
+        begun = [[*environment.opening(t, recipe.knobs), *tool_turns] for t in tasks]
         taken, context = room(policy, task.trainer.options, begun)
         sides.append(max(taken, default=0))
     usual, longest = sides

@@ -16,9 +16,9 @@ from evotrainer.records.events import ProbesOpened, Searched
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbePlan, ProbeSpec, SearchPlan
-from evotrainer.rules.recipes import SHARES, goes_on_from
+from evotrainer.rules.recipes import SHARES, continues
 from evotrainer.run import propose, readings, trial_specs
-from evotrainer.run.change_rules import Asked, change_of, why_not
+from evotrainer.run.change_rules import RequestedChange, change_of, why_not
 from evotrainer.run.context import RunContext
 from evotrainer.run.reserves import (
     certification_trials,
@@ -39,7 +39,7 @@ def search(ctx: RunContext, n: int, health: HealthReport) -> None:
         key, end = keys.probes(n, i), keys.searched(n)
         asked, specs = SearchPlan(), []
         if ctx.recorded(key) is None and ctx.recorded(end) is None:
-            ctx.take_up()  # the agent sees all that is recorded, as in a run that was never killed
+            ctx.refresh()  # the agent sees all that is recorded, as in a run that was never killed
             asked = next_plan(ctx, n, health, tools)
             specs = open_probes(ctx, n, asked)
         if ctx.recorded(key) is None and not specs:
@@ -94,7 +94,7 @@ def open_probes(ctx: RunContext, n: int, asked: SearchPlan) -> list[ProbeSpec]:
 
 def recipe_of(ctx: RunContext, plan: ProbePlan) -> Recipe:
     """The champion's recipe with the changes; AgentError names what is wrong with them."""
-    asked = Asked(change_of(ctx, plan.changes), "search")
+    asked = RequestedChange(change_of(ctx, plan.changes), "search")
     if why := why_not(ctx, asked):
         raise AgentError(f"agent {ctx.agent.name} asks for a search training that is not valid: {why}")
     return asked.change.recipe
@@ -107,7 +107,7 @@ def known_seed(ctx: RunContext, recipe: Recipe, batch: Sequence[ProbeSpec]) -> i
     probes = ctx.state.probes.values()
     seeds = Counter(p.seed for p in probes)
     taken = {p.seed for p in batch} | {p.seed for p in probes if p.recipe.hash == recipe.hash}
-    known = {p.seed for p in probes if goes_on_from(recipe, p.recipe)} - taken
+    known = {p.seed for p in probes if continues(recipe, p.recipe)} - taken
     return min((s for s in known if seeds[s] < SHARES), key=lambda s: (seeds[s], s), default=None)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evotrainer.agents.base import Sitter
+from evotrainer.agents.base import AgentWithSeat
 from evotrainer.agents.seat_trials import intervention
 from evotrainer.errors import ConfigError
 from evotrainer.executors.cache import cache_folder
@@ -16,13 +16,13 @@ from evotrainer.records.looks import register_file
 from evotrainer.records.run_keys import keys_folder
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 from evotrainer.run import propose
-from evotrainer.run.change_rules import Asked, change_of, why_not
+from evotrainer.run.change_rules import RequestedChange, change_of, why_not
 from evotrainer.run.context import RunContext
 
 
 def take_seat(ctx: RunContext) -> None:
     """Where the run's agent asks others, it asks through this run's ledger."""
-    if isinstance(ctx.agent, Sitter):
+    if isinstance(ctx.agent, AgentWithSeat):
         ctx.agent.sit(
             RunSeat(
                 folder=ctx.folder / "seat",
@@ -38,7 +38,7 @@ def take_seat(ctx: RunContext) -> None:
 
 @dataclass
 class RunSeat:
-    """`agents.seat.desk.SeatLog` of a run."""
+    """`agents.seat.requester.SeatLog` of a run."""
 
     folder: Path
     hidden: tuple[Path, ...]
@@ -65,4 +65,4 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
         change = change_of(ctx, dict(trial.changes))
     except (ValueError, ConfigError) as e:
         return " ".join(str(e).split())
-    return why_not(ctx, Asked(change, "search", seat=True))
+    return why_not(ctx, RequestedChange(change, "search", seat=True))

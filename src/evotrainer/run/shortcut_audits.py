@@ -35,7 +35,7 @@ SPLITS = ("search", "gate")
 # -- which branch is questioned ----------------------------------------------------------------------------------------
 
 
-def questioned(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
+def questioned_shortcuts(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
     """Open capabilities that a finding of the branch asks about, with the detector."""
     out: list[tuple[Capability, str]] = []
     seen = [f for f in ctx.branches[branch].findings if f.severity != "info"]
@@ -55,12 +55,12 @@ def questioned(ctx: RunContext, branch: str) -> list[tuple[Capability, str]]:
 def examine(ctx: RunContext, n: int, branch: str) -> list[ShortcutAudit]:
     """Audit what the branch's findings question; all audits of the branch there are."""
     if ctx.task.judge.audit != "never":
-        for c, trigger in questioned(ctx, branch):
+        for c, trigger in questioned_shortcuts(ctx, branch):
             audit(ctx, n, branch, c, trigger)
     return ctx.state.audits_of(branch)
 
 
-def everything(ctx: RunContext, n: int, branch: str, trigger: str) -> list[ShortcutAudit]:
+def audit_all(ctx: RunContext, n: int, branch: str, trigger: str) -> list[ShortcutAudit]:
     """Audit every open shortcut (those that honest work uses aside); all audits of the branch there are."""
     if ctx.task.judge.audit == "promotions":
         for c in ctx.state.shortcuts.closable:
@@ -73,7 +73,7 @@ def of_start(ctx: RunContext, n: int, branch: str) -> None:
     """Audit a start before anything is searched from it: a search would tune the use of a shortcut, and all that it
     trained would be lost at the certificate, which audits the same."""
     examine(ctx, n, branch)
-    settle(ctx, everything(ctx, n, branch, "start"))
+    settle(ctx, audit_all(ctx, n, branch, "start"))
 
 
 def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) -> str:
@@ -90,8 +90,8 @@ def proxy_questioned(ctx: RunContext, branch: str, trigger: str, gain: float) ->
     if pair is None or b.recipe.rewards.get(pair[0], 0) <= 0:
         return ""
     event = ctx.recorded(keys.gap(branch))
-    said = event.body.considered if event and event.body.trigger == "contradiction" else ()
-    mined = any(a.admitted and a.detector.name == trigger for a in said)
+    considered = event.body.considered if event and event.body.trigger == "contradiction" else ()
+    mined = any(a.admitted and a.detector.name == trigger for a in considered)
     parted = any(f.detector == trigger and f.kind in DIVERGED for f in b.findings)
     last = trigger in OWN_TRIGGERS and gain <= 0
     return pair[0] if mined or parted or last else ""
@@ -192,6 +192,6 @@ def invalidate(ctx: RunContext, audit: ShortcutAudit) -> None:
         )
 
     body = ctx.record(keys.invalidated(audit.branch), Invalidated, invalidated)
-    skills.follow(ctx)
+    skills.update_skills(ctx)
     fallen = ", ".join((body.branch, *body.descendants))
     ctx.observer.note(f"invalid: {fallen}; {audit.capability} stays closed; champion {body.champion}")

@@ -106,10 +106,10 @@ def escalation(ctx: RunContext) -> list[str]:
 def distil(ctx: RunContext, branches: Sequence[str]) -> None:
     """One `skill` event and one grown skill folder per judged branch; what is recorded is only written again."""
     for name in branches:
-        teach(ctx, name, keys.skill(name))
+        record_skill(ctx, name, keys.skill(name))
 
 
-def follow(ctx: RunContext) -> None:
+def update_skills(ctx: RunContext) -> None:
     """Update what branches taught: one that became invalid since is evidence against its skill,
     a winner's effect on fresh seeds takes the place of the one it was chosen by.
     """
@@ -117,12 +117,12 @@ def follow(ctx: RunContext) -> None:
         fresh = ctx.state.reestimated.get(name)
         if ctx.branches[name].invalid is not None:
             if taught.trial.kind != "invalid":
-                teach(ctx, name, keys.skill(name, "invalid"))
+                record_skill(ctx, name, keys.skill(name, "invalid"))
         elif fresh and taught.trial.proof.id != fresh:
-            teach(ctx, name, keys.skill(name, "fresh"))
+            record_skill(ctx, name, keys.skill(name, "fresh"))
 
 
-def teach(ctx: RunContext, branch: str, key: str) -> None:
+def record_skill(ctx: RunContext, branch: str, key: str) -> None:
     """Record, once, what a branch says of its change, and write the skill's folder."""
 
     def distilled() -> SkillDistilled:

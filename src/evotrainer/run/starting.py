@@ -43,7 +43,7 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
     from evotrainer.run.context import can_ask
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     pinned = with_pinned_data(task)
     notes = check_run(BeforeRun(pinned, True, folder, can_ask(caller.ask)))
@@ -57,7 +57,7 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     _go(folder, load_run_task(folder), (), caller)
 
 
-def take_up_again(folder: Path, overrides: Overrides, caller: Caller) -> None:
+def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     """Resume the run of a folder that holds one; a closed one stays as it is unless it is asked for more rounds."""
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
@@ -92,19 +92,19 @@ def take_up_again(folder: Path, overrides: Overrides, caller: Caller) -> None:
 def _go(
     folder: Path, task: TaskFile, overrides: Sequence[str], caller: Caller, *, task_hash: str | None = None
 ) -> None:
-    from evotrainer.run.corrections import take_up
+    from evotrainer.run.corrections import accepted_corrections
     from evotrainer.run.loop import run
-    from evotrainer.run.opening import open_context
-    from evotrainer.run.task_sets import hold_number, number_held
+    from evotrainer.run.open_run import open_context
+    from evotrainer.run.task_sets import keep_look_number, number_held
     from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))
         # what is refused is refused before it is recorded, and takes no number
-        mended = take_up(folder, task, ledger)
+        mended = accepted_corrections(folder, task, ledger)
         until_end.enter_context(number_held(ledger, task))
         if ledger.get("run") is not None:
-            hold_number(ledger, task, folder)
+            keep_look_number(ledger, task, folder)
             n = len(ledger.events("resumed")) + 1
             ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
             if mended:

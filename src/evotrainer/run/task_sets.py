@@ -14,11 +14,11 @@ from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.projections.environment_files import any_trained
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records import keys
-from evotrainer.records.draw import Seed, keep_seed, kept_key, read_seed
+from evotrainer.records.draw import Seed, keep_seed, read_seed, stored_seed_key
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.looks import WHOLE, LookRegister, Looks, register_file, set_key, share_of
+from evotrainer.records.looks import WHOLE, LookCount, LookRegister, register_file, set_key, share_of
 from evotrainer.records.run_keys import find_keys, keys_folder, make_keys
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def make_own_keys(ctx: RunContext) -> None:
     if folder is None:
         return
     found = None
-    if first := kept_key(ctx.folder):
+    if first := stored_seed_key(ctx.folder):
         with contextlib.suppress(IntegrityError):  # lost with nothing recorded: the seed is drawn anew
             found = find_keys(folder, first)
     ctx.hold(found or make_keys(folder, ctx.folder), 0)
@@ -105,7 +105,7 @@ def _judges(task: TaskFile) -> bool:
     return not (task.run.evaluate_only or task.run.search_only)
 
 
-def forewarn(task: TaskFile, environment: Environment) -> list[str]:
+def reuse_warnings(task: TaskFile, environment: Environment) -> list[str]:
     """What whoever starts a run on tasks that others were judged on must know before it starts."""
     if not _judges(task) or (mode := mode_of(task, environment)) == "fresh":
         return []
@@ -136,7 +136,7 @@ def _idle(folders: list[Path]) -> str:
     return f"; not judged so far: {names}; the number of one that will not go on is free again once it is deleted"
 
 
-def hold_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
+def keep_look_number(ledger: Ledger, task: TaskFile, folder: Path) -> None:
     """The number of a run that goes on is its own again. StoreError where another run has it meanwhile."""
     if found := _gate(ledger, task):
         found.register.hold(found.tasks, found.run, found.number, folder)
@@ -171,7 +171,7 @@ def _gate(ledger: Ledger, task: TaskFile) -> _Gate | None:
     return _Gate(register, found.tasks, draw.commitment, found.run)
 
 
-def look(ctx: RunContext, split: str, what: str) -> Looks | None:
+def look(ctx: RunContext, split: str, what: str) -> LookCount | None:
     """Enter a look at a split into the register, before it is taken; None where the run counts none."""
     opened = ctx.state.opened.draw if ctx.state.opened else None
     found = opened.of(split) if opened else None

@@ -54,10 +54,9 @@ def base_spec(ctx: RunContext, *splits: str) -> TrialSpec:
 
 
 def training(
-    ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = (), policy_dir: str = ""
+    ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = ()
 ) -> TrialSpec:
-    """One training of a branch, evaluated on search, gate and `extra`;
-    policy_dir: in place of the run's base policy."""
+    """One training of a branch, evaluated on search, gate and `extra`."""
     from evotrainer.harness import Harness
 
     h = ctx.harness.plain
@@ -68,7 +67,7 @@ def training(
         seed,
         purpose,
         train=True,
-        policy_dir=policy_dir or base_dir(ctx),
+        policy_dir=base_dir(ctx),
         evals=(*plans(ctx, *judged(ctx)), *extra),
         checkpoint_every=ctx.task.run.checkpoint_every,
         health_every=ctx.task.run.health_every,
@@ -139,7 +138,7 @@ def spec_of(
     sampler: Literal["fp32", "bf16"] = "fp32"
     if ctx.state.opened and ctx.state.opened.machine.get("sampler_dtype") == "bf16":
         sampler = "bf16"
-    told = {
+    fields = {
         "run": ctx.folder.name,
         "trial": trial,
         "branch": BASE if b is None else b.probe if isinstance(b, Probe) else b.branch,
@@ -155,4 +154,4 @@ def spec_of(
         "trainer_options": ctx.task.trainer.options,
         "key": ctx.key.id if ctx.key and any(p.split in SEALED for p in more.get("evals", ())) else "",
     }
-    return TrialSpec(**told | more)
+    return TrialSpec(**fields | more)

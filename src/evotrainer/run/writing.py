@@ -76,14 +76,14 @@ def _written(ctx: RunContext) -> tuple[WrittenOffer, ...]:
     kept = unpayable(ctx.state.environment)
     if not batch.n or any(w and bool(np.isnan(batch.component(c)).all()) for c, w in recipe.rewards.items()):
         return ()
-    shown = [evidence(r.turns, r.components, r.detail, kept) for r in batch.some(range(batch.n))]
+    shown = [evidence(r.turns, r.components, r.detail, kept) for r in batch.rollouts_at(range(batch.n))]
     found = write(
         shown,
         batch.truth,
         compose(batch, recipe),
         batch.group,
         batch.task,
-        FeatureView(batch).odd_tasks,
+        FeatureView(batch).half_of_tasks,
         {c: batch.component(c) for c in components(ctx) if c in batch.component_names},
         ctx.harness.authored,
     )

@@ -1,7 +1,7 @@
 """Reads what a child says, line by line. Every byte of it is the program's claim: one schema, everything bounded.
 
-What does not fit the schema is `Malformed`, the program's wrong answer; no input raises anything, and none costs the
-parent more than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
+What does not fit the schema is `MalformedLine`, the program's wrong answer; no input raises anything, and none costs
+the parent more than about 0.2 CPU-seconds (docs/sandbox.md has the figures).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _KEYS: dict[str, frozenset[str]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Malformed:
+class MalformedLine:
     """A line that is no answer, and why."""
 
     why: str
@@ -74,7 +74,7 @@ def loads(data: bytes | str, most: int) -> Any:
         raise ValueError(f"JSON that cannot be read: {type(error).__name__}") from None
 
 
-def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
+def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | MalformedLine:
     """One answer of a case: {"s": status, "t": CPU-seconds} and "o" (text), "v" (value) or "e" (exception).
     Never raises."""
     try:
@@ -96,7 +96,7 @@ def parse_answer(line: bytes, limits: AnswerLimits) -> CaseResult | Malformed:
             _seconds(answer["t"], limits.cpu_s),
         )
     except (ValueError, KeyError) as error:
-        return Malformed(clean_text(str(error))[:100])
+        return MalformedLine(clean_text(str(error))[:100])
 
 
 def _status(answer: dict[str, Any]) -> Status:
@@ -136,7 +136,7 @@ def _error(value: Any) -> tuple[str, str]:
     return clean_text(value[0]), clean_text(value[1])
 
 
-def parse_tests(line: bytes) -> Literal["call"] | tuple[Status, tuple[str, str] | None] | Malformed:
+def parse_tests(line: bytes) -> Literal["call"] | tuple[Status, tuple[str, str] | None] | MalformedLine:
     """One message of test code: a call to be passed on unread, or the verdict. Never raises."""
     # recognised by its first bytes and passed on unread: the parent never decodes what the tests hand to the candidate
     if line.startswith(b'{"n": '):
@@ -150,7 +150,7 @@ def parse_tests(line: bytes) -> Literal["call"] | tuple[Status, tuple[str, str] 
             raise ValueError("no verdict")
         return "error", _error(message["fail"])
     except ValueError as error:
-        return Malformed(clean_text(str(error))[:100])
+        return MalformedLine(clean_text(str(error))[:100])
 
 
 def take_lines(inbox: bytearray) -> Iterator[bytes]:

@@ -6,7 +6,7 @@ import time
 from contextlib import closing
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.foreign import in_words
+from evotrainer.records.untrusted_values import in_words
 from evotrainer.sandbox.model import Call, Limits
 from evotrainer.sandbox.reward_runner import RewardRunner
 
@@ -37,11 +37,11 @@ class SandboxRunner:
             runner.open()
             opened = time.process_time() - before
             limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=256)
-            said = runner.called(source, [Call("flag", (b,)) for b in blocks], limits, "detector")
-        self.cpu_s += said.cpu_s
-        for i, (block, value) in enumerate(zip(blocks, said.values, strict=True)):
-            if i in said.failed:
-                raise ConfigError(f"flag(rollouts) ended with {said.failed[i]} on {len(block)} rollouts; mend it")
+            answers = runner.called(source, [Call("flag", (b,)) for b in blocks], limits, "detector")
+        self.cpu_s += answers.cpu_s
+        for i, (block, value) in enumerate(zip(blocks, answers.values, strict=True)):
+            if i in answers.failed:
+                raise ConfigError(f"flag(rollouts) ended with {answers.failed[i]} on {len(block)} rollouts; mend it")
             if type(value) is not list or len(value) != len(block):
                 raise ConfigError(f"flag must return one bool per rollout of {len(block)}, not {in_words(value)}")
             out += value

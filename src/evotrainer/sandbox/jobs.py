@@ -8,9 +8,9 @@ import signal
 from dataclasses import replace
 from typing import Any
 
-from evotrainer.sandbox.answers import AnswerLimits, Malformed, parse_answer, parse_tests, take_lines
+from evotrainer.sandbox.answers import AnswerLimits, MalformedLine, parse_answer, parse_tests, take_lines
 from evotrainer.sandbox.model import CaseResult, Check, CheckResult, Limits, Program, RunResult, Status
-from evotrainer.sandbox.pool import Lane, Seat, condemn, push
+from evotrainer.sandbox.pool import Lane, WorkingChild, condemn, push
 from evotrainer.sandbox.slot import ChildExit
 from evotrainer.sandbox.values import encode
 
@@ -22,7 +22,7 @@ _TIME_SLACK = 0.25
 _SELF_REPORTED_TIMEOUT = 97
 
 
-def setup_fault(seat: Seat) -> str | None:
+def setup_fault(seat: WorkingChild) -> str | None:
     """The first byte a child sends, before any untrusted code ran, says whether it could be confined."""
     if not seat.ready and seat.inbox[:1] == b"R":
         seat.ready = True
@@ -32,7 +32,7 @@ def setup_fault(seat: Seat) -> str | None:
     return bytes(seat.inbox[1:300]).decode("utf-8", "replace") or "a child ended before it was confined"
 
 
-def cause_of_death(seat: Seat, ended: ChildExit, cpu_limit: float) -> tuple[Status, str]:
+def cause_of_death(seat: WorkingChild, ended: ChildExit, cpu_limit: float) -> tuple[Status, str]:
     """Status and note for a child that ended without answering."""
     if seat.verdict is not None:
         return seat.verdict
@@ -60,7 +60,7 @@ _NOTES = {
 
 
 _TOO_LARGE = ("OutputLimit", "a value too large to travel")
-_TOO_MANY = Malformed("more answers than cases")
+_TOO_MANY = MalformedLine("more answers than cases")
 
 
 def _noted(status: Status, note: str) -> CaseResult:
@@ -84,7 +84,7 @@ class RunJob:
         self.cpu_s = 0.0
         self.memory_mb = 0.0
         self.done = False
-        self._malformed: Malformed | None = None
+        self._malformed: MalformedLine | None = None
         limits = program.limits
         most = math.ceil(limits.cpu_s * len(self.inputs)) + 2 + _TIME_SLACK  # where the kernel ends a child
         self._limits = AnswerLimits(bool(program.calls), limits.output_kb << 10, most)
@@ -93,10 +93,10 @@ class RunJob:
         """All cases, once done."""
         return RunResult(tuple(self.cases), self.cpu_s, self.memory_mb)
 
-    def answered(self, seat: Seat) -> int:
+    def answered(self, seat: WorkingChild) -> int:
         return len(self.cases)
 
-    def its_turn(self, seat: Seat) -> bool:
+    def its_turn(self, seat: WorkingChild) -> bool:
         return True
 
     def start(self, lane: Lane) -> None:
@@ -117,7 +117,7 @@ class RunJob:
         }
         lane.seat(self, 0, marshal.dumps(request), limits, len(self.inputs) - self.first)
 
-    def received(self, seat: Seat, lane: Lane) -> None:
+    def received(self, seat: WorkingChild, lane: Lane) -> None:
         if setup_fault(seat) is not None:
             return
         self._read(seat)
@@ -127,12 +127,12 @@ class RunJob:
         elif len(seat.inbox) > self._limits.line_bytes + 4096:
             condemn(seat, "output", "answers without end")
 
-    def _read(self, seat: Seat) -> None:
+    def _read(self, seat: WorkingChild) -> None:
         """Answers up to the first malformed one, which a line after the last case's is too."""
         if self._malformed is None:
             for line in take_lines(seat.inbox):
                 answer = parse_answer(line, self._limits) if len(self.cases) < len(self.inputs) else _TOO_MANY
-                if isinstance(answer, Malformed):
+                if isinstance(answer, MalformedLine):
                     self._malformed = answer
                     break
                 self._take(answer)
@@ -150,7 +150,7 @@ class RunJob:
         self.timeouts -= answer.status == "timeout"
         self.cases.append(answer)
 
-    def lost(self, seat: Seat, lane: Lane) -> None:
+    def lost(self, seat: WorkingChild, lane: Lane) -> None:
         self._fault(lane, "the sandbox died while the program ran")
 
     def _fault(self, lane: Lane, note: str) -> None:
@@ -164,7 +164,7 @@ class RunJob:
         self.cases += [_noted("sandbox", note)] * missing
         self.done = True
 
-    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
+    def ended(self, seat: WorkingChild, ended: ChildExit, lane: Lane) -> None:
         fault = setup_fault(seat)
         if fault is not None and seat.verdict is None:
             self._fault(lane, fault)
@@ -215,7 +215,7 @@ class CheckJob:
         self.cpu_s = 0.0
         self.faults = 0
         self.done = False
-        self._seats: list[Seat] = []
+        self._seats: list[WorkingChild] = []
         self._calling = False
         self._line_bytes = (check.limits.output_kb << 11) + 8192
 
@@ -223,10 +223,10 @@ class CheckJob:
         """The verdict, once done."""
         return replace(self.outcome or CheckResult("sandbox"), cpu_s=self.cpu_s)
 
-    def answered(self, seat: Seat) -> int:
+    def answered(self, seat: WorkingChild) -> int:
         return 0
 
-    def its_turn(self, seat: Seat) -> bool:
+    def its_turn(self, seat: WorkingChild) -> bool:
         # one of the two always waits for the other: sleep counts for the one whose turn it is
         return self._calling == (seat.role == 0)
 
@@ -241,7 +241,7 @@ class CheckJob:
             request = {"role": name, "source": source, "entries": entries, "cpu_s": limits.cpu_s}
             self._seats.append(lane.seat(self, role, marshal.dumps(request), limits, 1, eager=True))
 
-    def received(self, seat: Seat, lane: Lane) -> None:
+    def received(self, seat: WorkingChild, lane: Lane) -> None:
         if setup_fault(seat) is not None:
             return
         for line in take_lines(seat.inbox):
@@ -253,7 +253,7 @@ class CheckJob:
         elif len(seat.inbox) > self._line_bytes:
             self._decide("output", _TOO_LARGE)
 
-    def _line(self, seat: Seat, line: bytes) -> None:
+    def _line(self, seat: WorkingChild, line: bytes) -> None:
         if len(line) > self._line_bytes:
             self._decide("output", _TOO_LARGE)
         elif seat.role == 0:
@@ -265,12 +265,12 @@ class CheckJob:
         elif (message := parse_tests(line)) == "call":
             self._calling = True
             self._forward(self._seats[0], line)
-        elif isinstance(message, Malformed):
+        elif isinstance(message, MalformedLine):
             self._decide("error", ("ProtocolError", f"malformed message of the tests: {message.why}"))
         else:
             self._decide(*message)
 
-    def _forward(self, to: Seat, line: bytes) -> None:
+    def _forward(self, to: WorkingChild, line: bytes) -> None:
         to.outbox += line + b"\n"
         push(to)
 
@@ -282,7 +282,7 @@ class CheckJob:
                 if seat.verdict is None:
                     condemn(seat, "killed", "the check is decided")
 
-    def lost(self, seat: Seat, lane: Lane) -> None:
+    def lost(self, seat: WorkingChild, lane: Lane) -> None:
         self._fault("the sandbox died during the check")
         self._settle(lane)
 
@@ -290,7 +290,7 @@ class CheckJob:
         if self.outcome is None:
             self._decide("sandbox", ("SandboxError", note))
 
-    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
+    def ended(self, seat: WorkingChild, ended: ChildExit, lane: Lane) -> None:
         fault = setup_fault(seat)
         if fault is not None and seat.verdict is None:
             self._fault(fault)

@@ -171,7 +171,7 @@ def end(control: socket.socket, process: subprocess.Popen[bytes]) -> None:
 
 
 @dataclass(slots=True)
-class Launched:
+class StartedZygote:
     """A started zygote: its control socket, the process to wait for, and the zygote's own process id."""
 
     control: socket.socket
@@ -242,7 +242,7 @@ def find_bubblewrap() -> str | None:
     return shutil.which(wanted, path=f"{os.environ.get('PATH', '')}:/usr/bin:/bin")
 
 
-def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> Launched:
+def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> StartedZygote:
     """Start a zygote and hand it its code; SandboxError with bubblewrap's or Python's own last words."""
     token = secrets.token_hex(8)
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -264,7 +264,7 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> L
     os.close(info_write)
     pid = child_pid(info_read) if mechanism.namespaces else process.pid
     os.close(info_read)
-    launched = Launched(ours, process, pid, os.geteuid() if uid is None else uid, work, token)
+    launched = StartedZygote(ours, process, pid, os.geteuid() if uid is None else uid, work, token)
     _hand_over(launched, mechanism)
     return launched
 
@@ -280,7 +280,7 @@ def _neighbours(uid: int) -> int:
     return found
 
 
-def _hand_over(launched: Launched, mechanism: Mechanism) -> None:
+def _hand_over(launched: StartedZygote, mechanism: Mechanism) -> None:
     bpf = build_filter(own_namespaces=mechanism.namespaces) if mechanism.seccomp else b""
     config = {
         "modules": _modules(),

@@ -1,7 +1,7 @@
 """Runs jobs on slots: one thread, one poll loop, CPU time as the only judge of slowness.
 
-A `Seat` is one child at work. The loop normally wakes once per child, when the zygote says it ended; it looks at longer
-ones at growing intervals, to drain their answers and to ask the zygote for their CPU time.
+A `WorkingChild` is one child at work. The loop normally wakes once per child, when the zygote says it ended; it looks
+at longer ones at growing intervals, to drain their answers and to ask the zygote for their CPU time.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _RESTARTS = 3
 
 
 @dataclass(slots=True)
-class Seat:
+class WorkingChild:
     """A child at work for a job, as one of its `role`s."""
 
     slot: SandboxSlot
@@ -74,19 +74,19 @@ class SandboxJob(Protocol):
     def start(self, lane: Lane) -> None:
         """Seat the children."""
 
-    def received(self, seat: Seat, lane: Lane) -> None:
+    def received(self, seat: WorkingChild, lane: Lane) -> None:
         """`seat.inbox` grew."""
 
-    def ended(self, seat: Seat, ended: ChildExit, lane: Lane) -> None:
+    def ended(self, seat: WorkingChild, ended: ChildExit, lane: Lane) -> None:
         """The child is gone and all it said is in `seat.inbox`."""
 
-    def lost(self, seat: Seat, lane: Lane) -> None:
+    def lost(self, seat: WorkingChild, lane: Lane) -> None:
         """Its zygote died: no verdict about the program."""
 
-    def answered(self, seat: Seat) -> int:
+    def answered(self, seat: WorkingChild) -> int:
         """Grows when a case is over: CPU time is counted from there."""
 
-    def its_turn(self, seat: Seat) -> bool:
+    def its_turn(self, seat: WorkingChild) -> bool:
         """False while the child rightly waits for another one."""
 
 
@@ -96,7 +96,7 @@ class Lane:
     def __init__(self, open_slot: Callable[[], SandboxSlot]) -> None:
         self.open_slot = open_slot
         self.slots: list[SandboxSlot] = []
-        self.seats: list[Seat] = []
+        self.seats: list[WorkingChild] = []
         self.job: SandboxJob | None = None
         self.started = 0.0
         """When its present job began: a program that dies and goes on with its next case has no more time for that."""
@@ -107,7 +107,9 @@ class Lane:
             self.slots.append(self.open_slot())
         return self.slots[role]
 
-    def seat(self, job: SandboxJob, role: int, request: bytes, limits: Limits, cases: int, eager: bool = False) -> Seat:
+    def seat(
+        self, job: SandboxJob, role: int, request: bytes, limits: Limits, cases: int, eager: bool = False
+    ) -> WorkingChild:
         """Start a child; a dead zygote is replaced first."""
         slot = self.slot(role)
         for attempt in range(_RESTARTS):
@@ -119,7 +121,7 @@ class Lane:
                     raise SandboxError("the sandbox keeps dying; run `evotrainer doctor`") from None
                 slot.restart()
         now = time.monotonic()
-        seat = Seat(slot, channel, job, role, limits, eager, self.started or now, next_look=now + _FIRST_LOOK)
+        seat = WorkingChild(slot, channel, job, role, limits, eager, self.started or now, next_look=now + _FIRST_LOOK)
         self.seats.append(seat)
         return seat
 
@@ -132,13 +134,13 @@ class Lane:
         self.slots.clear()
         self.job = None
 
-    def leave(self, seat: Seat) -> None:
+    def leave(self, seat: WorkingChild) -> None:
         """The child is gone."""
         seat.channel.close()
         self.seats.remove(seat)
 
 
-def drain(seat: Seat, limit: int = 1 << 62) -> bool:
+def drain(seat: WorkingChild, limit: int = 1 << 62) -> bool:
     """Move what the child wrote into `seat.inbox`; True when something came."""
     came = False
     while not seat.eof and len(seat.inbox) < limit:
@@ -156,7 +158,7 @@ def drain(seat: Seat, limit: int = 1 << 62) -> bool:
     return came
 
 
-def push(seat: Seat) -> None:
+def push(seat: WorkingChild) -> None:
     """Send what is waiting in `seat.outbox`, as far as the child takes it."""
     while seat.outbox:
         try:
@@ -169,7 +171,7 @@ def push(seat: Seat) -> None:
         del seat.outbox[:sent]
 
 
-def condemn(seat: Seat, status: Status, note: str) -> None:
+def condemn(seat: WorkingChild, status: Status, note: str) -> None:
     """Kill the child and remember why; the first reason stays."""
     if seat.verdict is None:
         seat.verdict = (status, note)
@@ -177,7 +179,7 @@ def condemn(seat: Seat, status: Status, note: str) -> None:
             seat.slot.kill()
 
 
-def _watch(seat: Seat, progress: Progress) -> None:
+def _watch(seat: WorkingChild, progress: Progress) -> None:
     """Judge a running child by its CPU time, by its sleep, and last by the wall clock."""
     now, limits = time.monotonic(), seat.limits
     seat.asked_at = 0.0
@@ -201,7 +203,7 @@ def _watch(seat: Seat, progress: Progress) -> None:
         condemn(seat, "timeout", f"still running after {wall_s:g} s (wall clock)")
 
 
-def _look(seat: Seat, lane: Lane) -> None:
+def _look(seat: WorkingChild, lane: Lane) -> None:
     """A look at a child that has run for a while."""
     now = time.monotonic()
     # doubling: short programs are over before the second look, long ones cost four looks a second
@@ -216,12 +218,12 @@ def _look(seat: Seat, lane: Lane) -> None:
         seat.slot.query()
 
 
-def _cap(seat: Seat) -> int:
+def _cap(seat: WorkingChild) -> int:
     """More than this in one unread line is a flood."""
     return seat.limits.output_kb * 4096 + (1 << 20)
 
 
-def _on_control(seat: Seat, lane: Lane) -> None:
+def _on_control(seat: WorkingChild, lane: Lane) -> None:
     message = seat.slot.listen()
     if isinstance(message, Progress):
         _watch(seat, message)
@@ -231,13 +233,13 @@ def _on_control(seat: Seat, lane: Lane) -> None:
         seat.job.ended(seat, message, lane)
 
 
-def _on_channel(seat: Seat, lane: Lane) -> None:
+def _on_channel(seat: WorkingChild, lane: Lane) -> None:
     push(seat)
     if drain(seat, _cap(seat)):
         seat.job.received(seat, lane)
 
 
-def _safely(act: Callable[[Seat, Lane], None], seat: Seat, lane: Lane) -> None:
+def _safely(act: Callable[[WorkingChild, Lane], None], seat: WorkingChild, lane: Lane) -> None:
     """A zygote that died under us is restarted, its job told."""
     try:
         act(seat, lane)
@@ -261,10 +263,10 @@ class _Watch:
     def __init__(self, lanes: Sequence[Lane]) -> None:
         self.lanes = lanes
         self.signature: list[tuple[int, bool, bool]] = []
-        self.by_fd: dict[int, tuple[Seat, Lane, Callable[[Seat, Lane], None]]] = {}
+        self.by_fd: dict[int, tuple[WorkingChild, Lane, Callable[[WorkingChild, Lane], None]]] = {}
         self.poller = select.poll()
 
-    def _build(self, seats: list[tuple[Seat, Lane]]) -> None:
+    def _build(self, seats: list[tuple[WorkingChild, Lane]]) -> None:
         self.poller = select.poll()
         self.by_fd = {}
         for seat, lane in seats:

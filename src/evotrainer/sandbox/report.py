@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from evotrainer.sandbox.arena import ProbeResult
+from evotrainer.sandbox.attack_targets import ProbeResult
 from evotrainer.sandbox.model import Tier
 
 PROMISES: dict[Tier, str] = {

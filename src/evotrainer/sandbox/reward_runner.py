@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import SandboxError, TimeOverError
-from evotrainer.records.foreign import Called, in_words, received
 from evotrainer.records.text import clean, cut
+from evotrainer.records.untrusted_values import CallResults, in_words, received
 from evotrainer.records.written import CLOSED, ENTRY, MODULES, is_value
 from evotrainer.sandbox.model import Call, CaseResult, Limits, Program
 
@@ -39,21 +39,21 @@ class RewardRunner:
         """Of all functions that ran."""
         self._box: Sandbox | None = None
 
-    def __call__(self, source: str, evidence: Sequence[dict[str, Any]]) -> Called:
+    def __call__(self, source: str, evidence: Sequence[dict[str, Any]]) -> CallResults:
         """A value per rollout, None where the function does not apply, and where it fails: it pays nothing there.
 
         SandboxError: the machine's fault.
         """
         limits = Limits(cpu_s=self.CPU_S, memory_mb=512, output_kb=self.OUTPUT_KB, timeouts=self.BLOCK)
-        said = self.called(source, [Call(ENTRY, (e,)) for e in evidence], limits, "written reward component")
+        answers = self.called(source, [Call(ENTRY, (e,)) for e in evidence], limits, "written reward component")
         values: list[Any] = []
-        for i, v in enumerate(said.values):
-            if i not in said.failed and not is_value(v):
-                said.failed[i] = f"it returned {in_words(v)}, no number from 0 to 1 or None"
-            values.append(None if i in said.failed or v is None else float(v))
-        return Called(values, said.failed, said.cpu_s)
+        for i, v in enumerate(answers.values):
+            if i not in answers.failed and not is_value(v):
+                answers.failed[i] = f"it returned {in_words(v)}, no number from 0 to 1 or None"
+            values.append(None if i in answers.failed or v is None else float(v))
+        return CallResults(values, answers.failed, answers.cpu_s)
 
-    def call(self, source: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> Called:
+    def call(self, source: str, entry: str, arguments: Sequence[tuple[Any, ...]]) -> CallResults:
         """What a hook's function answers to each call; its caller says what is wrong with an answer.
 
         SandboxError: the machine's fault.
@@ -68,7 +68,7 @@ class RewardRunner:
         if self._box is None:
             self._box = Sandbox.open(accept_tier_e=self.accept_tier_e)
 
-    def called(self, source: str, calls: Sequence[Call], limits: Limits, what: str) -> Called:
+    def called(self, source: str, calls: Sequence[Call], limits: Limits, what: str) -> CallResults:
         """What written code answers, of any kind: the one place where it arrives."""
         self.open()
         values: list[Any] = []
@@ -79,13 +79,13 @@ class RewardRunner:
             if self.until is not None and time.monotonic() >= self.until:
                 raise TimeOverError(f"the time was over after {i} of {len(calls)} calls of a {what}")
             for case in self._run(source, calls[i : i + each], limits):
-                said = cut(clean(": ".join(case.error)), 160) if case.error else ""
+                error_text = cut(clean(": ".join(case.error)), 160) if case.error else ""
                 if case.status == "sandbox":
-                    raise SandboxError(f"the sandbox broke while a {what} ran ({said}); try again")
+                    raise SandboxError(f"the sandbox broke while a {what} ran ({error_text}); try again")
                 if not case.ok:
-                    failed[len(values)] = f"{case.status}{f' ({said})' if said else ''}"
+                    failed[len(values)] = f"{case.status}{f' ({error_text})' if error_text else ''}"
                 values.append(received(case.value) if case.ok else None)
-        return Called(values, failed, self.cpu_s - before)
+        return CallResults(values, failed, self.cpu_s - before)
 
     def _run(self, source: str, block: Sequence[Call], limits: Limits) -> Sequence[CaseResult]:
         """A case per call; those that are too much to be handed over together go one by one."""

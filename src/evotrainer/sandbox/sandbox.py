@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import TracebackType
 
 from evotrainer.errors import SandboxError
-from evotrainer.sandbox.arena import Arena, ProbeResult, proven_tier, try_probes
+from evotrainer.sandbox.attack_targets import AttackedSandbox, ProbeResult, proven_tier, try_probes
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
@@ -97,13 +97,13 @@ class Sandbox:
         proven = max(proven_tier(held), at_most, key=TIERS.index)
         if self._first.group is None and at_most == "A":
             notes.append(_NO_GROUP)
-        self.report = TierReport(proven, held, tuple(notes), self._interpreter, self._arena().uid)
+        self.report = TierReport(proven, held, tuple(notes), self._interpreter, self._attacked().uid)
 
-    def _arena(self) -> Arena:
+    def _attacked(self) -> AttackedSandbox:
         slot = self._lanes[0].slot(0)
         if slot.zygote is None:
             raise SandboxError("the sandbox is closed; open a new one")
-        return Arena(
+        return AttackedSandbox(
             lambda program: self.run([program])[0].cases[0],
             slot.zygote.uid,
             slot.zygote.pid,
@@ -114,7 +114,7 @@ class Sandbox:
     def attack(self, probes: Sequence[SandboxProbe]) -> Iterator[ProbeResult]:
         """Try attacks on this sandbox, as it does itself when it opens;
         see `evotrainer.sandbox.attacks` for more of them."""
-        return try_probes(self._arena(), probes)
+        return try_probes(self._attacked(), probes)
 
     def run(self, programs: Sequence[Program]) -> list[RunResult]:
         """Run every program; results in order. A broken sandbox shows as `RunResult.faulty`, never as an error case."""

@@ -16,7 +16,7 @@ from types import TracebackType
 from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_channel import ShellChannel
 from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, sealed
-from evotrainer.sandbox.shell_launch import ShellLimits, Started, start
+from evotrainer.sandbox.shell_launch import ShellLimits, StartedShell, start
 
 __all__ = ["ENVIRONMENT", "CommandResult", "Entry", "EpisodeShell", "ShellFileError", "ShellLimits", "Template"]
 
@@ -46,7 +46,7 @@ class EpisodeShell:
     SandboxError from any method means that the machine itself broke: it is closed then, and nothing may be concluded.
     """
 
-    def __init__(self, limits: ShellLimits, started: Started, binds: Sequence[tuple[str, str]] = ()) -> None:
+    def __init__(self, limits: ShellLimits, started: StartedShell, binds: Sequence[tuple[str, str]] = ()) -> None:
         self.limits = limits
         self._binds = tuple(binds)
         self._channel = ShellChannel(started, limits.output_kb)

@@ -12,7 +12,7 @@ from typing import Any
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell_data import ShellFileError
-from evotrainer.sandbox.shell_launch import Started
+from evotrainer.sandbox.shell_launch import StartedShell
 
 MAX_PACKET = 180_000
 """A packet has to fit a socket buffer."""
@@ -23,8 +23,8 @@ LOOK_S = 0.1
 class ShellChannel:
     """The control socket of a started machine, until it is closed or broken."""
 
-    def __init__(self, started: Started, output_kb: int) -> None:
-        self.started: Started | None = started
+    def __init__(self, started: StartedShell, output_kb: int) -> None:
+        self.started: StartedShell | None = started
         self.output_kb = output_kb
         """Kept of each stream of a command."""
 

@@ -127,7 +127,7 @@ def read(path: str, limit: int, out: int) -> dict[str, Any]:
     return {"size": info.st_size, "read": done}
 
 
-class Names:
+class NameBudget:
     """How many bytes of names may still be told: each costs us several times its length."""
 
     def __init__(self, left: int) -> None:
@@ -139,7 +139,9 @@ class Names:
             raise FileError(f"names of more than {_MAX_NAMES >> 20} MB")
 
 
-def _walk(folder: str, below: str, skip: set[str], depth: int, found: list[list[Any]], most: int, names: Names) -> None:
+def _walk(
+    folder: str, below: str, skip: set[str], depth: int, found: list[list[Any]], most: int, names: NameBudget
+) -> None:
     if depth > _MAX_DEPTH:
         raise FileError(f"{below}: more than {_MAX_DEPTH} folders deep")
     for name in sorted(os.listdir(folder)):  # names only: entries would hold the whole path, each
@@ -168,7 +170,7 @@ def tree(path: str, skip: list[str], limit: int, most: int, contents: bool, out:
     """Entries below `path` (links are not followed) as a counted JSON head and, if asked, the files' contents."""
     top = _inside(path)
     found: list[list[Any]] = []
-    _walk(top, "", set(skip), 0, found, most, Names(_MAX_NAMES))
+    _walk(top, "", set(skip), 0, found, most, NameBudget(_MAX_NAMES))
     total = sum(size for _, kind, _, size in found if kind == "f")
     if contents and total > limit:
         raise FileError(f"{total} bytes in files, at most {limit} allowed")

@@ -83,7 +83,7 @@ class ShellLimits:
 
 
 @dataclass(slots=True)
-class Started:
+class StartedShell:
     """A running process 1: the control socket, the process to wait for, its user and its control group."""
 
     control: socket.socket
@@ -177,7 +177,7 @@ def _users_file(uid: int) -> int:
     return fd
 
 
-def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started:
+def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> StartedShell:
     """A shell's process 1, confined and ready. SandboxError with cause and remedy; there is no weaker form of it.
 
     `binds`: (folder here, place inside below /opt), shown read-only.
@@ -200,7 +200,7 @@ def start(limits: ShellLimits, binds: Sequence[tuple[str, str]] = ()) -> Started
     except OSError as error:
         raise SandboxError(f"the episode shell did not start: {error}; run `evotrainer doctor`") from error
     inside = as_inside(interpreter)
-    started = Started(ours, process, pid, os.geteuid() if uid is None else uid, None, inside.executable)
+    started = StartedShell(ours, process, pid, os.geteuid() if uid is None else uid, None, inside.executable)
     _hand_over(started, limits, bpf)
     started.group = make_group(
         # files lie in a tmpfs, so they are memory, too
@@ -238,7 +238,7 @@ def _start_process(
     return process, ours, pid
 
 
-def _hand_over(started: Started, limits: ShellLimits, bpf: bytes) -> None:
+def _hand_over(started: StartedShell, limits: ShellLimits, bpf: bytes) -> None:
     config = {
         "modules": _modules(),
         "filter": bpf.hex(),

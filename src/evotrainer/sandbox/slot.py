@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.cgroups import SlotGroup, make_group
 from evotrainer.sandbox.interpreter import Interpreter
-from evotrainer.sandbox.launch import ENDED, LIMITS, PROGRESS, Launched, Mechanism, launch, pick_uid
+from evotrainer.sandbox.launch import ENDED, LIMITS, PROGRESS, Mechanism, StartedZygote, launch, pick_uid
 from evotrainer.sandbox.model import Limits
 
 _OVERHEAD = 96 << 20
@@ -54,7 +54,7 @@ class SandboxSlot:
         self.group: SlotGroup | None = (
             make_group((group_mb << 20) + _OVERHEAD, _GROUP_PROCESSES) if mechanism.cgroup else None
         )
-        self.zygote: Launched | None = None
+        self.zygote: StartedZygote | None = None
         self.restarts = -1
         self._kills = 0
         self._spent: float | None = None

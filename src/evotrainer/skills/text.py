@@ -69,8 +69,8 @@ def when(skill: Skill) -> str:
 def counted(trials: Sequence[SkillTrial]) -> str:
     """`1 branch, 5 trainings`"""
     n, trained = len(trials), sum(t.trainings for t in trials)
-    told = "1 branch" if n == 1 else f"{n} branches"
-    return f"{told}, {trained} training{'s' * (trained != 1)}" if trained else told
+    number = "1 branch" if n == 1 else f"{n} branches"
+    return f"{number}, {trained} training{'s' * (trained != 1)}" if trained else number
 
 
 def effect_text(trials: Sequence[SkillTrial]) -> str:
@@ -79,14 +79,14 @@ def effect_text(trials: Sequence[SkillTrial]) -> str:
         over = counted([t for t in trials if t.measured])
         return f"{100 * p.mean:+.1f} points of gate score [{100 * p.low:+.1f}, {100 * p.high:+.1f}] over {over}"
     if dear := [t.uncounted for t in trials if t.uncounted]:
-        told = ", ".join(f"{100 * e.mean:+.1f} points [{100 * e.low:+.1f}, {100 * e.high:+.1f}]" for e in dear)
-        return f"no effect at equal compute was measured ({told} with dearer trainings; {counted(trials)})"
+        effects = ", ".join(f"{100 * e.mean:+.1f} points [{100 * e.low:+.1f}, {100 * e.high:+.1f}]" for e in dear)
+        return f"no effect at equal compute was measured ({effects} with dearer trainings; {counted(trials)})"
     return f"no effect was measured over {counted(trials)}"
 
 
 def body(skill: Skill) -> str:
     """Trigger, intervention, expected effect, validation criterion, applicability, evidence."""
-    p, e, told = skill.pooled, skill.expiry, effect_text(skill.trials)
+    p, e, effect = skill.pooled, skill.expiry, effect_text(skill.trials)
     conditions = [f"- {c.text()} (mildest seen: {c.value:g})" for c in skill.conditions]
     values = list(dict.fromkeys(f"{short(t.old)} -> {short(t.new)}" for t in skill.trials))
     lines = [
@@ -105,7 +105,7 @@ def body(skill: Skill) -> str:
         "",
         "## Expected effect",
         "",
-        f"{told[0].upper()}{told[1:]}"
+        f"{effect[0].upper()}{effect[1:]}"
         + (
             f" ({100 * p.confidence:.3g}% interval, random effects, {p.comparisons} independent comparison"
             f"{'s' if p.comparisons > 1 else ''}, between them a standard deviation of {100 * p.tau:.1f} points)."

@@ -155,9 +155,9 @@ def check_trial(t: SkillTrial) -> list[str]:
     else:
         return [f"its ledger row is of kind {p.kind}, not a verdict"]
     effect = {k: getattr(e, k, None) for k in ("mean", "low", "high", "confidence", "se", "df")}
-    said = {"branch": branch, "control": control, "kind": kind, **effect}
+    recorded = {"branch": branch, "control": control, "kind": kind, **effect}
     return [
-        f"{k} is {getattr(t, k)!r}, its ledger row says {x!r}" for k, x in said.items() if getattr(t, k) != x
+        f"{k} is {getattr(t, k)!r}, its ledger row says {x!r}" for k, x in recorded.items() if getattr(t, k) != x
     ]  # fmt: skip
 
 

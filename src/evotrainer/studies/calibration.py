@@ -1,11 +1,7 @@
-"""Calibrating the gate of a run: what its trials tell, and further repeated trainings of the starting recipe.
-
-Those lie in a folder of their own, `RUN/calibration`, with a ledger of their own: the run itself stays as it is.
-"""
+"""Calibrating the gate of a run: what its trials tell."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,21 +15,12 @@ from evotrainer.projections.branches import BASE, START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.regular_file import read_text
 from evotrainer.rules.error_budget import share
 from evotrainer.rules.judge_input import judge_config
-from evotrainer.run import trial_specs
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
     from evotrainer.config.task import TaskFile
-    from evotrainer.executors import MakeExecutor
-    from evotrainer.run.observer import Observer
-
-FOLDER = "calibration"
-FIRST_SEED = 1001
-"""Further repeated trainings count from here: no run has these seeds by itself."""
-
 
 GATE = ("judge.", "run.seeds", "run.rounds", "run.branches")
 """Settings that overrides may change: how a run judges, not what was measured."""
@@ -47,7 +34,7 @@ def calibrate_run(
     seed: int = 0,
     overrides: Sequence[str] = (),
 ) -> Calibration:
-    """Calibration of a run's gate from what lies in its folder, and in `RUN/calibration`.
+    """Calibration of a run's gate from what lies in its folder.
 
     `others`: further runs whose repeated trainings are compared as well. `overrides`: another gate on the same noise,
     e.g. `run.seeds=[1,2,3] judge.max_seeds=8`. ConfigError where the run measured no noise, or for any other override.
@@ -66,17 +53,14 @@ def calibrate_run(
         raise ConfigError(f"{wrong[0]} {why}; give judge.NAME=VALUE, or one of {', '.join(GATE[1:])}")
     task = resolve(apply_overrides(run.task.model_dump(mode="json"), overrides), source=str(folder))
     own = groups_of(run)
-    start = own[START] + further(folder)
-    groups = {**own, START: start}
+    groups = dict(own)
     for other in others:
-        added = groups_of(api.open_run(other))
-        added[START] += further(other)
-        groups |= {f"{other.name}/{k}": v for k, v in added.items()}
+        groups |= {f"{other.name}/{k}": v for k, v in groups_of(api.open_run(other)).items()}
     verdicts = [v for v in run.verdicts if v.effect and v.look]
     shape = shape_of(task, run.state)
     v_task = [g.numbers["v_task"] for v in verdicts for g in v.gates if g.gate == "effect"]
     return calibrate(
-        measured(start, noise[-1], v_task),
+        measured(own[START], noise[-1], v_task),
         shape,
         real_comparisons(groups, shape.config, seed=seed),
         runs=runs,
@@ -130,60 +114,3 @@ def costs_of(events: Sequence[Any]) -> Costs:
         training=sum(t.computed_cpu_s for t in trained) / len(trained) if trained else None,
         gate_evaluation=sum(rates) / len(rates) * max(gate) if rates and gate else None,
     )
-
-
-# -- further repeated trainings -------------------------------------------------------------------------------------
-
-
-def further(folder: Path) -> list[TrialFinished]:
-    """Repeated trainings of the starting recipe that `more_trials` made for a run."""
-    from evotrainer.records.ledger import Ledger
-
-    path = folder / FOLDER / "ledger.db"
-    if not path.is_file():
-        return []
-    with contextlib.closing(Ledger.open(path, readonly=True)) as ledger:
-        done = [e.body for e in ledger.events("finished")]
-    return [t for t in done if t.status == "complete"]
-
-
-def more_trials(
-    folder: Path, n: int, view: Observer | None = None, executor: MakeExecutor | None = None
-) -> list[TrialFinished]:
-    """Train the starting recipe on `n` further seeds in all; those there are already are not paid for twice.
-
-    Same base policy, same recipe, same gate tasks and protocol as the run's own A/A trials.
-    May be killed and called again.
-    """
-    from evotrainer import api
-    from evotrainer.config.load import load_task
-    from evotrainer.executors.spec import write_atomic
-    from evotrainer.records.ledger import Ledger
-    from evotrainer.run import loop
-    from evotrainer.run.opening import open_context
-
-    run = api.open_run(folder)
-    base = next((e.body for e in run.events() if e.kind == "finished" and e.body.trial == BASE), None)
-    if base is None:
-        raise ConfigError(
-            f"{folder}: its base policy was not measured yet; finish the run first: evotrainer resume {folder}"
-        )
-    own = folder / FOLDER
-    own.mkdir(exist_ok=True)
-    if not (own / "task.toml").is_file():
-        write_atomic(own / "task.toml", read_text(folder / "task.toml"))
-    task = load_task(own / "task.toml")
-    unlimited = task.model_copy(
-        update={"budget": task.budget.model_copy(update={"cpu_s": None, "trials": None, "wall_s": None})}
-    )
-    policy = str((folder / base.policy_path).resolve()) if base.policy_path else ""
-    with contextlib.closing(Ledger.open(own / "ledger.db", create=True)) as ledger, contextlib.ExitStack() as stack:
-        ctx = stack.enter_context(
-            open_context(own, unlimited, ledger, view=view, task_hash=task.hash, executor=executor)
-        )
-        loop.open_run(ctx)
-        (gate,) = trial_specs.plans(ctx, "gate")
-        seeds = range(FIRST_SEED, FIRST_SEED + n)
-        specs = [trial_specs.training(ctx, ctx.branches[START], s, "noise", policy_dir=policy) for s in seeds]
-        done = ctx.run_trials([s.model_copy(update={"evals": (gate,)}) for s in specs])
-    return [t for t in done if t.status == "complete"]

@@ -266,9 +266,9 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         if total.likely <= held < total.most:
             lines.append(f"budget.{name} = {limit:g} holds the likely run, and ends a longer one after some {held}")
         elif held < total.likely:
-            told = f"{first} are the starting recipe's" + (f", {ends} the certification's" if ends else "")
-            told += ": it cannot pay for these" if held < first + ends else ""
-            lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {told}")
+            basis = f"{first} are the starting recipe's" + (f", {ends} the certification's" if ends else "")
+            basis += ": it cannot pay for these" if held < first + ends else ""
+            lines.append(f"budget.{name} = {limit:g} ends the search earlier, after some {held} trainings; {basis}")
     return lines
 
 
@@ -276,10 +276,10 @@ def _cost(e: RunEstimate, n: int) -> str:
     """What that many trainings cost."""
     kind = "processor" if e.cost.measured else "trainer"
     s = n * e.training_s
-    told = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
+    cost = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
     if e.cost.rollout_bytes is None or e.cost.policy_bytes is None:
-        return told
-    return f"{told}, {n * (e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes) / 1e9:.2f} GB of disk"
+        return cost
+    return f"{cost}, {n * (e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes) / 1e9:.2f} GB of disk"
 
 
 def _time(s: float) -> str:

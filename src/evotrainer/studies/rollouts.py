@@ -29,7 +29,7 @@ from evotrainer.studies.audit.curve_file import read_curves
 from evotrainer.studies.audit.engine import audit, open_all, sources_of
 from evotrainer.studies.audit.fault_columns import value_at
 from evotrainer.studies.audit.sources import open_stores
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 
 OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
     "<=": operator.le, ">=": operator.ge, "!=": operator.ne, "=": operator.eq, "<": operator.lt, ">": operator.gt,
@@ -200,9 +200,9 @@ def find(
         rows = [i for i, v in zip(rows, found, strict=True) if c.holds(v)]
     notes = [x for c in where if c.others or not rows for x in c.unmet(values(whole, c.name, every))]
     if finding is not None:
-        flagged, told = _flagged(paths, finding, **reading)
+        flagged, note = _flagged(paths, finding, **reading)
         rows = [i for i in rows if clean(ids[i], 80) in flagged]
-        notes += told
+        notes += note
     hits: dict[str, str] = {}
     if grep is not None:
         spans = {i: hit for i, turns in zip(rows, whole.turns(rows), strict=True) if (hit := grep.hit(turns))}
@@ -220,9 +220,11 @@ def find(
     return FoundRollouts(len(every), len(rows), len(units), shown, hits, tuple(whole.skipped), tuple(notes))
 
 
-def _opened(paths: Sequence[Path], equal: Mapping[str, str], cache: Path, progress: Any = None, **way: Any) -> Opened:
+def _opened(
+    paths: Sequence[Path], equal: Mapping[str, str], cache: Path, progress: Any = None, **way: Any
+) -> OpenedSource:
     """All sources as one; of a run of ours gate and cert where they are asked for."""
-    found: list[Opened] = []
+    found: list[OpenedSource] = []
     rest = list(paths)
     split = equal.get("split", OPEN[0])
     for run in [p for p in paths if (p / "ledger.db").is_file() and split.removesuffix(GREEDY) not in OPEN]:
@@ -231,10 +233,10 @@ def _opened(paths: Sequence[Path], equal: Mapping[str, str], cache: Path, progre
         rest.remove(run)
     sources, unknown = sources_of(rest, way.get("format"), way.get("map") or ()) if rest else ([], [])
     found += [open_all(source, cache, None, progress) for source in sources]
-    return Opened([p for one in found for p in one.parts], [*unknown, *(s for one in found for s in one.skipped)])
+    return OpenedSource([p for one in found for p in one.parts], [*unknown, *(s for one in found for s in one.skipped)])
 
 
-def values(whole: Opened, name: str, rows: Sequence[int]) -> list[Any]:
+def values(whole: OpenedSource, name: str, rows: Sequence[int]) -> list[Any]:
     """What the rollouts at these rows have under a name: a field, a count, a key of `detail` (dots for nested ones),
     else a reward component, else a knob. ConfigError where no rollout has it, with the names that there are."""
     if name in PLAIN:
@@ -263,7 +265,7 @@ def _by_name(x: Any) -> Mapping[str, Any]:
     return x if isinstance(x, Mapping) else dict(tuple(pair.values()) for pair in x or ())
 
 
-def _sorted(whole: Opened, name: str, rows: Sequence[int]) -> list[int]:
+def _sorted(whole: OpenedSource, name: str, rows: Sequence[int]) -> list[int]:
     """Rows by a value, numbers before texts, those without it last."""
     down = name.startswith("-")
     keyed = list(zip(values(whole, name.removeprefix("-"), rows), rows, strict=True))
@@ -274,7 +276,7 @@ def _sorted(whole: Opened, name: str, rows: Sequence[int]) -> list[int]:
     return [*ranked, *sorted({*rows}.difference(ranked))]
 
 
-def _groups(whole: Opened, rows: Sequence[int]) -> dict[int, Any]:
+def _groups(whole: OpenedSource, rows: Sequence[int]) -> dict[int, Any]:
     """Row -> key of its group."""
     columns = [whole.column(name, rows) for name in ("group", *GROUPED_BY)]
     return {i: name or rest for i, name, rest in zip(rows, columns[0], zip(*columns[1:], strict=True), strict=True)}
@@ -295,6 +297,6 @@ def _flagged(paths: Sequence[Path], name: str, **reading: Any) -> tuple[set[str]
         raise ConfigError(f"--finding {name}: no such detector; there are: {', '.join(sorted(known))}")
     ids = {clean(i, 80) for by, source, rows in found if by == name for i in source.column("id", rows.tolist())}
     about = [f for f in findings if f.detector == name]
-    told = f"{name} is a finding about all {done.rollouts:,} rollouts together; matched are those that it quotes"
-    told = told if about else f"the audit has no finding {name} here"
-    return ids or {q.rollout for f in about for q in f.quotes}, [] if ids else [told]
+    note = f"{name} is a finding about all {done.rollouts:,} rollouts together; matched are those that it quotes"
+    note = note if about else f"the audit has no finding {name} here"
+    return ids or {q.rollout for f in about for q in f.quotes}, [] if ids else [note]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.agents.base import Searcher, Sitter
+from evotrainer.agents.base import AgentWithSeat, Searcher
 from evotrainer.agents.seat_trials import boolean, intervention, too_far
 from evotrainer.factors import change_rules
 from evotrainer.factors.change_rules import ProposedChange
@@ -77,13 +77,13 @@ def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
     first attempt. Code of a recipe is read, not run."""
     with tempfile.TemporaryDirectory() as folder:
         log = SeatMemory(Path(folder), briefing)
-        if isinstance(agent, Sitter):
+        if isinstance(agent, AgentWithSeat):
             agent.sit(log)
         if isinstance(agent, Searcher):
             _check_search(agent, briefing, tools or NoTools())
         _check(agent, briefing, tools or NoTools())
         answers = log.past()
-        assert answers or not isinstance(agent, Sitter), "nobody was asked: give the seat a share of 1"
+        assert answers or not isinstance(agent, AgentWithSeat), "nobody was asked: give the seat a share of 1"
         bad = [a.problem for a in answers if a.problem]
         assert not bad, f"an answer was not taken: {bad[0]}"
 

@@ -48,12 +48,12 @@ def check_detector(
         assert not wrong, f"{d.name} warns of {what}: {wrong}"
     for i in range(SHUFFLES):
         again = _found(d, _shuffled(seen, i), context)
-        assert _told(again) == _told(found), (
-            f"{d.name} depends on the order of rollouts: {_told(again)}, {_told(found)}"
+        assert _comparable(again) == _comparable(found), (
+            f"{d.name} depends on the order of rollouts: {_comparable(again)}, {_comparable(found)}"
         )
     if context is None:
         again = _found(d, [_renamed(r) for r in seen], None)
-        assert _told(again) == _told(found), f"{d.name} knows reward components by name: {_told(again)}"
+        assert _comparable(again) == _comparable(found), f"{d.name} knows component names: {_comparable(again)}"
     for bare in ([], [_bare(r) for r in seen]):
         _found(d, bare, context)
 
@@ -85,8 +85,8 @@ def check_metric(
 def _found(d: Detector, rollouts: Sequence[Rollout], context: HarnessContext | None) -> list[Finding]:
     from evotrainer.harness import Batch, HarnessContext, measure
 
-    batch, beside = Batch.of(list(rollouts)), context or HarnessContext()
-    return d.read(batch, measure(batch, beside), beside)
+    batch, given_context = Batch.of(list(rollouts)), context or HarnessContext()
+    return d.read(batch, measure(batch, given_context), given_context)
 
 
 def _measured(m: Metric, rollouts: Sequence[Rollout], context: HarnessContext | None) -> Mapping[str, float | None]:
@@ -95,7 +95,7 @@ def _measured(m: Metric, rollouts: Sequence[Rollout], context: HarnessContext | 
     return {v.name: v.value for v in m.read(Batch.of(list(rollouts)), context or HarnessContext())}
 
 
-def _told(found: Sequence[Finding]) -> list[tuple[str, str, dict[str, float | None]]]:
+def _comparable(found: Sequence[Finding]) -> list[tuple[str, str, dict[str, float | None]]]:
     """What a finding says but for its words and quotes, which may be of other rollouts."""
     return sorted(
         (f.kind, f.severity, {k: None if v is None else round(v, 4) for k, v in f.numbers.items()}) for f in found

@@ -106,17 +106,17 @@ def _check_demonstrations(environment: Environment) -> None:
 
 def _check_offers(environment: Environment, sample: int) -> None:
     """What it says it has for training: of train tasks it comes, of a held-out one it does not."""
-    said = offers(environment)  # raises for a word that training knows nothing of
+    offered = offers(environment)  # raises for a word that training knows nothing of
     tasks, held_out = list(environment.tasks("train"))[:sample], list(environment.tasks("search"))[:1]
     knobs = {k: v[0] for k, v in environment.knobs.items()}
-    if "references" in said:
+    if "references" in offered:
         assert isinstance(environment, EnvironmentWithReferences), "offers references, and has no method references()"
-        told = environment.references(tasks, knobs)
-        assert len(told) == len(tasks), "references must answer once per task, in order"
-        for text in filter(None, told):
+        references = environment.references(tasks, knobs)
+        assert len(references) == len(tasks), "references must answer once per task, in order"
+        for text in filter(None, references):
             assert len(text) >= 2 and len(text) % 2 == 0, f"a reference is (prompt, action, ...), not {len(text)} texts"
         _refuses(lambda: environment.references(held_out, knobs), "references")
-    if "wordings" in said:
+    if "wordings" in offered:
         assert isinstance(environment, EnvironmentWithWordings), "offers wordings, and has no method reworded()"
         for t in tasks:
             other = environment.reworded(t, random.Random(0))

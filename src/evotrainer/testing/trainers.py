@@ -21,7 +21,7 @@ def check_trainer(
     more from the policy that these made."""
     from evotrainer.errors import TrainerError
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
-    from evotrainer.trainers.continued import started, train_chain
+    from evotrainer.trainers.continued import read_note, train_chain
 
     recipe = Recipe(steps=2, prompts_per_step=4, group_size=4, max_tokens=16, rewards=dict(rewards), lr=1e-3)
     shas = []
@@ -50,7 +50,7 @@ def check_trainer(
     work = work_dir / "chain"
     whole = TrainRequest(Identity("kit", "b0", 1), recipe.with_factor("start", "champion"), policy_dir, work)
     chained = train_chain(trainer, whole, environment, lambda gs: more.extend(r for g in gs for r in g), lambda _: None)
-    note = started(work)
+    note = read_note(work)
     assert note is not None and note.policy_sha256 == shas[0], "what is gone on from is the first recipe's own training"
     assert chained.steps == 4 and {r.step for r in more} == {1, 2, 3, 4}, "steps of `before` count for rollouts"
     assert len({r.id for r in more}) == len(more), "rollout ids must differ"

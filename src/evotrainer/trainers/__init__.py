@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError
-from evotrainer.factors.carried import refusals
+from evotrainer.factors.trainer_mapping import refusals
 from evotrainer.registry import Registry
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec
 from evotrainer.trainers.lazy import installed

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from evotrainer.factors.table import Carried
+from evotrainer.factors.table import TrainerSupport
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
@@ -199,7 +199,7 @@ class TrainerSpec:
     """Modules without which it cannot train."""
     remedy: str = ""
     """How to install them."""
-    carries: Mapping[str, Carried] = field(default_factory=dict)
+    carries: Mapping[str, TrainerSupport] = field(default_factory=dict)
     """Factor -> how it carries it out, where the table of factors does not say: a recipe that sets any other one away
     from its default is refused."""
     check: Callable[[Mapping[str, Any], Sequence[Recipe], str], None] = _nothing_to_check

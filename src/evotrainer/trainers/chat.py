@@ -86,16 +86,18 @@ class ChatCodec:
         """Ids of everything before the first action."""
         if not self.chat:
             return self._cached(("plain", _joined(turns)), self._plain)
-        said = messages(turns)
-        return self._cached(("chat", *((m["role"], m["content"]) for m in said)), lambda *_: self._render(said, True))
+        history = messages(turns)
+        return self._cached(
+            ("chat", *((m["role"], m["content"]) for m in history)), lambda *_: self._render(history, True)
+        )
 
     def observation(self, turns: Sequence[Any], ended: bool) -> list[int]:
         """Ids between an action and the next; `ended`: the action ended by itself, so its end is there already."""
         if not self.chat:
             return self._cached(("plain", _joined(turns)), self._plain)
-        said = messages(turns)
-        key = tuple((m["role"], m["content"]) for m in said)
-        full = self._cached(("seen", *key), lambda *_: self._render([*DUMMY, *said], True))
+        history = messages(turns)
+        key = tuple((m["role"], m["content"]) for m in history)
+        full = self._cached(("seen", *key), lambda *_: self._render([*DUMMY, *history], True))
         prefix = self._before()
         if full[: len(prefix)] == prefix:
             # cut by the budget: the end token that the template expects was never sampled; it is added, outside of the
@@ -103,7 +105,7 @@ class ChatCodec:
             end = [prefix[-1]] if not ended and prefix[-1] in self.stops else []
             return end + full[len(prefix) :]
         # What follows the action in two renderings that differ in the action alone.
-        other = self._cached(("other", *key), lambda *_: self._render([*OTHER, *said], True))
+        other = self._cached(("other", *key), lambda *_: self._render([*OTHER, *history], True))
         tail = full[len(full) - _common_end(full, other) :]
         if full == other or not tail or tail[0] not in self.stops:
             raise TrainerError(
@@ -157,15 +159,15 @@ class ChatCodec:
             self._prefix = ids[: last + 1]
         return self._prefix
 
-    def _render(self, said: Sequence[Mapping[str, str]], more: bool) -> list[int]:
+    def _render(self, history: Sequence[Mapping[str, str]], more: bool) -> list[int]:
         kwargs = self.kwargs if self._template is None else {**self.kwargs, "chat_template": self._template}
         try:
             ids = self.tokenizer.apply_chat_template(
-                list(said), add_generation_prompt=more, tokenize=True, return_dict=False, **kwargs
+                list(history), add_generation_prompt=more, tokenize=True, return_dict=False, **kwargs
             )
         except Exception as e:  # templates raise jinja2's errors and their own
             raise TrainerError(
-                f"the policy's chat template cannot render {[m['role'] for m in said]}: {e}; "
+                f"the policy's chat template cannot render {[m['role'] for m in history]}: {e}; "
                 "set trainer.options.chat=false or give the policy another template"
             ) from e
         return list(ids)

@@ -38,7 +38,7 @@ class EarlierTraining(Frozen):
     """None: it was computed here."""
 
 
-def started(work_dir: Path) -> EarlierTraining | None:
+def read_note(work_dir: Path) -> EarlierTraining | None:
     """The note in the folder `start` of a training; None where there is none yet, or half of one."""
     try:
         return EarlierTraining.model_validate_json(read_text(work_dir / STARTED / NOTE))
@@ -53,7 +53,7 @@ def note(work_dir: Path, what: EarlierTraining) -> None:
 
 def notes(work_dir: Path) -> Iterator[tuple[Path, EarlierTraining]]:
     """(folder, note) of every earlier training that is complete, the latest first."""
-    if (found := started(work_dir)) is not None:
+    if (found := read_note(work_dir)) is not None:
         yield work_dir / STARTED, found
     if (work_dir / STARTED).is_dir():
         yield from notes(work_dir / STARTED)
@@ -84,7 +84,7 @@ def train_chain(
         use_scaffold(environment, request.recipe)
         return trainer.train(request, environment, sink, on_step)
     folder = request.work_dir / STARTED
-    earlier = started(request.work_dir)
+    earlier = read_note(request.work_dir)
     if earlier is None:
         done = train_chain(trainer, replace(request, recipe=first, work_dir=folder), environment, sink, on_step)
         sha = trainer.policy_sha256(done.policy_dir)

@@ -50,24 +50,24 @@ class StepHooks:
         """Advantages of the kept groups of a step, in place of the recipe's `own`."""
         steps = self.recipe.steps
         shown = [group_view(g, a, step, steps, self.protected) for g, a in zip(groups, own, strict=True)]
-        said = self._called("advantages", [(x,) for x in shown], step)
-        for i, (value, x) in enumerate(zip(said, shown, strict=True)):
+        answers = self._called("advantages", [(x,) for x in shown], step)
+        for i, (value, x) in enumerate(zip(answers, shown, strict=True)):
             self._check("advantages", step, wrong_advantages(value, x["rewards"]), f"group {i}: ")
-        return [[None if a is None else float(a) + 0.0 for a in row] for row in said]
+        return [[None if a is None else float(a) + 0.0 for a in row] for row in answers]
 
     def weights(self, groups: Sequence[Sequence[Rollout]], step: int) -> list[list[float]]:
         """A weight for each rollout of a sampling round."""
         shown = rollout_views(groups, step, self.recipe.steps, self.protected)
-        (said,) = self._called("weights", [(shown,)], step)
-        self._check("weights", step, wrong_weights(said, len(shown)))
-        values = iter(said)
+        (answer,) = self._called("weights", [(shown,)], step)
+        self._check("weights", step, wrong_weights(answer, len(shown)))
+        values = iter(answer)
         return [[float(next(values)) for _ in g] for g in groups]
 
     def select(self, tasks: Sequence[dict[str, Any]], history: dict[str, Any]) -> list[int]:
         """Places of the tasks to draw."""
-        (said,) = self._called("select", [(list(tasks), history)], history["step"])
-        self._check("select", history["step"], wrong_choice(said, history["n"], len(tasks), history["taken"]))
-        return list(said)
+        (answer,) = self._called("select", [(list(tasks), history)], history["step"])
+        self._check("select", history["step"], wrong_choice(answer, history["n"], len(tasks), history["taken"]))
+        return list(answer)
 
     def stream(self, tasks: Sequence[Any], rule: Curriculum, seed: int, planned: int) -> TaskStream:
         """What draws the training's tasks: `select` where a hook has it, else the curriculum."""
@@ -76,10 +76,10 @@ class StepHooks:
     def _called(self, entry: str, arguments: Sequence[tuple[Any, ...]], step: int) -> list[Any]:
         found = hook_of(self.recipe.hooks, entry)
         assert found is not None and self.caller is not None
-        said = self.caller.call(found[1], entry, arguments)
-        self.cpu_s += said.cpu_s
-        self._check(entry, step, next(iter(said.failed.values()), ""))
-        return said.values
+        answers = self.caller.call(found[1], entry, arguments)
+        self.cpu_s += answers.cpu_s
+        self._check(entry, step, next(iter(answers.failed.values()), ""))
+        return answers.values
 
     def _check(self, entry: str, step: int, wrong: str, where: str = "") -> None:
         if not wrong:

@@ -167,8 +167,8 @@ def refuse_nonsense(a: Attempt, split: str) -> None:
     it is sealed."""
     for name, value in a.score.components.items():
         if why := no_reward(value):
-            said = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
-            which = f" of {split}" if split.startswith(SPLITS) else f", attempt {a.k} (which says {quoted(said)})"
+            answer = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
+            which = f" of {split}" if split.startswith(SPLITS) else f", attempt {a.k} (which says {quoted(answer)})"
             raise TaskSetError(f"reward function {name!r} gave {value} on task {a.task.id}{which}; {why}")
 
 

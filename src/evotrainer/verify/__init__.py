@@ -21,25 +21,25 @@ def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
     from evotrainer.verify import effects, harness, reader, search, seat, skills, task_sets, trials, verdicts, written
     from evotrainer.verify.chain_and_files import CHECKS
-    from evotrainer.verify.report import both, guarded
+    from evotrainer.verify.report import combined, guarded
 
     own: dict[str, EventCheck] = {
-        "finished": both(
+        "finished": combined(
             CHECKS["finished"],
             trials.scores,
             trials.flips,
             trials.protocol_held,
-            trials.went_on_from,
+            trials.check_start,
             written.components,
             written.hooks,
             search.read_search_only,
             task_sets.evaluated,
         ),
-        "run": both(CHECKS["run"], task_sets.opened),
-        "closed": both(CHECKS["closed"], task_sets.closed),
-        "branch": both(CHECKS["branch"], verdicts.opened),
+        "run": combined(CHECKS["run"], task_sets.opened),
+        "closed": combined(CHECKS["closed"], task_sets.closed),
+        "branch": combined(CHECKS["branch"], verdicts.opened),
         "noise": verdicts.noise,
-        "backtested": both(CHECKS["backtested"], effects.backtested),
+        "backtested": combined(CHECKS["backtested"], effects.backtested),
         "judged": verdicts.judged,
         "audited": effects.audited,
         "topup": verdicts.topup,

@@ -24,7 +24,7 @@ from evotrainer.records.head import SHORTEST
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.text import counted
 from evotrainer.verify import files
-from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, said_once
+from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, merge_same_cause
 
 WRITTEN_SOON_S = 0.5
 """After which a run that is being written has named in its ledger what it has put into its folder."""
@@ -44,7 +44,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
         problems += [Problem("ledger", p) for p in ledger.verify()]
         notes = ledger.blind_spots()
-        notes += files.strays(folder)
+        notes += files.unknown_files(folder)
         try:
             events = ledger.events()
         except StoreError:  # already among the problems; whatever rests on events would only follow from it
@@ -73,7 +73,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     problems += unnamed
     for event in record.of("run"):
         corrected = {k: sha for e in record.of("resumed") for k, sha in e.body.files.items()}
-        notes += files.outside(event.body, corrected)
+        notes += files.changed_inputs(event.body, corrected)
         notes += [f"{k} was corrected after the run began, before a training had finished" for k in corrected]
     notes += [flip_line(t.trial, f) for t in record.finished.values() for f in t.canary_flips]
     problems += [Problem("encryption", p) for p in locked_after_end(record)]
@@ -82,7 +82,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
     counts = {"events": len(events), "branches": len(record.state.branches), "trials": len(record.finished)}
     return VerifyReport(
         folder,
-        tuple(said_once(problems)),
+        tuple(merge_same_cause(problems)),
         {**record.checked, **counts},
         files.last_hash(events),
         tuple(notes),
@@ -145,9 +145,9 @@ def _run(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("run", f"event {event.seq} opens the run, and is not the first")
     problems = list(files.task_file(record.folder, event.body))
     yield from (Problem("run", p) for p in problems)
-    told = event.body.environment.get("payable")
-    if told is not None and not problems and list(record.task.environment.get("payable", ())) != told:
-        yield Problem("run", f"{told} is payable in the ledger, not in the task file")
+    payable = event.body.environment.get("payable")
+    if payable is not None and not problems and list(record.task.environment.get("payable", ())) != payable:
+        yield Problem("run", f"{payable} is payable in the ledger, not in the task file")
 
 
 def _branch(record: Record, event: Event) -> Iterator[Problem]:
@@ -158,11 +158,11 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
     if why := why_not(ProposedChange(b.recipe, environment=record.state.environment), [pays]):
         yield Problem("lineage", f"branch {b.branch}: {why}")
-    said = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
+    proposals = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None
         and not b.matches
-        and not any(b.intervention in p.proposal.interventions for p in said)
+        and not any(b.intervention in p.proposal.interventions for p in proposals)
     ):
         text = "hypothesis, change and forecast are those of no proposal of its round"
         yield Problem("branch", f"branch {b.branch}: {text}")
@@ -227,8 +227,8 @@ def _backtested(record: Record, event: Event) -> Iterator[Problem]:
     if b.vetoed and b.backtest.verdict != "contradicts":
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
     named = keys.proposed(b.round, keys.revision(event.id))
-    said = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
-    if b.intervention not in said[b.index : b.index + 1]:
+    proposed = next((e.body.proposal.interventions for e in record.before(event, "proposed") if e.id == named), ())
+    if b.intervention not in proposed[b.index : b.index + 1]:
         yield Problem("backtested", f"{event.id}: what was replayed is not intervention {b.index} of {named}")
 
 

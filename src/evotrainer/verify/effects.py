@@ -16,8 +16,8 @@ from evotrainer.rules.certificate import certificate
 from evotrainer.rules.fresh_seeds import reestimate
 from evotrainer.rules.reading_context import harness_context, refused_code
 from evotrainer.sandbox.reward_runner import RewardRunner
-from evotrainer.verify.report import Problem, Record, named, recomputed, six_decimals
-from evotrainer.verify.verdicts import complete, due
+from evotrainer.verify.report import Problem, Record, check_list, recomputed, six_decimals
+from evotrainer.verify.verdicts import complete, judged_trials
 
 
 def backtested(record: Record, event: Event) -> Iterator[Problem]:
@@ -27,10 +27,10 @@ def backtested(record: Record, event: Event) -> Iterator[Problem]:
     vetoes = b.backtest.verdict == "contradicts" and (record.task.run.veto or refused_code(b.backtest))
     if vetoes and not b.vetoed:
         yield Problem("backtested", f"{event.id}: vetoed is {b.vetoed}, its backtest {b.backtest.verdict}")
-    yield from (Problem("backtested", f"{event.id}: {d}") for d in backtest_again(record, event))
+    yield from (Problem("backtested", f"{event.id}: {d}") for d in recheck_backtest(record, event))
 
 
-def backtest_again(record: Record, event: Event) -> list[str]:
+def recheck_backtest(record: Record, event: Event) -> list[str]:
     """What differs where a recorded backtest is replayed again, on the stored search rollouts that the champion of its
     round had then. StoreError where they are gone or damaged.
     """
@@ -77,11 +77,11 @@ def audit_differences(record: Record, event: Event) -> list[str]:
     return differences(was, now)
 
 
-def looked_at(record: Record, event: Event) -> Iterator[Problem]:
+def check_audit(record: Record, event: Event) -> Iterator[Problem]:
     """An audit compares every complete trial of the branch, each with the capability open and with it closed."""
     a, shortcuts = event.body.audit, Shortcuts.of(record.opened.environment)
     finished = {e.body.trial: e.body for e in record.before(event, "finished")}
-    own = [t.trial for t in complete(record, due(record, a.branch, event), event)]
+    own = [t.trial for t in complete(record, judged_trials(record, a.branch, event), event)]
     for what, needed, value in (
         ("trials_open", own, a.open),
         ("trials", own, a.closed),
@@ -90,7 +90,7 @@ def looked_at(record: Record, event: Event) -> Iterator[Problem]:
     ):
         names = getattr(a, what)
         repeated = [next((t for t in needed if repeats(finished, n, t)), n) for n in names]
-        yield from named("audited", event, what, repeated, needed)
+        yield from check_list("audited", event, what, repeated, needed)
         for n in names:
             if n in finished and str(finished[n].env_knobs.get(a.knob, shortcuts.default(a.knob))) != str(value):
                 yield Problem("audited", f"{event.id}: {n} was not evaluated with {a.knob} = {value}")
@@ -103,7 +103,7 @@ def repeats(finished: Mapping[str, TrialFinished], evaluation: str, trial: str) 
 
 
 def audited(record: Record, event: Event) -> Iterator[Problem]:
-    yield from looked_at(record, event)
+    yield from check_audit(record, event)
     yield from (Problem("audited", f"{event.id}: {d}") for d in audit_differences(record, event))
 
 

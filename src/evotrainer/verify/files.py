@@ -29,7 +29,7 @@ STORES = ("rollouts", "sealed")
 """Subfolders of a run that hold one rollout store per trial."""
 TRIALS = "trials"
 RESULT = "result.json"
-MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking", "calibration"}
+MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking"}
 MADE |= {"executor.jsonl"}
 BEGINNINGS = ("ledger.", ".leaving-", ".evotrainer-")
 """What commands make at the top of a run folder."""
@@ -44,7 +44,7 @@ def task_file(folder: Path, run: RunOpened) -> Iterator[str]:
         yield "task.toml is not the file the run began with; restore a copy"
 
 
-def outside(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
+def changed_inputs(run: RunOpened, corrected: Mapping[str, str] = MappingProxyType({})) -> Iterator[str]:
     """What the run was built upon and does not hold itself, as far as it changed since: the run's record stands.
     `corrected`: files that a resume took up since (`Resumed.files`)."""
     if sha := run.base_policy.get("sha256"):
@@ -82,7 +82,7 @@ def copies(folder: Path, events: list[Event], checked: Counter[str]) -> Iterator
             yield f"{place} is not in the ledger; it was added"
 
 
-def strays(folder: Path) -> Iterator[str]:
+def unknown_files(folder: Path) -> Iterator[str]:
     """What lies at the top of a run folder and no part of a run makes."""
     for path in sorted(folder.iterdir()):
         if path.name not in MADE and not path.name.startswith(BEGINNINGS):
@@ -93,7 +93,7 @@ def policy(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[st
     """The policy of a finished trial against the hash in the ledger."""
     if not t.policy_path:
         return
-    path = Path(t.policy_path) if Path(t.policy_path).is_absolute() else inside(folder, t.policy_path)
+    path = Path(t.policy_path) if Path(t.policy_path).is_absolute() else path_inside(folder, t.policy_path)
     if path is None:
         yield f"trial {t.trial}: policy path {t.policy_path} leads out of the run folder"
         return
@@ -129,7 +129,7 @@ def added(folder: Path, t: TrialFinished, below: Path) -> Iterator[str]:
 def named_files(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[str]:
     """Every other file the trial left, byte for byte, and its `result.json` against the event."""
     for name, sha in t.files.items():
-        path = inside(folder, name)
+        path = path_inside(folder, name)
         if path is None:
             yield f"trial {t.trial}: {name} leads out of the run folder"
         elif not path.is_file():
@@ -160,7 +160,7 @@ def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
 def parts(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[str]:
     """That a finished trial's stores hold the parts it named, and nothing else; their content is checked by folder."""
     for i, part in enumerate(t.parts):
-        path = inside(folder, part)
+        path = path_inside(folder, part)
         if path is None:
             yield f"trial {t.trial}: part {part} leads out of the run folder"
         elif not path.is_file():
@@ -223,7 +223,7 @@ def unnamed_skills(folder: Path, events: Iterable[Event]) -> Iterator[str]:
                 yield f"{kind}/{left.name} is not in the ledger; it was added"
 
 
-def inside(folder: Path, path: str) -> Path | None:
+def path_inside(folder: Path, path: str) -> Path | None:
     """A recorded path below the run folder, None where it leads out."""
     full = (folder / path).resolve()
     return full if full.is_relative_to(folder.resolve()) else None

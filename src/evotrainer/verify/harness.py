@@ -51,7 +51,7 @@ def gap(record: Record, event: Event) -> Iterator[Problem]:
     if {read_label(x).trial for x in named} - finished:
         return
     if g.trigger == "learned":
-        yield from (Problem("gap", f"{event.id}: {p}") for p in learned_again(record, event))
+        yield from (Problem("gap", f"{event.id}: {p}") for p in recheck_learned(record, event))
     else:
         yield from (Problem("gap", f"{event.id}: {p}") for p in gap_problems(record.rollouts, event))
 
@@ -90,7 +90,7 @@ def harness(record: Record, event: Event) -> Iterator[Problem]:
             yield Problem("harness", f"{h.version} holds detector {spec.name}, which was not admitted")
 
 
-def learned_again(record: Record, event: Event) -> Iterator[str]:
+def recheck_learned(record: Record, event: Event) -> Iterator[str]:
     """What differs when the detectors that a reading taught are mined and tried again, from the events before and the
     stored rollouts. Words, measured times and what an audit could close are left out."""
     g, before, branches = event.body, record.before(event), record.state_before(event).branches
@@ -112,11 +112,11 @@ def learned_again(record: Record, event: Event) -> Iterator[str]:
             yield f"{name} is {getattr(g, name)} in the ledger, {getattr(now, name)} mined again"
     was, again = ([(a.detector, a.admitted, a.bad, a.clean) for a in x.considered] for x in (g, now))
     if was != again:
-        told = (
+        recorded = (
             ", ".join(f"{d.name} ({'admitted' if ok else 'refused'})" for d, ok, *_ in x) or "none"
             for x in (was, again)
         )
-        yield "its detectors are {} in the ledger, mined again {}".format(*told)
+        yield "its detectors are {} in the ledger, mined again {}".format(*recorded)
         return
     for a, b in zip(g.considered, now.considered, strict=True):
         same = {k: v for k, v in a.numbers.items() if not k.startswith(("cpu_s", "lead"))}
@@ -125,7 +125,7 @@ def learned_again(record: Record, event: Event) -> Iterator[str]:
         )
 
 
-def admissions_again(record: Record, event: Event) -> list[tuple[str, list[str]]]:
+def recheck_admissions(record: Record, event: Event) -> list[tuple[str, list[str]]]:
     """(detector, what differs) of every detector a gap or a version considered and tried: its admission test, run again
     on the stored rollouts of the held-out versions. Measured times and lead times are left out.
     """

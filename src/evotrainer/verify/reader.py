@@ -34,8 +34,8 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
     known = explained_places(record.rollouts, body.trials, explaining(record.before(event)))
     for p in body.picks:
         if p.explained != (now := known.get((p.trial, p.rollout), "")):
-            told = f"{p.explained or 'nothing'} in the ledger, {now or 'nothing'} recomputed"
-            yield Problem("reader", f"{event.id}: what explains rollout {p.rollout} is {told}")
+            difference = f"{p.explained or 'nothing'} in the ledger, {now or 'nothing'} recomputed"
+            yield Problem("reader", f"{event.id}: what explains rollout {p.rollout} is {difference}")
             return
 
 
@@ -52,8 +52,8 @@ def asked(record: Record, event: Event) -> Iterator[Problem]:
     record.checked["questions to a reader"] += 1
     now = question_on(found[0], body.complaint).sha256
     if now != body.question:
-        told = f"{body.question[:16]} recorded, {now[:16]} computed from rollout {body.rollout}"
-        yield Problem("reader", f"{event.id}: another question was asked than the rollout gives: {told}")
+        difference = f"{body.question[:16]} recorded, {now[:16]} computed from rollout {body.rollout}"
+        yield Problem("reader", f"{event.id}: another question was asked than the rollout gives: {difference}")
 
 
 def answered(record: Record, event: Event) -> Iterator[Problem]:
@@ -88,10 +88,10 @@ def concluded(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("reader", f"{event.id}: a reading that was never opened")
         return
     now = conclude(opening, [e.body for e in before if e.kind == "reader_answered"], body.reading, body.stopped)
-    told = {"finding": {"claim"}}  # sentences: another version may word them otherwise
-    was = body.model_dump(exclude=told)
-    if now.model_dump(exclude=told) != was:
-        differ = [k for k, v in now.model_dump(exclude=told).items() if v != was[k]]
+    excluded = {"finding": {"claim"}}  # sentences: another version may word them otherwise
+    was = body.model_dump(exclude=excluded)
+    if now.model_dump(exclude=excluded) != was:
+        differ = [k for k, v in now.model_dump(exclude=excluded).items() if v != was[k]]
         yield Problem("reader", f"{event.id}: {', '.join(differ)} does not follow from the answers")
 
 

@@ -128,7 +128,7 @@ def _task(folder: Path, mtime_ns: int) -> TaskFile:
     return load_run_task(folder)
 
 
-def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
+def check_list(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequence[Any]) -> Iterator[Problem]:
     """Problem where a list in the ledger does not hold exactly what it should."""
     if sorted(stored) != sorted(due):
         left = [x for x in due if x not in stored]
@@ -137,7 +137,7 @@ def named(area: str, event: Event, what: str, stored: Sequence[Any], due: Sequen
         yield Problem(area, f"{event.id}: its {what} are not those of the record: {how}")
 
 
-def both(*checks: EventCheck) -> EventCheck:
+def combined(*checks: EventCheck) -> EventCheck:
     """One check of several."""
 
     def check(record: Record, event: Event) -> Iterator[Problem]:
@@ -159,7 +159,7 @@ def when_readable(record: Record, what: str, compute: Callable[[], Sequence[str]
 AGAIN = ": it cannot be computed again: "
 
 
-def said_once(problems: Sequence[Problem]) -> list[Problem]:
+def merge_same_cause(problems: Sequence[Problem]) -> list[Problem]:
     """Problems, those of one cause that keeps several events from being computed again as one."""
     causes = Counter(c for p in problems if (c := p.message.partition(AGAIN)[2]))
     out: list[Problem] = []

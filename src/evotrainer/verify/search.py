@@ -9,8 +9,8 @@ from evotrainer.factors.change_rules import ProposedChange, declared, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.chain import Event
-from evotrainer.rules.recipes import SHARES, goes_on_from
-from evotrainer.verify.report import Problem, Record, named
+from evotrainer.rules.recipes import SHARES, continues
+from evotrainer.verify.report import Problem, Record, check_list
 
 
 def probes(record: Record, event: Event) -> Iterator[Problem]:
@@ -31,7 +31,7 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         if p.recipe_hash != p.recipe.hash:
             yield Problem("probes", f"{p.probe}: recipe hash {p.recipe_hash} recorded, {p.recipe.hash} computed")
         alike = [r for seed, r in known.values() if seed == p.seed]
-        shared = len(alike) < SHARES and any(goes_on_from(p.recipe, r) for r in alike)
+        shared = len(alike) < SHARES and any(continues(p.recipe, r) for r in alike)
         if p.seed in used or (alike and not shared) or p.recipe.hash in {r.hash for r in alike}:
             yield Problem("probes", f"{p.probe}: seed {p.seed} belongs to another training")
         known[p.probe] = p.seed, p.recipe
@@ -73,7 +73,7 @@ def searched(record: Record, event: Event) -> Iterator[Problem]:
     body, state = event.body, record.state_before(event)
     yield from settled_on(record, event)
     mine = [p.probe for p in state.probes.values() if p.round == body.round]
-    yield from named("searched", event, "probes", body.probes, mine)
+    yield from check_list("searched", event, "probes", body.probes, mine)
     if body.trainings:
         by_recipe: dict[str, list[float]] = {}
         for b in state.branches.values():

@@ -94,13 +94,13 @@ def evaluated(record: Record, event: Event) -> Iterator[Problem]:
         return
     seed = seed_of(record, draw)
     for s in event.body.scores:
-        told = draw.of(s.split)
-        if told is None or s.encrypted:
+        expected = draw.of(s.split)
+        if expected is None or s.encrypted:
             continue
         if seed is not None and record.task.environment.get("name") in OWN:
             strange = sorted(set(s.per_task) - drawn_ids(record, seed.seed, s.split))
         else:
-            known = hashlib.sha256("\n".join(sorted(s.per_task)).encode()).hexdigest() == told.ids
+            known = hashlib.sha256("\n".join(sorted(s.per_task)).encode()).hexdigest() == expected.ids
             most = getattr(record.task.evaluation, f"{s.split}_tasks") or record.opened.environment["splits"][s.split]
             strange = [] if known or len(s.per_task) < most else sorted(s.per_task)
         if strange:
@@ -113,17 +113,17 @@ def seed_of(record: Record, draw: TaskDraw) -> Seed | None:
     said where it is revealed."""
     if draw.mode == "fixed":
         return None
-    told = next((Seed(seed=e.body.seed, salt=e.body.salt) for e in record.of("closed")), None)
-    if told is None:
+    revealed = next((Seed(seed=e.body.seed, salt=e.body.salt) for e in record.of("closed")), None)
+    if revealed is None:
         with contextlib.suppress(IntegrityError, EncryptedError):
-            told = read_seed(record.folder, draw.seed, draw.commitment)
-    return told if told and told.commitment == draw.commitment else None
+            revealed = read_seed(record.folder, draw.seed, draw.commitment)
+    return revealed if revealed and revealed.commitment == draw.commitment else None
 
 
 def drawn_ids(record: Record, seed: str, split: str) -> set[str]:
     """Ids of the tasks that a seed gives in the run's environment, as many as are evaluated."""
-    told = {k: v for k, v in record.task.environment.items() if k not in NOT_OF_TASKS}
-    options = json.dumps(told, sort_keys=True, default=str)
+    settings = {k: v for k, v in record.task.environment.items() if k not in NOT_OF_TASKS}
+    options = json.dumps(settings, sort_keys=True, default=str)
     return set(_ids(options, seed, split)[: getattr(record.task.evaluation, f"{split}_tasks")])
 
 

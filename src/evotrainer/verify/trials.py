@@ -34,15 +34,17 @@ def scores(record: Record, event: Event) -> Iterator[Problem]:
             continue
         record.checked["scores"] += 1
         record.checked["greedy readings"] += bool(s.greedy_per_task)
-        for split, said in ((s.split, s.per_task), (greedy_split(s.split), s.greedy_per_task)):
+        for split, recorded in ((s.split, s.per_task), (greedy_split(s.split), s.greedy_per_task)):
             per_task = found.get((split, s.step), {})
-            wrong = [k for k in sorted(per_task.keys() | said.keys()) if not _near(per_task.get(k), said.get(k))]
+            wrong = [
+                k for k in sorted(per_task.keys() | recorded.keys()) if not _near(per_task.get(k), recorded.get(k))
+            ]
             if wrong:
                 stored, k = per_task.get(wrong[0]), wrong[0]
                 yield Problem(
                     "trials",
                     f"trial {t.trial}: {len(wrong)} {split} scores do not follow from its rollouts, e.g. task {k}: "
-                    f"{said.get(k)} in the ledger, {stored} in the rollouts",
+                    f"{recorded.get(k)} in the ledger, {stored} in the rollouts",
                 )
 
 
@@ -61,17 +63,17 @@ def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
                 f"{recipe.deploy_temperature}",
             )
     try:
-        said = json.loads(read_text(record.folder / "trials" / t.trial / "spec.json"))["protocol"]
+        recorded = json.loads(read_text(record.folder / "trials" / t.trial / "spec.json"))["protocol"]
     except (OSError, ValueError, LookupError, TypeError):
         return  # what a missing or damaged file means is said where the ledger's checksums are compared
     due = protocol(record.task, recipe, {})
     for name in PROTOCOL:
-        if name != "knobs" and said.get(name) != getattr(due, name):
-            text = f"evaluations sampled with {name} {said.get(name)}, the run's protocol is {getattr(due, name)}"
+        if name != "knobs" and recorded.get(name) != getattr(due, name):
+            text = f"evaluations sampled with {name} {recorded.get(name)}, the run's protocol is {getattr(due, name)}"
             yield Problem("trials", f"trial {t.trial}: {text}")
 
 
-def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
+def check_start(record: Record, event: Event) -> Iterator[Problem]:
     """A training went on from the policy that its recipe says: where the run trained that recipe under the same seed by
     itself, from that very policy."""
     t: TrialFinished = event.body
@@ -79,8 +81,8 @@ def went_on_from(record: Record, event: Event) -> Iterator[Problem]:
     if recipe is None or t.status != "complete" or not t.steps:
         return
     if (recipe.start is not None) != bool(t.start_sha256):
-        told = "a policy that it went on from" if t.start_sha256 else "no policy that it went on from"
-        yield Problem("trials", f"trial {t.trial}: it tells of {told}, its recipe does not say the same")
+        recorded = "a policy that it went on from" if t.start_sha256 else "no policy that it went on from"
+        yield Problem("trials", f"trial {t.trial}: it tells of {recorded}, its recipe does not say the same")
     for other in record.finished.values() if recipe.start is not None else ():
         trained = other.steps and other.status == "complete" and other.seed == t.seed
         plain = recipe_of(record, other) if trained else None

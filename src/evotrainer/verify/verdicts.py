@@ -21,7 +21,7 @@ from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import give_verdict, judge_input
 from evotrainer.rules.planned_seeds import unused_seeds, wanted
 from evotrainer.rules.recipes import starting_recipe
-from evotrainer.verify.report import Problem, Record, named, recomputed
+from evotrainer.verify.report import Problem, Record, check_list, recomputed
 
 if TYPE_CHECKING:
     from evotrainer.records.events import TrialFinished
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 # -- which trials there had to be --------------------------------------------------------------------------------------
 
 
-def due(record: Record, branch: str, before: Event) -> list[str]:
+def judged_trials(record: Record, branch: str, before: Event) -> list[str]:
     """Trials that a branch is judged by at an event: those of `run.seeds`, then the added seeds'."""
     seeds = list(record.task.run.seeds)
     for e in record.before(before, "topup"):
@@ -42,7 +42,7 @@ def due(record: Record, branch: str, before: Event) -> list[str]:
 def unexplained(record: Record, branch: str, before: Event) -> list[str]:
     """A branch's finished trainings that are neither due nor certification's."""
     fresh = (keys.training(branch, s) for s in record.task.run.certify_seeds)
-    names = {*due(record, branch, before), *fresh}
+    names = {*judged_trials(record, branch, before), *fresh}
     done = [e.body for e in record.before(before, "finished") if e.body.branch == branch]
     return [t.trial for t in done if t.trial == keys.training(branch, t.seed) and t.trial not in names]
 
@@ -73,7 +73,7 @@ def verdict_on(record: Record, branch: str, look: int = 0) -> Event:
     return looks[look - 1]
 
 
-def look_then(record: Record, event: Event) -> InterimAnalysis:
+def recomputed_look(record: Record, event: Event) -> InterimAnalysis:
     """The interim analysis that was due, as the run's error budget gives it: from the verdicts before those it was
     looked at together with, and the number of these branches. IntegrityError where the ledger does not tell which look
     it is.
@@ -118,12 +118,14 @@ def noise(record: Record, event: Event) -> Iterator[Problem]:
 def judged(record: Record, event: Event) -> Iterator[Problem]:
     """A verdict rests on all trials there had to be, and says what the judge says of them."""
     v = event.body.verdict
-    both_sides = [t for x in (v.branch, v.control) for t in due(record, x, event)]
-    yield from named("judged", event, "trials", event.body.trials, both_sides)
+    both_sides = [t for x in (v.branch, v.control) for t in judged_trials(record, x, event)]
+    yield from check_list("judged", event, "trials", event.body.trials, both_sides)
     for x in (v.branch, v.control):
         if more := unexplained(record, x, event):
             yield Problem("judged", f"{event.id}: {more[0]} was trained as well, and no event added its seed")
-    fresh = give_verdict(record.task, record.state_before(event), event.body.round, v.branch, look_then(record, event))
+    fresh = give_verdict(
+        record.task, record.state_before(event), event.body.round, v.branch, recomputed_look(record, event)
+    )
     yield from recomputed(event, fresh, f" ({v.kind})")
 
 

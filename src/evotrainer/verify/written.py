@@ -64,7 +64,7 @@ def _stored(record: Record, t: TrialFinished) -> list[Rollout]:
 
     batch = Batch.over(stored(read_batches([record.folder / "rollouts" / t.trial])))
     step = max(1, -(-batch.n // MOST))
-    return batch.some(range(0, batch.n, step))
+    return batch.rollouts_at(range(0, batch.n, step))
 
 
 def hooks(record: Record, event: Event) -> Iterator[Problem]:
@@ -75,13 +75,13 @@ def hooks(record: Record, event: Event) -> Iterator[Problem]:
     recipe = recipe_of(record, t)
     if recipe is None or t.status != "complete" or not t.parts:
         return
-    told = [s for s in range(1, recipe.whole_steps + 1) if _edits(recipe.at(s))]
+    steps = [s for s in range(1, recipe.whole_steps + 1) if _edits(recipe.at(s))]
     kept = unpayable(record.opened.environment)
     try:
         with closing(RewardRunner(record.task.sandbox.accept_tier_e)) as caller:
-            for step in told[:: max(1, -(-len(told) // STEPS))]:
+            for step in steps[:: max(1, -(-len(steps) // STEPS))]:
                 rows = load([record.folder / "rollouts" / t.trial], split="train", step=step)
-                again = _Again(recipe.at(step), step - recipe.at(step).before, kept, caller)
+                again = _ReplayedHooks(recipe.at(step), step - recipe.at(step).before, kept, caller)
                 wrong = again.differences(list(_grouped(rows)))
                 record.checked["hooked rollouts"] += len(rows)
                 if wrong:
@@ -103,7 +103,7 @@ def _grouped(rows: Sequence[Rollout]) -> Iterator[list[Rollout]]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Again:
+class _ReplayedHooks:
     """The hooks of one step, run again."""
 
     recipe: Recipe
@@ -125,9 +125,9 @@ class _Again:
             rounds.setdefault(_weight(g[0])["round"], []).append(g)
         for of_round in rounds.values():
             shown = rollout_views(of_round, self.step, self.recipe.steps, self.protected)
-            (said,) = self.caller.call(found[1], "weights", [(shown,)]).values
+            (answer,) = self.caller.call(found[1], "weights", [(shown,)]).values
             flat = [r for g in of_round for r in g]
-            values = [math.nan] * len(flat) if wrong_weights(said, len(flat)) else said
+            values = [math.nan] * len(flat) if wrong_weights(answer, len(flat)) else answer
             for r, w in zip(flat, values, strict=True):
                 if not _same(_weight(r)["weight"], w):
                     wrong.append(_line("weights", found[0], r, _weight(r)["weight"], w))
@@ -143,9 +143,9 @@ class _Again:
         name = ""
         if found := hook_of(r.hooks, "advantages"):
             shown = [group_view(g, a, self.step, r.steps, self.protected) for g, a in zip(kept, values, strict=True)]
-            said = self.caller.call(found[1], "advantages", [(x,) for x in shown]).values
+            answers = self.caller.call(found[1], "advantages", [(x,) for x in shown]).values
             name = found[0]
-            pairs = zip(said, kept, strict=True)
+            pairs = zip(answers, kept, strict=True)
             values = [[math.nan] * len(g) if wrong_advantages(s, [x.reward for x in g]) else s for s, g in pairs]
         if weighs := hook_of(r.hooks, "weights"):
             name = name or weighs[0]
@@ -163,9 +163,11 @@ class _Again:
 
 def _weight(r: Rollout) -> dict[str, Any]:
     """What a training with a hook for weights stored of a rollout."""
-    told = r.detail.get(DETAIL) if isinstance(r.detail, Mapping) else None
+    detail = r.detail.get(DETAIL) if isinstance(r.detail, Mapping) else None
     return (
-        dict(told) if isinstance(told, Mapping) and {"weight", "round"} <= told.keys() else {"weight": None, "round": 0}
+        dict(detail)
+        if isinstance(detail, Mapping) and {"weight", "round"} <= detail.keys()
+        else {"weight": None, "round": 0}
     )
 
 

@@ -41,10 +41,10 @@ ROUNDS_OVER = "every round of the task file was played"
 
 def advice(view: RunView, run: str = "RUN") -> str:
     """What to do next, in one line; `run`: how the run folder is called in commands. Empty before anything is known."""
-    return one_line(of_run(filled(view, _line(view), run), run), 900)
+    return one_line(of_run(fill_in(view, _line(view), run), run), 900)
 
 
-def filled(view: RunView, text: str, run: str) -> str:
+def fill_in(view: RunView, text: str, run: str) -> str:
     """A line of advice with the run's folder, and the command that plays one more round, in their places."""
     more = f"{_going_on(view)} plays one more round"
     return text.replace("{more}", more).replace("{run}", run)
@@ -140,9 +140,9 @@ def the_budget_ended_it(view: RunView) -> str:
     if not name or not view.opened:
         return ""
     asked, n, limit = _rounds(view), max(view.rounds, default=0), view.opened.budget[name]
-    told = duration(limit) if name.endswith("_s") else number(limit)
+    limit_text = duration(limit) if name.endswith("_s") else number(limit)
     of = f" of {asked}" if asked else ""
-    return f"the budget ended the search in round {n}{of} (budget.{name}: {told}): {_going_on(view)} goes on"
+    return f"the budget ended the search in round {n}{of} (budget.{name}: {limit_text}): {_going_on(view)} goes on"
 
 
 def _ended_by(view: RunView) -> str:
@@ -166,7 +166,7 @@ def _going_on(view: RunView) -> str:
     return f"`evotrainer resume {{run}}{rounds}{budget}`"
 
 
-def use(view: RunView) -> str:
+def how_to_use(view: RunView) -> str:
     """How to have the champion."""
     return f"`evotrainer export {{run}} my-model` writes {view.champion} as a Hugging Face folder; {{more}}"
 
@@ -203,8 +203,8 @@ def nothing_was_proposed(view: RunView) -> str:
     score, why = b.mean("search") if b else None, view.closed.reason if n else "run.rounds=0"
     if why == ROUNDS_OVER:
         why = "what the rounds came to was refused before it was trained"
-        said = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
-        why += f": {one_line(said[-1], 300)}" if said else ""
+        reasons = [x.reason for r in view.rounds.values() for x in r.lines if x.fate in ("refused", "vetoed")]
+        why += f": {one_line(reasons[-1], 300)}" if reasons else ""
         why += " (`evotrainer cases {run} --trials`)"
     what = f"nothing was proposed{' for proof' if view.probes else ''}: {why}"
     if b and score is not None and score >= MOST:
@@ -220,7 +220,9 @@ def nothing_was_proposed(view: RunView) -> str:
 def nothing_helped(view: RunView) -> str:
     if not view.closed:
         return ""
-    named = [f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.some("diagnosis")[-1:]]
+    named = [
+        f"{f.text.partition(':')[0]} (`evotrainer health {{run}}`); " for f in view.facts.of_kinds("diagnosis")[-1:]
+    ]
     return f"no change that was tried is better; {''.join(named)}{{more}}, with other changes"
 
 
@@ -248,7 +250,7 @@ def _line(view: RunView) -> str:
     answer = _with_alpha(view, fact.remedy, fact.new_run) if fact else ""
     if fact and fact.severity == "critical":
         return answer
-    why, rest = _first(view, WHY), use(view) if won else _first(view, NO_CHAMPION)
+    why, rest = _first(view, WHY), how_to_use(view) if won else _first(view, NO_CHAMPION)
     if fact is None:
         return why or rest
     if fact.kind == "unconfirmed" and not won:  # why nothing was gained answers it

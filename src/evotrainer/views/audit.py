@@ -10,7 +10,7 @@ from evotrainer.projections import text
 from evotrainer.records.rollout import Rollout
 from evotrainer.views import report
 from evotrainer.views.audit_model import AuditPage, ReadingView, rank_of, view_of
-from evotrainer.views.report_data import told_keys
+from evotrainer.views.report_data import metric_labels
 from evotrainer.views.rollouts import fitted_entry, rounded
 
 ROLLOUTS = 200
@@ -64,7 +64,7 @@ def write_audit(
             drawn[v.id] = curve
         if paid := v.reading.assumed.get("paid"):
             weights[v.id] = dict(paid)
-    data = {"curves": drawn, "rollouts": rollouts, "weights": weights, "words": told_keys(drawn, {})}
+    data = {"curves": drawn, "rollouts": rollouts, "weights": weights, "words": metric_labels(drawn, {})}
     filled = report.fill(
         "audit.html.j2",
         data,

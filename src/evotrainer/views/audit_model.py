@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.projections import text
-from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_told
+from evotrainer.records.findings import SEVERITIES, Bottleneck, Finding, HealthReport, input_label
 from evotrainer.records.text import counted
 from evotrainer.views.evidence import FindingRow, MetricRow, metric_rows
 from evotrainer.views.evidence import HealthReading as Placed
@@ -19,7 +19,7 @@ from evotrainer.views.evidence import HealthReading as Placed
 _TIME = re.compile(r"^\d{4}-\d\d-\d\dT[-+:\d]+_")
 
 
-class Skip(Protocol):
+class SkippedRecord(Protocol):
     """A record or file that could not be read."""
 
     @property
@@ -28,7 +28,7 @@ class Skip(Protocol):
     def reason(self) -> str: ...
 
 
-class Read(Protocol):
+class SubjectView(Protocol):
     """What the harness says of one subject."""
 
     @property
@@ -53,9 +53,9 @@ class AuditedSource(Protocol):
     @property
     def faults(self) -> Mapping[str, int]: ...
     @property
-    def skipped(self) -> Sequence[Skip]: ...
+    def skipped(self) -> Sequence[SkippedRecord]: ...
     @property
-    def readings(self) -> Sequence[Read]: ...
+    def readings(self) -> Sequence[SubjectView]: ...
 
 
 class AuditPage(Protocol):
@@ -64,7 +64,7 @@ class AuditPage(Protocol):
     @property
     def sources(self) -> Sequence[AuditedSource]: ...
     @property
-    def unknown(self) -> Sequence[Skip]: ...
+    def unknown(self) -> Sequence[SkippedRecord]: ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +77,7 @@ class ReadingView:
     source: AuditedSource
     label: str
     """Name of the source, shortened."""
-    reading: Read
+    reading: SubjectView
     findings: list[FindingRow]
     metrics: list[MetricRow]
     blind: list[Finding]
@@ -115,8 +115,8 @@ class ReadingView:
         out: dict[str, list[str]] = {}
         for name, fields in [(f.detector, f.missing) for f in self.blind] + [(m.name, m.missing) for m in self.metrics]:
             for f in fields:
-                if name not in out.setdefault(told := input_told(f), []):
-                    out[told].append(name)
+                if name not in out.setdefault(label := input_label(f), []):
+                    out[label].append(name)
         return dict(sorted(out.items()))
 
     @property
@@ -178,7 +178,7 @@ class AuditView:
         return dict(out.most_common())
 
     @property
-    def skipped(self) -> list[Skip]:
+    def skipped(self) -> list[SkippedRecord]:
         """Files of no known format, then records that could not be read."""
         return [*self.audit.unknown, *(x for s in self.audit.sources for x in s.skipped)]
 

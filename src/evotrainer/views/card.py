@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import MissingDependencyError, install
-from evotrainer.projections.text import base_told, last_part, one_line, percent, value
+from evotrainer.projections.text import base_label, last_part, one_line, percent, value
 from evotrainer.records.events import CertRow
 from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
@@ -73,7 +73,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
     except ImportError:
         raise MissingDependencyError(f"a model card needs huggingface_hub; {install('local')}") from None
     results = []
-    beside = "; with a caveat, see the card" if "caveat" in status else ""
+    caveat = "; with a caveat, see the card" if "caveat" in status else ""
     if measured and view.certified:
         for row in (r for r in view.certified.rows if r.branch == branch):
             results.append(
@@ -83,7 +83,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
                     dataset_name=f"{view.opened.task if view.opened else ''} (cert split)",
                     dataset_split="cert",
                     metric_type="pass@1",
-                    metric_name=f"share of attempts solved, mean of {counted(len(row.seeds), 'training')}{beside}",
+                    metric_name=f"share of attempts solved, mean of {counted(len(row.seeds), 'training')}{caveat}",
                     metric_value=round(row.score, 4),
                 )
             )
@@ -93,18 +93,18 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
         tags=["evotrainer", "reinforcement-learning", status.replace(" ", "-").lower()],
         model_name=name,
         eval_results=results[-1:] or None,
-        base_model=_hubbase_told(view, base),
+        base_model=_hub_base(view, base),
         license=(view.opened.base_policy.get("gguf_license") if view.opened else None) or None,
     )
     return str(data.to_yaml())
 
 
-def _hubbase_told(view: RunView, base: str) -> str | None:
+def _hub_base(view: RunView, base: str) -> str | None:
     """Hub id of the base model: the ledger's, else that which an adapter names; None where it is none."""
-    told = view.opened.base_policy.get("id") if view.opened else None
-    if told is None and base and not Path(base).exists() and (found := looks_like_id(base)):
-        told = found[0]
-    return told
+    hub_id = view.opened.base_policy.get("id") if view.opened else None
+    if hub_id is None and base and not Path(base).exists() and (found := looks_like_id(base)):
+        hub_id = found[0]
+    return hub_id
 
 
 def _status(view: RunView, invalid: str, worse: str, certified: bool, caveats: Sequence[str]) -> tuple[str, str]:
@@ -140,7 +140,7 @@ def _certificate(view: RunView) -> list[str]:
             f"| {_md(r.name)} | {r.branch} | {seeds} | {percent(r.score)}{_at(r)} | {percent(r.low)} to "
             f"{percent(r.high)} | {each} | {percent(r.greedy)} |"
         )
-    facts = (*view.facts.some("comparison"), *view.facts.of(view.champion).some("reader"))
+    facts = (*view.facts.of_kinds("comparison"), *view.facts.of(view.champion).of_kinds("reader"))
     return [*out, "", *(f"- {_md(f.text)}" for f in facts), ""]
 
 
@@ -168,7 +168,9 @@ def _lineage(view: RunView, branch: str) -> list[str]:
             continue
         changed = "; ".join(f"{k}: {value(o)} → {value(n)}" for k, (o, n) in b.recipe_diff.items())
         out.append(f"1. `{b.name}`{version}: {_md(changed)}. {_md(b.intervention.hypothesis)}")
-        out += [f"   {f.label.capitalize()}: {_md(f.text)}." for f in b.facts.some("continued", "verdict", "effect")]
+        out += [
+            f"   {f.label.capitalize()}: {_md(f.text)}." for f in b.facts.of_kinds("continued", "verdict", "effect")
+        ]
     return [*out, ""]
 
 
@@ -177,7 +179,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         return []
     start = view.start
     changed = diff(start.recipe, b.recipe) if start and start.recipe and start is not b else {}
-    told = [f"- {k}: {_md(value(o))} → {_md(value(n))}" for k, (o, n) in changed.items()] or [
+    changes = [f"- {k}: {_md(value(o))} → {_md(value(n))}" for k, (o, n) in changed.items()] or [
         "The starting recipe itself."
     ]
     recipe = json.dumps(b.recipe.model_dump(mode="json"), indent=1)
@@ -186,7 +188,7 @@ def _recipe(view: RunView, b: BranchView | None) -> list[str]:
         "",
         f"Hash `{b.recipe_hash}`. Against the starting recipe:",
         "",
-        *told,
+        *changes,
         *(f"- source of the reward component `{k}`: [{_md(k)}.py](rewards/{k}.py)" for k in b.recipe.written),
         *(f"- source of the hook `{k}`: [{_md(k)}.py](hooks/{k}.py)" for k in b.recipe.hooks),
         *_scaffold(view, b.recipe),
@@ -233,15 +235,15 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
             revision = f", revision `{data['revision']}`" if data.get("revision") else ""
             rows.append(("data set", f"`{last_part(data.get('source'))}`, format {data.get('format')}{revision}"))
         rows += [
-            ("base policy", f"`{base_told(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
+            ("base policy", f"`{base_label(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
-            *((f.label, f.text) for f in view.facts.some("tasks")),
+            *((f.label, f.text) for f in view.facts.of_kinds("tasks")),
             ("sandbox", o.isolation),
             ("evotrainer", o.version),
         ]
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
-    rows += [(f.label, f.text) for f in (*view.facts.some("noise"), *(b.facts.some("audit") if b else ()))]
+    rows += [(f.label, f.text) for f in (*view.facts.of_kinds("noise"), *(b.facts.of_kinds("audit") if b else ()))]
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [
@@ -263,13 +265,13 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     ]
 
 
-def evidence(view: RunView, branch: str, **told: Any) -> dict[str, Any]:
-    """The card's content for machines; `told`: what else is known."""
+def evidence(view: RunView, branch: str, **facts: Any) -> dict[str, Any]:
+    """The card's content for machines; `facts`: what else is known."""
     b = view.branches.get(branch)
     return {
         "run": _run(view),
         "branch": branch,
-        **told,
+        **facts,
         "recipe": b.recipe.model_dump(mode="json") if b and b.recipe else None,
         "recipe_hash": b.recipe_hash if b else "",
         "lineage": [

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.records.findings import SEVERITIES, Finding, HealthReport, MetricValue, Quote, Severity, input_told
+from evotrainer.records.findings import SEVERITIES, Finding, HealthReport, MetricValue, Quote, Severity, input_label
 
 LAYERS = ("score", "signal", "behaviour")
 _STEP = re.compile(r"@(\d+)")
@@ -82,7 +82,7 @@ class FindingRow:
     """Training step at which it was first seen; None: only in evaluations."""
 
     @property
-    def told(self) -> Finding:
+    def finding(self) -> Finding:
         """The finding that is shown: over all search rollouts, where these were read together."""
         return self.claims[0][1]
 
@@ -144,7 +144,7 @@ def _metric_row(key: tuple[str, str, str], found: dict[int | None, MetricValue])
         overall,
         next((m.healthy for m in every if m.healthy), None),
         mean,
-        tuple(dict.fromkeys(input_told(x) for m in every for x in m.missing)),
+        tuple(dict.fromkeys(input_label(x) for m in every for x in m.missing)),
     )
 
 

@@ -19,7 +19,7 @@ from evotrainer.projections.reader import Readings
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
-from evotrainer.projections.text import written_anew
+from evotrainer.projections.text import rewritten
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -93,7 +93,7 @@ def view_of(
         parent = state.branches.get(of.parent or "") if of else None
         if of:
             b.recipe_diff = diff(parent.recipe, of.recipe) if parent else {}
-            b.wrote = written_anew(parent.recipe if parent else None, of.recipe, slots)
+            b.wrote = rewritten(parent.recipe if parent else None, of.recipe, slots)
         b.readings = readings(b.trials) + read.get(name, [])
         # what was read during training is shown with the learning curves
         b.metrics = metric_rows([r for r in b.readings if r.split != "train"] or b.readings)
@@ -116,7 +116,7 @@ def _noise(events: Iterable[Event]) -> list[ev.NoiseMeasured]:
     for e in events:
         if isinstance(e.body, ev.NoiseMeasured):
             # more seeds of branches that are in it already take the place of the last one
-            again = keys.measured_anew(e.id) and len(out) > 1
+            again = keys.remeasured(e.id) and len(out) > 1
             joined = out.pop().branch if again else keys.noise_branch(e.id, e.body.branch)
             out.append(e.body.model_copy(update={"branch": joined}))
     return out

@@ -59,7 +59,7 @@ def render_branch(run_folder: Path | str, branch: str) -> RenderableType:
             Text.assemble(
                 (f"{f.severity} ", "bold red" if f.severity == "critical" else "yellow"),
                 (f.detector if f.detector == f.kind else f"{f.detector} (a case of {f.kind})", "bold"),
-                f"  {one_line(f.told.claim, 400)}" + (f" ({f.of})" if f.of else ""),
+                f"  {one_line(f.finding.claim, 400)}" + (f" ({f.of})" if f.of else ""),
             ),
         ]
         parts += [
@@ -101,8 +101,8 @@ def _read_by(b: BranchView) -> str:
 
 def _branch_facts(b: BranchView, view: RunView) -> list[tuple[str, str]]:
     out = [("parent", f"{b.parent}, round {b.round}")] if b.intervention else []
-    told = (f for f in b.facts if f.kind not in ("status", "changes"))  # these are the line above
-    out += [(f.label, of_run(f.text, view.folder)) for f in told]
+    facts = (f for f in b.facts if f.kind not in ("status", "changes"))  # these are the line above
+    out += [(f.label, of_run(f.text, view.folder)) for f in facts]
     out += [("read by", text)] if (text := _read_by(b)) else []
     return [*out, ("recipe", b.recipe_hash)] if b.recipe else out
 
@@ -242,6 +242,6 @@ def rollout_in_full(r: Rollout) -> RenderableType:
             )
         )
     parts.append(ruled_table(["component", "value"], ([k, number(v)] for k, v in r.components.items())))
-    told = [("task", r.task), ("outcome", r.outcome), ("reward", number(r.reward)), *facts_of(r)]
-    parts.append(facts_grid((k, str(v)) for k, v in told))
+    facts = [("task", r.task), ("outcome", r.outcome), ("reward", number(r.reward)), *facts_of(r)]
+    parts.append(facts_grid((k, str(v)) for k, v in facts))
     return Group(*parts)

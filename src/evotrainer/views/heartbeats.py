@@ -33,7 +33,7 @@ def read_errors(folder: Path) -> dict[str, str]:
     return out
 
 
-def alive(pid: Any) -> bool:
+def process_exists(pid: Any) -> bool:
     """Whether a process of this id is there (on this machine)."""
     try:
         os.kill(int(pid), 0)

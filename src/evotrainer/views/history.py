@@ -1,4 +1,4 @@
-"""Cases and forecasts in a terminal and in the report."""
+"""Cases in a terminal and in the report."""
 
 from __future__ import annotations
 
@@ -6,15 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS, status_of
-from evotrainer.projections.forecasts import Scores
 from evotrainer.projections.history import cases
+from evotrainer.projections.run_facts import STATUS, status_of
 from evotrainer.projections.state import RunState
 from evotrainer.projections.text import change, one_line
 from evotrainer.projections.trials import LabelledTrial, labelled
 from evotrainer.records.briefing import Case
 from evotrainer.records.chain import Event
-from evotrainer.records.text import counted
 from evotrainer.views.tables import word_table
 
 if TYPE_CHECKING:
@@ -69,26 +67,3 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         came = "" if b.matches else {True: "yes", False: "no", None: "not measured"}[c.came_true]
         table.append((c.branch, seen, tried, expected, happened, came))
     return word_table(("branch", "seen", "tried", "expected", "happened", "came true"), table)
-
-
-def render_scores(s: Scores) -> Table:
-    """One agent's forecasts."""
-    table: list[tuple[str, str, str]] = []
-    for level, share in s.coverage.items():
-        table.append((f"effects inside the {float(level):.0%} interval", _share(share), f"{float(level):.0%}"))
-    table.append(("bias, expected minus observed", _points(s.bias), "0.0 points"))
-    table.append(("CRPS of the gain", _points(s.crps, sign=False), _points(s.crps_climatology, sign=False)))
-    table.append(("Brier score of promotions", _number(s.brier), _number(s.brier_climatology)))
-    return word_table((f"{s.agent}: {counted(s.branches, 'branch')}", "forecast", "asked for, or climatology"), table)
-
-
-def _share(x: float | None) -> str:
-    return "–" if x is None else f"{x:.0%}"
-
-
-def _points(x: float | None, sign: bool = True) -> str:
-    return "–" if x is None else f"{100 * x:{'+' if sign else ''}.2f} points"
-
-
-def _number(x: float | None) -> str:
-    return "–" if x is None else f"{x:.3f}"

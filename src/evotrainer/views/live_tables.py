@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.projections.branch_facts import VERDICT
+from evotrainer.projections.run_facts import VERDICT
 from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views.progress import TrialWatch, spark
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-class Spec(Protocol):
+class TrialSpecView(Protocol):
     """What is shown of a trial's specification; `executors.spec.TrialSpec` fits."""
 
     @property
@@ -26,7 +26,7 @@ class Spec(Protocol):
     def purpose(self) -> str: ...
 
 
-class Beat(Protocol):
+class HeartbeatView(Protocol):
     """A trial's last sign of life; `executors.spec.Heartbeat` fits."""
 
     @property
@@ -39,7 +39,9 @@ class Beat(Protocol):
     def cpu_s(self) -> float: ...
 
 
-def change_table(running: Sequence[tuple[Spec, Beat | None]], changes: Mapping[str, str]) -> RenderableType | None:
+def change_table(
+    running: Sequence[tuple[TrialSpecView, HeartbeatView | None]], changes: Mapping[str, str]
+) -> RenderableType | None:
     """What the branches that train now change."""
     from rich.text import Text
 
@@ -50,7 +52,9 @@ def change_table(running: Sequence[tuple[Spec, Beat | None]], changes: Mapping[s
     return grid if names else None
 
 
-def trial_table(running: Sequence[tuple[Spec, Beat | None]], watch: TrialWatch) -> RenderableType | None:
+def trial_table(
+    running: Sequence[tuple[TrialSpecView, HeartbeatView | None]], watch: TrialWatch
+) -> RenderableType | None:
     """Trials that run: phase, steps, CPU time, scores."""
     if not running:
         return None
@@ -123,7 +127,7 @@ def latest_first(rows: Sequence[tuple[Any, ...]]) -> RenderableType | None:
     return grid if rows else None
 
 
-def stands(beat: Beat | None) -> str:
+def progress_text(beat: HeartbeatView | None) -> str:
     """`training 5/20`"""
     if beat is None:
         return "starting"

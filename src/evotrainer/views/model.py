@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evotrainer.projections.branch_facts import replaced_by, status_of
 from evotrainer.projections.branches import Branch, Probe
 from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome
 from evotrainer.projections.reader import Readings
+from evotrainer.projections.run_facts import replaced_by, status_of
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
@@ -169,7 +169,7 @@ class BranchView:
 
     @property
     def status(self) -> str:
-        """A key of `branch_facts.STATUS`."""
+        """A key of `run_facts.STATUS`."""
         if self.known is None:
             return "base"
         worse = any(f.severity == "critical" for f in self.facts)

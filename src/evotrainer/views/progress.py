@@ -16,7 +16,7 @@ from evotrainer.errors import StoreError
 from evotrainer.projections.text import duration
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.text import counted
-from evotrainer.views.heartbeats import alive
+from evotrainer.views.heartbeats import process_exists
 from evotrainer.views.model import RunView
 
 
@@ -183,7 +183,7 @@ def of_view(view: RunView) -> RunProgress:
         b = t.heartbeat
         if t.finished:
             found.append(ended(t.purpose, t.finished))
-        elif b and alive(b.get("pid")):
+        elif b and process_exists(b.get("pid")):
             step, steps = int(b.get("step") or 0), int(b.get("steps") or 0)
             found.append(TrialState(t.purpose, running=True, cpu_s=t.cpu_s, step=step, steps=steps))
         else:

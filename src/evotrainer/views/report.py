@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import StoreError
 from evotrainer.projections import text, words
-from evotrainer.projections.branch_facts import STATUS, VERDICT
-from evotrainer.projections.caveats import told
+from evotrainer.projections.caveats import caveat_line
+from evotrainer.projections.run_facts import STATUS, VERDICT
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, trials
@@ -108,7 +108,7 @@ def render(view: RunView) -> str:
         story=story,
         deciding=deciding,
         advice=advice,
-        told=told,
+        caveat_line=caveat_line,
         search=search,
         trials=trials,
         what="report",
@@ -181,7 +181,7 @@ def _environment() -> Environment:
     env.filters |= {f.__name__: f for f in own} | {"line": text.one_line}
     env.globals |= {
         "point_range": text.point_range,
-        "base_told": text.base_told,
+        "base_label": text.base_label,
         "STATUS": STATUS,
         "VERDICT": VERDICT,
         "PURPOSE": style.PURPOSE,

@@ -25,7 +25,7 @@ def page_data(view: RunView) -> dict[str, Any]:
         "rollouts": rollout_data(view),
         "colours": colours(view),
         "weights": {b.name: dict(b.recipe.rewards) for b in view.branches.values() if b.recipe},
-        "words": told_keys(curves, compared),
+        "words": metric_labels(curves, compared),
     }
 
 
@@ -147,7 +147,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
     return out
 
 
-def told_keys(curves: Mapping[str, Any], compared: Mapping[str, Any]) -> dict[str, str]:
+def metric_labels(curves: Mapping[str, Any], compared: Mapping[str, Any]) -> dict[str, str]:
     """Every metric's key that the scripts show -> its words."""
     keys = {k for c in curves.values() for t in c["trials"] for k in t["y"]}
     keys |= {k for c in compared.values() for k in c["metrics"]}

@@ -19,7 +19,7 @@ BEST = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Believed:
+class FactorBelief:
     """One value of one factor: its effect against the starting recipe's value, with its interval."""
 
     what: str
@@ -40,15 +40,15 @@ class SearchRound:
     ended: Searched | None
 
     @property
-    def effects(self) -> list[Believed]:
+    def effects(self) -> list[FactorBelief]:
         """Of each change that was in force in a training, largest mean first."""
         return [believed(e) for e in self.ended.effects] if self.ended else []
 
 
-def believed(e: FactorEffect) -> Believed:
+def believed(e: FactorEffect) -> FactorBelief:
     low, high = e.mean - Z * e.sd, e.mean + Z * e.sd
     kind = "promote" if low > 0 else "reject" if high < 0 else "inconclusive"
-    return Believed(f"{e.factor} = {value(e.value)}", e.mean, low, high, e.trainings, kind)
+    return FactorBelief(f"{e.factor} = {value(e.value)}", e.mean, low, high, e.trainings, kind)
 
 
 def search_rounds(view: RunView) -> list[SearchRound]:

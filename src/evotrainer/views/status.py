@@ -7,19 +7,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.projections.branch_facts import STATUS
+from evotrainer.projections.run_facts import STATUS
 from evotrainer.projections.text import duration, one_line, percent
 from evotrainer.views import summary
 from evotrainer.views.advice import advice
 from evotrainer.views.fold import load_view
-from evotrainer.views.heartbeats import alive
+from evotrainer.views.heartbeats import process_exists
 from evotrainer.views.model import RunView, TrialView
 from evotrainer.views.progress import settings
 from evotrainer.views.search import search_line
 from evotrainer.views.style import PURPOSE
 from evotrainer.views.tables import facts_grid, ruled_table
 from evotrainer.views.tree import branch_line, branch_tree
-from evotrainer.views.trials import labels_told, role_lines
+from evotrainer.views.trials import describe_labels, role_lines
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -41,11 +41,11 @@ def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableT
             ("run", str(run_folder)),
             ("state", summary.state(view)[1]),
             ("result", view.facts.text("result")),
-            *(_told(view, str(run_folder)) if not brief else ()),
+            *(_comparisons_and_caveats(view, str(run_folder)) if not brief else ()),
             ("round", _round(view)),
             ("champion", _champion(view)),
             *([("search", line)] if (line := search_line(view)) else []),
-            *(_standing(view) if not brief else ()),
+            *(_trials_and_harness(view) if not brief else ()),
             *((name, f"{used} of {limit}" if limit else used) for name, used, limit, _ in summary.cost_lines(view)),
             *(_measured(view) if not brief else ()),
         ]
@@ -66,30 +66,30 @@ def render_status(run_folder: Path | str, *, brief: bool = False) -> RenderableT
     return Group(*parts)
 
 
-def _told(view: RunView, folder: str) -> Iterator[tuple[str, str]]:
+def _comparisons_and_caveats(view: RunView, folder: str) -> Iterator[tuple[str, str]]:
     """The comparisons, what to do next, and the caveats."""
-    for f in view.facts.some("comparison"):
+    for f in view.facts.of_kinds("comparison"):
         what, _, text = f.text.partition(": ")
         yield what, text
     if line := advice(view, folder):
         yield "next", line
     champion = view.facts.of(view.champion)
-    yield from ((f.label, f.text) for f in (*champion.caveats, *champion.some("reader")))
+    yield from ((f.label, f.text) for f in (*champion.caveats, *champion.of_kinds("reader")))
 
 
-def _standing(view: RunView) -> Iterator[tuple[str, str]]:
+def _trials_and_harness(view: RunView) -> Iterator[tuple[str, str]]:
     """What trials came to, by outcome and by agent, and the harness."""
-    if told := labels_told(view.memory.trials):
-        yield "outcomes", told
+    if outcomes := describe_labels(view.memory.trials):
+        yield "outcomes", outcomes
     yield from role_lines(view.memory.trials)
     if view.coevolution.versions:
         yield "harness", view.coevolution.line()
-    yield from ((f.label, f.text) for f in view.facts.some("diagnosis")[-1:])
+    yield from ((f.label, f.text) for f in view.facts.of_kinds("diagnosis")[-1:])
 
 
 def _measured(view: RunView) -> Iterator[tuple[str, str]]:
     """The noise floor, the tasks and the sandbox."""
-    yield from ((f.label, f.text) for f in view.facts.some("noise", "tasks"))
+    yield from ((f.label, f.text) for f in view.facts.of_kinds("noise", "tasks"))
     yield "sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"
 
 
@@ -114,7 +114,7 @@ def _open_trial(t: TrialView) -> list[str]:
     if not beat:
         state = "waiting"
     else:
-        state = "running" if alive(beat.get("pid")) else "stopped"
+        state = "running" if process_exists(beat.get("pid")) else "stopped"
     return [
         t.id,
         PURPOSE.get(t.purpose, t.purpose),
@@ -131,7 +131,7 @@ def print_summary(run_folder: Path | str, console: Console) -> None:
 
     view = load_view(run_folder, rollouts=False)
     console.print(Text(one_line(summary.headline(view), 1000), style="bold"), soft_wrap=True)
-    for f in view.facts.some("comparison"):
+    for f in view.facts.of_kinds("comparison"):
         console.print(Text(f"  {f.text}"), soft_wrap=True)
     for b in view.path(view.champion)[1:]:
         if b.intervention:

@@ -59,24 +59,24 @@ def _wrong(view: RunView) -> Iterator[str]:
         if got is not None and true is not None and got > true:
             pays = "pays" if start.recipe.rewards.get(paid) else "does not pay, but watches,"
             yield (
-                f"The starting recipe {pays} {told(view, paid)}. After training, {percent(got)} of its attempts at "
-                f"search tasks earn that, but only {percent(true)} earn {told(view, meant)}, which is what counts: a "
-                f"gap of {points(got - true, sign=False)} points."
+                f"The starting recipe {pays} {describe_component(view, paid)}. After training, {percent(got)} of its "
+                f"attempts at search tasks earn that, but only {percent(true)} earn {describe_component(view, meant)}, "
+                f"which is what counts: a gap of {points(got - true, sign=False)} points."
             )
-    yield from (sentence(f.text) for f in view.facts.some("diagnosis")[:1])
+    yield from (sentence(f.text) for f in view.facts.of_kinds("diagnosis")[:1])
     if start.invalid:
         yield f"The starting recipe {start.name} is invalid: {start.invalid}."
 
 
-def told(view: RunView, component: str) -> str:
+def describe_component(view: RunView, component: str) -> str:
     """A reward component by name and by what it measures, as its environment or its own source says."""
     env = view.opened.environment if view.opened else {}
     offered = env.get("components")
     about = offered.get(component) if isinstance(offered, Mapping) else ""
     sources = [b.recipe.written for b in view.branches.values() if b.recipe]
     source = next((w[component] for w in sources if component in w), "")
-    said = one_line(about or written.about(source), 160).rstrip(".")
-    return f"`{one_line(component, 60)}`" + (f" ({said})" if said else "")
+    text = one_line(about or written.about(source), 160).rstrip(".")
+    return f"`{one_line(component, 60)}`" + (f" ({text})" if text else "")
 
 
 # -- what was changed --------------------------------------------------------------------------------------------------
@@ -108,11 +108,11 @@ def doubts(view: RunView) -> Iterator[str]:
         yield "Nothing is certified: every score is from tasks that were used to choose."
     elif view.certified is not None and not own.caveats and view.champion:
         yield "The certificate carries no caveat."
-    yield from (sentence(f.text) for f in (*own.caveats, *own.some("reader", "audit")))
+    yield from (sentence(f.text) for f in (*own.caveats, *own.of_kinds("reader", "audit")))
     # what is paid and wrong stays a doubt beside a gain that its change explains
     champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"
-    yield from (f"{proved} {f.about} {f.text}." for f in own.some("unanswered"))
+    yield from (f"{proved} {f.about} {f.text}." for f in own.of_kinds("unanswered"))
 
 
 def _not_taken(view: RunView) -> tuple[tuple[str, ...], str]:
@@ -136,7 +136,7 @@ def _lost(view: RunView) -> list[BranchView]:
 
 def _why(b: BranchView) -> str:
     """Why a branch was not taken, in one line."""
-    first = next(f.text for k in ("withheld", "invalid", "verdict", "status") for f in b.facts.some(k))
+    first = next(f.text for k in ("withheld", "invalid", "verdict", "status") for f in b.facts.of_kinds(k))
     return cut(one_line(first, 400), 200).rstrip(".")
 
 

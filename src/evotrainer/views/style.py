@@ -13,7 +13,7 @@ MARK = {
     "start": "▷",
     "base": "○",
 }
-"""Status of a branch (`branch_facts.STATUS`) -> its mark."""
+"""Status of a branch (`run_facts.STATUS`) -> its mark."""
 STYLE = {
     **dict.fromkeys(MARK, "dim"),
     "promote": "green",

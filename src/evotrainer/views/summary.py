@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from evotrainer.projections import words
-from evotrainer.projections.caveats import told
+from evotrainer.projections.caveats import caveat_line
 from evotrainer.projections.text import duration
-from evotrainer.records.findings import input_told
+from evotrainer.records.findings import input_label
 from evotrainer.records.text import counted
 from evotrainer.views import progress
 from evotrainer.views.model import RunView
@@ -18,7 +18,7 @@ AS_FAR = "What is shown is final as far as it goes."
 
 def headline(view: RunView) -> str:
     """The result with the first caveats of the champion's certificate."""
-    caveat = told(view.caveats.get(view.champion, ()))
+    caveat = caveat_line(view.caveats.get(view.champion, ()))
     return view.facts.text("result") + (f". Caveat: {caveat}" if caveat else "")
 
 
@@ -85,16 +85,16 @@ def _branch_gaps(view: RunView) -> list[str]:
         faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
         if faults:
             out.append(f"{b.name}: {counted(faults, 'rollout')} lost to infrastructure faults, in no mean.")
-        out += [f"{b.name}: {f.text}." for f in b.facts.some("grading")]
+        out += [f"{b.name}: {f.text}." for f in b.facts.of_kinds("grading")]
     return out
 
 
 def _blind_detectors(view: RunView) -> list[str]:
     found = [(b.name, f) for b in view.branches.values() for _, f in b.blind]
-    told = [
-        (f"{f.detector} found no input ({', '.join(map(input_told, f.missing))} missing)", name) for name, f in found
+    blind_notes = [
+        (f"{f.detector} found no input ({', '.join(map(input_label, f.missing))} missing)", name) for name, f in found
     ]
-    blind = _branches_by(told)
+    blind = _branches_by(blind_notes)
     return [f"Detector {what} in {_branches(view, names)}." for what, names in blind.items()]
 
 
@@ -127,8 +127,8 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
         name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
         text = shown(used) + (more.get(key, "") if saved else "")
         out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
-    if told := view.seat.told():
-        out.append(("Seat", told, "", None))
-    if told := view.reader.spent.told():
-        out.append(("Reader", told, "", None))
+    if spent_text := view.seat.summary():
+        out.append(("Seat", spent_text, "", None))
+    if spent_text := view.reader.spent.summary():
+        out.append(("Reader", spent_text, "", None))
     return out

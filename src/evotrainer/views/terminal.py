@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.projections.branch_facts import verdict_text
+from evotrainer.projections.run_facts import verdict_text
 from evotrainer.projections.text import change, duration, number, of_run, one_line, percent
 from evotrainer.records.output import DOING
 from evotrainer.records.verdicts import Verdict
 from evotrainer.views import live_tables
-from evotrainer.views.live_tables import Beat, Spec, stands
+from evotrainer.views.live_tables import HeartbeatView, TrialSpecView, progress_text
 from evotrainer.views.progress import TrialWatch
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class LiveView:
         self._live: Live | None = None
         self._started = time.monotonic()
         self._round, self._champion, self._step = 0, "", "starting"
-        self._running: Sequence[tuple[Spec, Beat | None]] = ()
+        self._running: Sequence[tuple[TrialSpecView, HeartbeatView | None]] = ()
         self._changes: dict[str, str] = {}
         self._watch = TrialWatch(self.folder)
         self._spent: Mapping[str, float] = {}
@@ -91,20 +91,20 @@ class LiveView:
 
     def round(self, n: int, champion: str) -> None:
         self._round, self._champion = n, champion
-        self._tell(f"round {n}: champion {champion}")
+        self._print(f"round {n}: champion {champion}")
 
     def step(self, name: str) -> None:
         self._step = one_line(name)
-        self._tell(f"step: {self._step}")
+        self._print(f"step: {self._step}")
 
     def opened(self, name: str, changes: Mapping[str, tuple[Any, Any]]) -> None:
         """A branch or a search training is to be trained: what it changes."""
-        told = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
-        if self._changes.get(name) != told:
-            self._changes[name] = told
-            self._tell(f"{name}: {told}")
+        changes_text = "; ".join(change(factor, old, new) for factor, (old, new) in changes.items())
+        if self._changes.get(name) != changes_text:
+            self._changes[name] = changes_text
+            self._print(f"{name}: {changes_text}")
 
-    def trials(self, running: Sequence[tuple[Spec, Beat | None]]) -> None:
+    def trials(self, running: Sequence[tuple[TrialSpecView, HeartbeatView | None]]) -> None:
         self._running = tuple(running)
         self._watch.running(running)
 
@@ -125,15 +125,15 @@ class LiveView:
         if trial.status == "failed":
             text = f"{trial.trial}: failed ({trial.label or 'no label'}): {one_line(trial.error)}"
         self._notes.append(text)
-        self._tell(f"{text}; {self._watch.progress().line()}")
+        self._print(f"{text}; {self._watch.progress().line()}")
 
     def verdict(self, verdict: Verdict) -> None:
         self._verdicts.append(verdict)
-        self._tell(of_run(f"{verdict.branch}: {verdict_text(verdict)}", self.folder))
+        self._print(of_run(f"{verdict.branch}: {verdict_text(verdict)}", self.folder))
 
     def note(self, text: str) -> None:
         self._notes.append(text := one_line(text, 400))
-        self._tell(text)
+        self._print(text)
 
     # plain -------------------------------------------------------------------------------------------------------
 
@@ -147,7 +147,7 @@ class LiveView:
         else:
             self._start()
 
-    def _tell(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         self._begin()
         if self.plain:
             self._line(text)
@@ -169,7 +169,7 @@ class LiveView:
         spent = "".join(f"; {name} {used} of {limit}" for name, used, limit, _ in self._budget_rows())
         if not self._running:
             return f"still at: {one_line(DOING[-1]) if DOING else self._step}{spent}"
-        at = ", ".join(f"{spec.trial} {stands(beat)}{_scored(beat)}" for spec, beat in self._running)
+        at = ", ".join(f"{spec.trial} {progress_text(beat)}{_scored(beat)}" for spec, beat in self._running)
         return f"{at}; {self._watch.progress().line()}{spent}"
 
     # live --------------------------------------------------------------------------------------------------------
@@ -232,6 +232,6 @@ class LiveView:
         return out
 
 
-def _scored(beat: Beat | None) -> str:
+def _scored(beat: HeartbeatView | None) -> str:
     score = getattr(beat, "score", None)
     return f" (training score {percent(score)})" if score is not None else ""

@@ -38,8 +38,8 @@ def branch_tree(view: RunView) -> Tree:
         scores = [p.score for p in r.trainings if p.score is not None]
         best = f", best {percent(max(scores))} on search" if scores else ""
         incumbent = r.trainings[0].incumbent if r.trainings else ""
-        told = labels_line([t for t in trials if t.kind == "search" and t.round == r.number])
-        text = f"{len(r.trainings)} search trainings of round {r.number}{best} ({told}): `evotrainer cases --trials`"
+        labels = labels_line([t for t in trials if t.kind == "search" and t.round == r.number])
+        text = f"{len(r.trainings)} search trainings of round {r.number}{best} ({labels}): `evotrainer cases --trials`"
         places.get(incumbent, root).add(Text(text, style="dim"))
     return root
 

@@ -61,8 +61,8 @@ def render_trend(name: str, rows: Sequence[dict[str, Any]], trials: Sequence[Tri
     if len(rows) > 1:
         out = [f"# Training of {name}, mean over {_seeds(rows)}", "", *_table(rows, SHOWN), "", "Findings:"]
         for r in rows:
-            said = ", ".join(f"{d} ({s})" for d, s in sorted(r["findings"].items())) or "none"
-            out.append(f"- step {r['step']}: {said}")
+            findings = ", ".join(f"{d} ({s})" for d, s in sorted(r["findings"].items())) or "none"
+            out.append(f"- step {r['step']}: {findings}")
         return "\n".join(out) + "\n"
     steps, curve = max((t.steps for t in trials), default=0), curve_rows(trials)
     at = f"at step {rows[0]['step']} alone" if rows else "at no step"

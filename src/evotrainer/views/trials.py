@@ -24,23 +24,23 @@ KINDS = {
 """What is labelled, one and several; the run's own controls are not counted."""
 
 
-def spaced(label: str) -> str:
+def label_text(label: str) -> str:
     """A label as readers see it."""
     return label.replace("_", " ")
 
 
 def labels_line(trials: Sequence[LabelledTrial]) -> str:
     """`keep 3, not taken 20`; empty where nothing was tried."""
-    return ", ".join(f"{spaced(k)} {n}" for k, n in counts(trials).items())
+    return ", ".join(f"{label_text(k)} {n}" for k, n in counts(trials).items())
 
 
-def labels_told(trials: Sequence[LabelledTrial]) -> str:
+def describe_labels(trials: Sequence[LabelledTrial]) -> str:
     """Of each kind of trial how many there are and how often each label was given, then what these labels mean; empty
     where nothing was tried."""
     of = {k: [t for t in trials if t.kind == k] for k in KINDS}
-    told = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
-    meant = "; ".join(f"{spaced(k)}: {LABELS[k]}" for k in LABELS if k in counts(trials))
-    return f"{'; '.join(told)} ({meant})" if told else ""
+    parts = [f"{len(ts)} {KINDS[k][len(ts) > 1]}: {labels_line(ts)}" for k, ts in of.items() if ts]
+    meant = "; ".join(f"{label_text(k)}: {LABELS[k]}" for k in LABELS if k in counts(trials))
+    return f"{'; '.join(parts)} ({meant})" if parts else ""
 
 
 def role_lines(trials: Sequence[LabelledTrial]) -> list[tuple[str, str]]:
@@ -83,10 +83,10 @@ def render_trials(trials: Sequence[LabelledTrial]) -> Table:
                 one_line(t.parent + doubt, 40),
                 expected_line(t),
                 measured_line(t),
-                f"{spaced(t.label)}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
+                f"{label_text(t.label)}: {one_line(t.cause, 80)}" if t.label not in ("keep", "discard") else t.label,
             )
         )
     by = f"by {one_line(trials[0].by, 40)}; " if alone and trials and trials[0].by else ""
     return word_table(
-        ("trial", "change, and why", "from", "expected", "measured", "label"), rows, by + labels_told(trials)
+        ("trial", "change, and why", "from", "expected", "measured", "label"), rows, by + describe_labels(trials)
     )

@@ -1,4 +1,4 @@
-"""`envs.code.functions` and `envs.code.jsonl`: MBPP, HumanEval and users' files, graded in the same sandbox,
+"""`envs.code.functions` and `envs.code.formats`: MBPP, HumanEval and users' files, graded in the same sandbox,
 malformed rows refused by name.
 """
 
@@ -14,9 +14,11 @@ import pytest
 
 from evotrainer.envs.code.admission import admit_code
 from evotrainer.envs.code.env import CodeEnv
-from evotrainer.envs.code.functions import dataset_source, preamble_of
-from evotrainer.envs.code.jsonl import jsonl_source
-from evotrainer.envs.data.rows import check_shares, load_rows, split_of
+from evotrainer.envs.code.formats import CodeDataConfig, code_source
+from evotrainer.envs.code.functions import preamble_of
+from evotrainer.envs.code.task_list import ListSource
+from evotrainer.envs.data.rows import check_shares, split_of
+from evotrainer.envs.data.tables import read_source
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
 from tests.envs.helpers import grade, shared_data
@@ -48,6 +50,10 @@ def write(path: Path, *rows: Mapping[str, Any]) -> str:
     return str(path)
 
 
+def source_of(path: str | Path, form: str, **options: Any) -> ListSource:
+    return code_source(CodeDataConfig(source=str(path), format=form, **options))
+
+
 @pytest.mark.parametrize(
     ("kind", "parts", "failing"),
     [
@@ -59,14 +65,14 @@ def test_gold_solutions_of_the_real_sets_pass(
     box: Sandbox, kind: str, parts: tuple[str, ...], failing: set[str]
 ) -> None:
     """The first 60; the whole count is in docs/domains/mbpp-humaneval.md."""
-    world = CodeEnv(dataset_source(kind, str(shared_data(*parts))), open_sandbox=lambda: box)
+    world = CodeEnv(source_of(shared_data(*parts), kind), open_sandbox=lambda: box)
     report = admit_code(world, world.tasks("cert")[:60])
     assert len(report.verdicts) == 60
     assert {v.task for v in report.refused} == failing
 
 
 def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_path: Path) -> None:
-    source = dataset_source("humaneval", write(tmp_path / "h.jsonl.gz", COMPLETION), visible=1)
+    source = source_of(write(tmp_path / "h.jsonl.gz", COMPLETION), "humaneval", visible=1)
     env = CodeEnv(source, open_sandbox=lambda: box)
     (t,) = env.tasks("cert")
     assert t.prompt.startswith("# assert root(9) == 3\nimport math")
@@ -92,7 +98,7 @@ def test_a_function_is_graded_by_its_tests_in_another_process(box: Sandbox, tmp_
 
 def test_mbpps_own_columns_are_read_too(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "m.jsonl", MBPP, {**MBPP, "task_id": 8, "text": "Same."})
-    env = CodeEnv(dataset_source("mbpp", path, visible=2), open_sandbox=lambda: box)
+    env = CodeEnv(source_of(path, "mbpp", visible=2), open_sandbox=lambda: box)
     assert len(admit_code(env, env.tasks("cert")).admitted) == 2
     t = env.tasks("cert")[0]
     assert t.data["entry_point"] == "double"
@@ -105,26 +111,13 @@ def test_a_failing_gold_solution_is_reported_with_its_cause(box: Sandbox, tmp_pa
     bad = {
         **COMPLETION,
         "task_id": "T/2",
-        "prompt": COMPLETION["prompt"] + "\n",
+        "prompt": "# Another one.\n" + COMPLETION["prompt"],
         "canonical_solution": "    return n / 0\n",
     }
-    world = CodeEnv(dataset_source("humaneval", write(tmp_path / "h.jsonl", COMPLETION, bad)), open_sandbox=lambda: box)
+    world = CodeEnv(source_of(write(tmp_path / "h.jsonl", COMPLETION, bad), "humaneval"), open_sandbox=lambda: box)
     (refused,) = admit_code(world, world.tasks("cert")).refused
     assert refused.task == "T/2"
     assert refused.reasons[0].startswith("its own solution does not pass: test 1 ends in error (ZeroDivisionError")
-
-
-def test_a_hugging_face_data_set_loads_like_a_file(
-    box: Sandbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("datasets")
-    monkeypatch.setenv("HF_DATASETS_CACHE", str(tmp_path / "cache"))
-    folder = tmp_path / "set"
-    folder.mkdir()
-    write(folder / "test.jsonl", COMPLETION)
-    assert load_rows(str(folder))[0]["entry_point"] == "root"
-    with pytest.raises(TaskSetError, match="split nonsense"):
-        load_rows(str(folder), hf_split="nonsense")
 
 
 @pytest.mark.parametrize(
@@ -137,41 +130,38 @@ def test_a_hugging_face_data_set_loads_like_a_file(
 def test_a_malformed_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = write(tmp_path / "h.jsonl", COMPLETION, {**COMPLETION, "task_id": "T/2", **change})
     with pytest.raises(TaskSetError, match=message):
-        dataset_source("humaneval", path)
+        source_of(path, "humaneval")
 
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     row = {k: v for k, v in COMPLETION.items() if k != "test"}
-    with pytest.raises(TaskSetError, match=r"row 1: field 'test' is missing; it has: task_id, prompt"):
-        dataset_source("humaneval", write(tmp_path / "h.jsonl", row))
+    with pytest.raises(TaskSetError, match=r"row 1: no column 'test' \(format humaneval\); it has: task_id, prompt"):
+        source_of(write(tmp_path / "h.jsonl", row), "humaneval")
     with pytest.raises(TaskSetError, match=r"row 1: the tests call no function"):
-        dataset_source("mbpp", write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}))
-    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is str, list expected"):
-        dataset_source("mbpp", write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}))
+        source_of(write(tmp_path / "m.jsonl", {**MBPP, "test_list": ["assert True"]}), "mbpp")
+    with pytest.raises(TaskSetError, match=r"row 1: field 'test_list' is no list"):
+        source_of(write(tmp_path / "m2.jsonl", {**MBPP, "test_list": "assert True"}), "mbpp")
 
 
 @pytest.mark.parametrize(
     ("path", "message"),
-    [("", "path is empty"), ("./none.jsonl", "no file none.jsonl"), ("/no/such/folder/x", "no file")],
+    [("", "source is empty"), ("./none.jsonl", "no file or folder none.jsonl"), ("/no/such/folder/x", "no file")],
 )
-def test_a_missing_file_is_told_from_a_data_set_id(path: str, message: str) -> None:
+def test_a_missing_file_is_named(path: str, message: str) -> None:
     with pytest.raises(TaskSetError, match=message):
-        load_rows(path)
+        read_source(path, "code")
 
 
 def test_damaged_files_are_refused_with_their_line(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"a": 1}\n{"a": \n')
     with pytest.raises(TaskSetError, match=r"a\.jsonl, line 2: not JSON"):
-        load_rows(str(tmp_path / "a.jsonl"))
+        read_source(str(tmp_path / "a.jsonl"), "code")
     (tmp_path / "b.jsonl").write_text("[1]\n")
     with pytest.raises(TaskSetError, match=r"b\.jsonl, line 1: list instead of an object"):
-        load_rows(str(tmp_path / "b.jsonl"))
+        read_source(str(tmp_path / "b.jsonl"), "code")
     (tmp_path / "c.jsonl.gz").write_bytes(b"no gzip")
     with pytest.raises(TaskSetError, match="cannot read"):
-        load_rows(str(tmp_path / "c.jsonl.gz"))
-    (tmp_path / "d.jsonl").write_text("\n\n")
-    with pytest.raises(TaskSetError, match="has no rows"):
-        load_rows(str(tmp_path / "d.jsonl"))
+        read_source(str(tmp_path / "c.jsonl.gz"), "code")
 
 
 def test_a_preamble_holds_what_tests_and_rewrites_need() -> None:
@@ -188,7 +178,8 @@ def stdin_rows(n: int) -> list[dict[str, Any]]:
 
 def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -> None:
     path = write(tmp_path / "mine.jsonl", *stdin_rows(60))
-    env = CodeEnv(jsonl_source(path, heldout=1, show=True, perturb=True), open_sandbox=lambda: box)
+    shares = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
+    env = CodeEnv(source_of(path, "stdin", visible=2, show=True, splits=shares), open_sandbox=lambda: box)
     sizes = env.describe()["splits"]
     assert sum(sizes.values()) == 60
     assert set(sizes) == {"train", "search", "gate", "cert"}
@@ -196,18 +187,11 @@ def test_a_users_own_stdin_tasks_train_and_grade(box: Sandbox, tmp_path: Path) -
     assert t.prompt.endswith("add one.\n\nInput:\n0\nOutput:\n1\n\nInput:\n1\nOutput:\n2\n")
     assert env.reset(t, {"visible_tests": "not_shown"}).turns[0].text == t.data["spec"]
     gold, wrong = grade(env, [t] * 2, ["print(int(input()) + 1)", "print(min(int(input()) + 1, 2))"])
-    assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", 1.0, 0.0)
-    assert (wrong.components["visible"], wrong.components["heldout"], wrong.outcome) == (1.0, 0.0, "incorrect")
+    assert (gold.outcome, gold.components["heldout"], gold.components["robust"]) == ("correct", None, None)
+    assert (wrong.components["visible"], wrong.outcome) == (1.0, "incorrect")
     demos = env.demonstrations(100, seed=1)
     assert len(demos) == 100
     assert {p for p, _ in demos} <= {x.prompt for x in env.tasks("train")}
-
-
-def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: Path) -> None:
-    env = CodeEnv(jsonl_source(write(tmp_path / "mine.jsonl", *stdin_rows(40))), open_sandbox=lambda: box)
-    (s,) = grade(env, [env.tasks("train")[0]], ["print(int(input()) + 1)"])
-    assert s.components["robust"] is None
-    assert s.components["heldout"] is None
 
 
 @pytest.mark.parametrize(
@@ -216,17 +200,14 @@ def test_perturbed_inputs_are_opt_in_for_a_users_tasks(box: Sandbox, tmp_path: P
         ({"prompt": 3}, "row 2: field 'prompt' is int, str expected"),
         ({"tests": []}, "row 2: field 'tests' must be a list of pairs"),
         ({"tests": [["1", 2]]}, "row 2: field 'tests' must be a list of pairs"),
-        ({"tests": [["1", "2"], ["2", "3"]]}, "row 2: 2 tests, of which 2 visible and 0 held out, leave none hidden"),
-        ({"split": "test"}, "row 2: split 'test' is none of train, search, gate, cert"),
-        ({"visible": "1"}, "row 2: field 'visible' is str, int expected"),
-        ({"prompt": "Task 0: add one.\n", "split": "cert"}, "occurs twice"),
+        ({"tests": [["1", "2"], ["2", "3"]]}, "row 2: 2 visible tests leave no hidden one"),
     ],
 )
 def test_a_malformed_user_row_is_named(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     first, second = stdin_rows(2)
-    path = write(tmp_path / "mine.jsonl", {**first, "split": "train"}, {**second, **change})
+    path = write(tmp_path / "mine.jsonl", first, {**second, **change})
     with pytest.raises(TaskSetError, match=message):
-        jsonl_source(path)
+        source_of(path, "stdin", visible=2)
 
 
 def test_a_row_keeps_its_split_when_rows_are_added() -> None:

@@ -103,10 +103,10 @@ def test_what_is_pinned_or_no_hub_id_is_left_as_it_is() -> None:
 TWO = """
 import sys
 import time
-from evotrainer.envs.data.rows import load_rows
+from evotrainer.envs.data.hub import HubSet, read_hub
 from evotrainer.records.hub import snapshot
 from evotrainer.errors import EvoTrainerError
-for ask in (lambda: load_rows("org/set", "main", "train"), lambda: snapshot("org/model")):
+for ask in (lambda: read_hub(HubSet("org/set", "main")), lambda: snapshot("org/model")):
     try:
         ask()
     except EvoTrainerError as e:
@@ -125,5 +125,7 @@ def test_without_a_network_a_set_and_a_model_are_refused_at_once_in_one_line_eac
     assert time.monotonic() - begun < 25, "the clients' own tries take half a minute"
     assert done.stderr == "", "none of their lines"
     of_set, of_model = done.stdout.splitlines()
-    assert "data set org/set (config main, split train) cannot be loaded: the Hub cannot be reached (" in of_set
+    assert (
+        "data set hf:org/set:main cannot be loaded" in of_set and "does not reach the Hub: give a local file" in of_set
+    )
     assert "policy.base org/model: cannot be fetched (the Hub cannot be reached: " in of_model

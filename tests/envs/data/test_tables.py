@@ -24,7 +24,9 @@ from tests.envs.helpers import jsonl
 
 pytest.importorskip("math_verify", reason="needs pip install 'evotrainer[math]'")
 FORMS = (
-    Format("marked", {"question": ("question",), "answer": ("answer",)}, told_by=lambda r: "####" in str(r["answer"])),
+    Format(
+        "marked", {"question": ("question",), "answer": ("answer",)}, recognises=lambda r: "####" in str(r["answer"])
+    ),
     Format("plain", {"question": ("question", "problem"), "answer": ("answer",)}, {"level": ("level",)}),
 )
 ROWS = [

@@ -1,4 +1,4 @@
-"""`envs.maths.gsm8k`: splits, columns, errors with their row, and a grader that agrees with published labels."""
+"""GSM8K: splits, columns, errors with their row, and a grader that agrees with published labels."""
 
 from __future__ import annotations
 
@@ -15,14 +15,18 @@ import pytest
 pytest.importorskip("math_verify", reason="needs pip install 'evotrainer[math]'")
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.envs.maths import equality, open_gsm8k
+from evotrainer.envs.maths import equality, open_math
+from evotrainer.envs.maths.dataset import gold_answer
 from evotrainer.envs.maths.env import MathEnv
 from evotrainer.envs.maths.equality import harmless, same_number
-from evotrainer.envs.maths.gsm8k import gold_answer
 from evotrainer.errors import TaskSetError
 from evotrainer.testing import check_environment
 
 DATA = Path(__file__).resolve().parents[4] / "shared" / "data" / "gsm8k"
+
+
+def opened(path: Path, **options: Any) -> MathEnv:
+    return open_math({"name": "math", "source": str(path), "format": "gsm8k", "unmarked": True, **options})
 
 
 def rows(n: int, start: int = 0) -> list[dict[str, Any]]:
@@ -48,15 +52,15 @@ def graded(env: MathEnv, index: int, text: str, split: str = "cert") -> dict[str
 
 def test_a_file_is_all_cert_and_shares_split_it_stably(tmp_path: Path) -> None:
     path = write(tmp_path / "some.jsonl", rows(200))
-    assert open_gsm8k({"name": "gsm8k", "path": str(path)}).describe()["splits"] == {"cert": 200}
+    assert opened(path).describe()["splits"] == {"cert": 200}
     shares = {"train": 0.5, "search": 0.2, "gate": 0.2, "cert": 0.1}
-    env = open_gsm8k({"name": "gsm8k", "path": str(path), "splits": shares})
+    env = opened(path, splits=shares)
     sizes = env.describe()["splits"]
     assert sum(sizes.values()) == 200
     assert 70 < sizes["train"] < 130
     check_environment(env)
     where = {t.data["question"]: s for s in SPLITS for t in env.tasks(s)}
-    fewer = open_gsm8k({"name": "gsm8k", "path": str(write(tmp_path / "b.jsonl", rows(50, 100))), "splits": shares})
+    fewer = opened(write(tmp_path / "b.jsonl", rows(50, 100)), splits=shares)
     for s in fewer.describe()["splits"]:
         assert all(where[t.data["question"]] == s for t in fewer.tasks(s))
 
@@ -64,23 +68,23 @@ def test_a_file_is_all_cert_and_shares_split_it_stably(tmp_path: Path) -> None:
 def test_a_folder_has_its_own_splits_or_named_files(tmp_path: Path) -> None:
     write(tmp_path / "train.jsonl", rows(100))
     write(tmp_path / "test.jsonl", rows(30, 500))
-    sizes = open_gsm8k({"name": "gsm8k", "path": str(tmp_path)}).describe()["splits"]
+    sizes = opened(tmp_path).describe()["splits"]
     assert sizes["cert"] == 30
     assert sizes["train"] + sizes["search"] + sizes["gate"] == 100
-    named = {"name": "gsm8k", "path": str(tmp_path), "files": {"train": "train.jsonl", "gate": "test.jsonl"}}
-    assert open_gsm8k(named).describe()["splits"] == {"train": 100, "gate": 30}
+    named = opened(tmp_path, parts={"train": "train", "test": "gate"})
+    assert named.describe()["splits"] == {"train": 100, "gate": 30}
 
 
 def test_columns_have_the_names_one_gives(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [{"q": "1+1?", "a": "#### 2"}])
-    env = open_gsm8k({"name": "gsm8k", "path": str(path), "question": "q", "answer": "a"})
+    env = opened(path, columns={"question": "q", "answer": "a"})
     assert graded(env, 0, "#### 2")["correct"] == 1.0
 
 
 @pytest.mark.parametrize(
     ("row", "complaint"),
     [
-        ({"question": "q"}, "row 3: field 'answer' is missing"),
+        ({"question": "q"}, "row 3: no column 'answer'"),
         ({"question": 3, "answer": "#### 1"}, "row 3: field 'question' is int, str expected"),
         ({"question": " ", "answer": "#### 1"}, "row 3: the question is empty"),
         ({"question": "q", "answer": "it is 7"}, "row 3: field 'answer' does not end in `#### NUMBER`"),
@@ -91,35 +95,15 @@ def test_columns_have_the_names_one_gives(tmp_path: Path) -> None:
 def test_a_malformed_row_is_named(tmp_path: Path, row: dict[str, Any], complaint: str) -> None:
     path = write(tmp_path / "bad.jsonl", [*rows(2), row])
     with pytest.raises(TaskSetError) as e:
-        open_gsm8k({"name": "gsm8k", "path": str(path)})
+        opened(path)
     assert complaint in str(e.value) and "bad.jsonl" in str(e.value)
 
 
-def test_other_mistakes_are_named_too(tmp_path: Path) -> None:
-    write(tmp_path / "train.jsonl", rows(4))
-    both = {"name": "gsm8k", "path": str(tmp_path), "files": {"cert": "train.jsonl"}, "splits": {"cert": 1.0}}
-    with pytest.raises(TaskSetError, match="not both"):
-        open_gsm8k(both)
-    twice = {"name": "gsm8k", "path": str(tmp_path), "files": {"cert": "train.jsonl", "gate": "train.jsonl"}}
+def test_the_same_question_in_two_splits_is_refused(tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        write(tmp_path / f"{name}.jsonl", rows(4))
     with pytest.raises(TaskSetError, match="ask the same in splits"):
-        open_gsm8k(twice)
-    with pytest.raises(TaskSetError, match=r"environment\.path is empty"):
-        open_gsm8k({"name": "gsm8k", "path": ""})
-    with pytest.raises(TaskSetError, match="unknown split 'test'"):
-        open_gsm8k({"name": "gsm8k", "path": str(tmp_path), "files": {"test": "train.jsonl"}})
-    empty = tmp_path / "gs"
-    empty.mkdir()
-    for names in ((), ("README.md",)):
-        for n in names:
-            (empty / n).write_text("no data")
-        with pytest.raises(TaskSetError, match=r"gs has no train\.jsonl or test\.jsonl.*set environment\.path"):
-            open_gsm8k({"name": "gsm8k", "path": str(empty)})
-    write(empty / "other.jsonl", rows(1))
-    with pytest.raises(TaskSetError, match=r"gs has no train\.jsonl or test\.jsonl; name its files"):
-        open_gsm8k({"name": "gsm8k", "path": str(empty)})
-    (tmp_path / "broken.jsonl").write_text('{"question": ')
-    with pytest.raises(TaskSetError, match="line 1: not JSON"):
-        open_gsm8k({"name": "gsm8k", "path": str(tmp_path / "broken.jsonl")})
+        opened(tmp_path)
 
 
 def test_answers_are_equal_as_numbers_not_as_texts() -> None:
@@ -206,12 +190,12 @@ def test_grading_works_in_threads_and_processes() -> None:
 
 
 def test_an_attempt_is_graded_by_its_mark_or_its_last_line(tmp_path: Path) -> None:
-    env = open_gsm8k({"name": "gsm8k", "path": str(write(tmp_path / "x.jsonl", rows(1, 16)))})
+    env = opened(write(tmp_path / "x.jsonl", rows(1, 16)))
     for text in ("16+2=18\n#### 18", "#### $18.00 \nas I said: 17", "16+2=18\nThe answer is 18.", r"so \boxed{18}"):
         assert graded(env, 0, text)["correct"] == 1.0, text
     for text in ("16+2=18\n#### 17", "18\nno, 20", "#### ", "", "####"):
         assert graded(env, 0, text)["correct"] == 0.0, text
-    strict = open_gsm8k({"name": "gsm8k", "path": str(tmp_path / "x.jsonl"), "unmarked": False})
+    strict = opened(tmp_path / "x.jsonl", unmarked=False)
     assert graded(strict, 0, "16+2=18")["correct"] == 0.0
     assert graded(env, 0, "16+2=18; 3*3=8\n#### 18")["steps_valid"] == 0.5
 
@@ -221,7 +205,7 @@ needs_data = pytest.mark.skipif(not DATA.is_dir(), reason=f"GSM8K is not at {DAT
 
 @needs_data
 def test_every_gold_answer_of_gsm8k_is_right_by_our_scorer() -> None:
-    env = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
+    env = opened(DATA)
     assert sum(env.describe()["splits"].values()) == 7473 + 1319
     for i, t in enumerate(env.tasks("cert")):
         assert graded(env, i, t.data["worked"])["correct"] == 1.0, t.id
@@ -229,7 +213,7 @@ def test_every_gold_answer_of_gsm8k_is_right_by_our_scorer() -> None:
 
 @needs_data
 def test_we_agree_with_is_correct_on_every_published_model_solution() -> None:
-    env = open_gsm8k({"name": "gsm8k", "path": str(DATA)})
+    env = opened(DATA)
     index = {t.data["question"]: i for i, t in enumerate(env.tasks("cert"))}
     labels: list[bool] = []
     disagreements = []

@@ -11,7 +11,7 @@ import pytest
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
 from evotrainer.envs import open_environment
-from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.records.recipe import diff
 from evotrainer.trainers.base import EvalRequest, Identity
 
@@ -58,7 +58,7 @@ def test_the_shipped_base_policy_fits_the_vocabulary() -> None:
     assert folder is not None
     assert (folder / "model.safetensors").stat().st_size < 4_000_000
     strings = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))["model"]["vocab"]
-    assert set(vocabulary()) <= set(strings)
+    assert set(vocabulary("math-v1")) <= set(strings)
     config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    assert config["vocabulary"] == VOCABULARY_VERSION
+    assert config["vocabulary"] == "math-v1"
     assert json.loads((folder / "config.json").read_text(encoding="utf-8"))["vocab_size"] == len(strings)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.gitrepo import git
+from evotrainer.envs.swe.gitrepo import BRANCH, BuiltRepository, git
 from evotrainer.envs.swe.world import Commit
 
 BASE = {
@@ -48,6 +48,33 @@ def row(
     }
 
 
+def import_stream(commits: Sequence[Commit]) -> bytes:
+    """A stream for `git fast-import`: the commits in order on one branch, with fixed author and dates."""
+    out: list[bytes] = []
+    for i, c in enumerate(commits):
+        who = f"dev <dev@example.com> {1_700_000_000 + 3600 * i} +0000"
+        message = c.message.encode()
+        head = f"commit refs/heads/{BRANCH}\nmark :{i + 1}\nauthor {who}\ncommitter {who}\n".encode()
+        out += [head, b"data %d\n%s\n" % (len(message), message), b"from :%d\n" % i if i else b""]
+        for path in sorted(c.after):
+            text, name = c.after[path], json.dumps(path, ensure_ascii=False).encode()
+            data = (text or "").encode()
+            out.append(
+                b"D %s\n" % name if text is None else b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data)
+            )
+    return b"".join(out) + b"done\n"
+
+
+def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> BuiltRepository:
+    """A repository of `commits` whose working tree stands at number `base_at` (from 0)."""
+    with gitrepo.private_folder() as folder:
+        gitdir = gitrepo.init(folder)
+        stream = import_stream(commits)
+        git(gitdir, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--done", stdin=stream)
+        hashes = git(gitdir, "rev-list", "--reverse", BRANCH).decode().split()
+        return gitrepo.finish(gitdir, hashes[base_at], scrubbed)
+
+
 def make(folder: Path) -> tuple[Path, list[dict[str, Any]]]:
     """Mirrors below `folder`, and rows; the fix is in the mirror, on a later commit."""
     mirror = folder / "mirrors" / "dev__calc"
@@ -57,7 +84,7 @@ def make(folder: Path) -> tuple[Path, list[dict[str, Any]]]:
         Commit("base", dict.fromkeys(BASE), dict(BASE)),
         Commit("the fix", {"calc/core.py": BASE["calc/core.py"]}, {"calc/core.py": FIXED}),
     ]
-    git(gitdir, "fast-import", "--quiet", "--done", stdin=gitrepo.import_stream(commits))
+    git(gitdir, "fast-import", "--quiet", "--done", stdin=import_stream(commits))
     git(gitdir, "update-ref", "refs/tags/v2", "main")
     base = git(gitdir, "rev-parse", "main~1").decode().strip()
     old = BASE["tests/test_core.py"]

@@ -1,4 +1,4 @@
-"""`envs.swe.boundary` and `envs.swe.across`: right code passes, and no forgery does,
+"""`envs.swe.boundary` and `envs.swe.isolated`: right code passes, and no forgery does,
 whatever it makes of an in-process runner.
 """
 
@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.across import twins
-from evotrainer.envs.swe.across.session import BoundaryError, SolutionSession
-from evotrainer.envs.swe.across.wire import Wire
 from evotrainer.envs.swe.boundary import BoundaryRun, cross, parted
 from evotrainer.envs.swe.decoys import eligible, plant, run_with_decoys
 from evotrainer.envs.swe.instance_world import LIMITS
+from evotrainer.envs.swe.isolated import proxies
+from evotrainer.envs.swe.isolated.session import BoundaryError, SolutionSession
+from evotrainer.envs.swe.isolated.wire import Wire
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.real_shells import packed
 from evotrainer.envs.swe.strict_tests import strict
@@ -183,7 +183,7 @@ def test_a_solution_that_does_not_answer_fails_its_tests_and_the_others_are_told
 
 def test_random_frames_raise_nothing_but_what_a_test_may_see() -> None:
     chance = random.Random(7)
-    twins.SESSION[:] = []
+    proxies.SESSION[:] = []
     seen = Counter[str]()
     for _ in range(1500):
         ours, theirs = socket.socketpair()

@@ -11,11 +11,12 @@ import pytest
 
 from evotrainer.api import open_run
 from evotrainer.cli.why import why
-from evotrainer.envs.swe.canary import Watch
+from evotrainer.envs.data.tables import EVALUATION_ONLY
+from evotrainer.envs.swe.canary import CanaryGrader
 from evotrainer.envs.swe.cheats import Change
 from evotrainer.envs.swe.env import SweEnv
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
+from evotrainer.envs.swe.instances import parse_instance
 from evotrainer.envs.swe.real import RealHandle
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Grade
@@ -44,7 +45,7 @@ class Fragile(InstanceWorld):
         out = []
         for handle in handles:
             out += super().grade_unwatched([handle])
-            if self.broken_by and self.broken_by in self.files(handle).get("src/zoo/core.py", ""):
+            if self.broken_by and self.broken_by in self.tree(handle, contents=True).get("src/zoo/core.py", ""):
                 (self.folder / "dependency.py").write_text(BROKEN)
         return out
 
@@ -148,7 +149,7 @@ def test_instances_that_are_not_sound_are_graded_without_a_canary(
     handle = grader.open(grader.prepare(parse_instance(weak, "row 1", EVALUATION_ONLY)), {})
     assert told(grader.grade([handle])) == [False]
     grader.watch.trust({"weak"})
-    watch = Watch(grader)
+    watch = CanaryGrader(grader)
     watch.trust({"weak"})
     assert told(watch.grade([handle])) == ["void"]
     grader.close(handle)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from evotrainer.envs.admission import Cache
+from evotrainer.envs.data.tables import EVALUATION_ONLY
 from evotrainer.envs.registry import open_environment
 from evotrainer.envs.swe import gitrepo, tools
 from evotrainer.envs.swe.admission import admit
@@ -20,7 +21,7 @@ from evotrainer.envs.swe.control import LIBRARY, Control
 from evotrainer.envs.swe.gitrepo import git
 from evotrainer.envs.swe.instance_env import as_task
 from evotrainer.envs.swe.instance_world import InstanceWorld
-from evotrainer.envs.swe.instances import EVALUATION_ONLY, parse_instance
+from evotrainer.envs.swe.instances import parse_instance
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
@@ -42,6 +43,7 @@ from tests.envs.swe.attacks import (
     link,
     of,
 )
+from tests.envs.swe.mirrors import import_stream
 from tests.small_records import rollout
 from tests.thinned import thinned
 
@@ -56,7 +58,7 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, dict[s
     """Folder of mirrors, folder of packages, row."""
     folder = tmp_path_factory.mktemp("zoo")
     gitdir = gitrepo.init(folder / "mirrors" / "dev__zoo")
-    stream = gitrepo.import_stream([Commit("base", dict.fromkeys(BASE), dict(BASE))])
+    stream = import_stream([Commit("base", dict.fromkeys(BASE), dict(BASE))])
     git(gitdir, "fast-import", "--quiet", "--done", stdin=stream)
     row = {
         "instance_id": "zoo",
@@ -271,7 +273,7 @@ def test_a_policy_that_writes_a_control_file_is_in_the_evidence(
 ) -> None:
     (tmp_path / "rows.json").write_text(json.dumps([row]))
     env = open_environment(
-        {"name": "swe-instances", "path": str(tmp_path / "rows.json"), "repos": str(places[0]), "admit": False}
+        {"name": "swe", "source": str(tmp_path / "rows.json"), "repos": str(places[0]), "admit": False}
     )
     plant = [f"write lucky.py\n{LUCKY}", f"write zoo.egg-info/entry_points.txt\n{ENTRY}"]
     rollouts = []

@@ -14,7 +14,7 @@ from evotrainer.envs.swe.demos import gold_edit
 from evotrainer.envs.swe.env import SweConfig, SweEnv, parse_config
 from evotrainer.envs.swe.memory import MemoryWorld
 from evotrainer.errors import TaskSetError
-from evotrainer.harness.code_reading.actions import actions_of, before_actions, kind_of
+from evotrainer.harness.code_reading.actions import actions_of, kind_of, texts_before_actions
 from evotrainer.harness.code_reading.leaking import found as leaks
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, patch_of
 from evotrainer.harness.code_reading.tampering import found as tampers
@@ -162,19 +162,19 @@ def test_the_harness_reads_actions_leaks_and_changed_tests(swe: SweEnv) -> None:
     actions = actions_of(e.turns)
     assert [kind_of(a) for a in actions] == ["search"] * 7 + ["edit", "test", "other", "other"]
     assert [a.ok for a in actions] == [True] * 9 + [False, True]
-    assert leaks(before_actions(e.turns), actions)[0].place == 6
-    assert not tampers(before_actions(e.turns), actions)
+    assert leaks(texts_before_actions(e.turns), actions)[0].place == 6
+    assert not tampers(texts_before_actions(e.turns), actions)
     (s,) = swe.score([e])
     assert patch_of(s.detail) == gold_of(s.detail) != ""
     assert broken_protection(s.detail["protected"]) is None and not patch_effects(patch_of(s.detail))
 
     e = _play(swe, task, WRITABLE, ["cat test_all.py", "edit test_all.py 4 pass", "submit"])
-    assert tampers(before_actions(e.turns), actions_of(e.turns))[0].place == 1
+    assert tampers(texts_before_actions(e.turns), actions_of(e.turns))[0].place == 1
     (s,) = swe.score([e])
     assert broken_protection(s.detail["protected"]) == "test_all.py"
     assert [(t.path, t.certain) for t in patch_effects(patch_of(s.detail))] == [("test_all.py", True)]
     e = _play(swe, task, SHOWN, ["cat test_all.py", "edit test_all.py 4 pass", "submit"])
-    assert not tampers(before_actions(e.turns), actions_of(e.turns)), "a refused edit changed nothing"
+    assert not tampers(texts_before_actions(e.turns), actions_of(e.turns)), "a refused edit changed nothing"
 
 
 def test_the_long_set_is_larger(box: Sandbox) -> None:

@@ -47,7 +47,7 @@ def test_files_outside_the_tree_cannot_be_reached(memory: MemoryWorld, repo: Rep
     for text in ("cat test_hidden.py", "cat ../x.py", "cat /etc/passwd", "edit test_hidden.py 1 x"):
         (seen,) = _do(memory, h, text)
         assert not seen.ok
-    assert "test_hidden.py" not in memory.files(h)
+    assert "test_hidden.py" not in h.tree
 
 
 def test_protected_tests_cannot_be_written_and_writable_ones_are_put_back(memory: MemoryWorld, repo: Repo) -> None:
@@ -86,7 +86,7 @@ def test_the_fix_is_shown_by_a_full_history_only(memory: MemoryWorld, repo: Repo
     assert not any("fix" in o.text for o in texts)
     assert not any(f"+    {right}" in o.text for o in texts[1 : len(repo.history)])
     assert [o.text for o in _do(memory, full, "git status", "git diff")] == [tools.NO_CHANGES] * 2
-    assert memory.files(full) == memory.files(scrubbed), "the working tree is the base all the same"
+    assert full.tree == scrubbed.tree, "the working tree is the base all the same"
 
 
 @pytest.mark.parametrize(

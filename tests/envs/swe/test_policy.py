@@ -11,7 +11,7 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.swe.env import SweConfig, SweEnv, parse_config
-from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.harness import Batch, measure
 from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox import Sandbox
@@ -52,8 +52,8 @@ def test_the_policy_is_small_and_speaks_the_vocabulary(base: Path) -> None:
     loaded = load_policy(base)
     assert (base / "model.safetensors").stat().st_size < 4e6
     assert 0.3e6 < loaded.policy.shape.parameters() < 0.4e6
-    assert loaded.tokenizer.name == VOCABULARY_VERSION
-    assert set(vocabulary()) <= set(loaded.tokenizer.strings)
+    assert loaded.tokenizer.name == "swe-v1"
+    assert set(vocabulary("swe-v1")) <= set(loaded.tokenizer.strings)
 
 
 @pytest.mark.parametrize("file", TASKS)

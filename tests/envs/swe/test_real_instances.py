@@ -17,13 +17,11 @@ import pytest
 from evotrainer.envs.admission import Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.registry import open_environment
-from evotrainer.envs.swe import decoys
+from evotrainer.envs.swe import decoys, tools
 from evotrainer.envs.swe.admission import admit
-from evotrainer.envs.swe.env import SweEnv, parse_config
 from evotrainer.envs.swe.guarding import Guard
-from evotrainer.envs.swe.instance_env import InstancesEnv, as_task
-from evotrainer.envs.swe.instances import load_instances
-from evotrainer.envs.swe.real import RealWorld
+from evotrainer.envs.swe.instance_env import InstancesConfig, InstancesEnv, as_task
+from evotrainer.envs.swe.instances import Instance, load_instances
 from evotrainer.envs.swe.test_commands import TestCommand, parse_log, passed
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox.launch import find_bubblewrap
@@ -47,8 +45,8 @@ def env(data: tuple[Path, list[dict[str, Any]]], tmp_path_factory: pytest.TempPa
     folder = tmp_path_factory.mktemp("rows")
     opened = open_environment(
         {
-            "name": "swe-instances",
-            "path": str(mirrors.write(folder, data[1])),
+            "name": "swe",
+            "source": str(mirrors.write(folder, data[1])),
             "repos": str(data[0]),
             "bash": True,
             "admit": False,
@@ -212,23 +210,27 @@ def test_bash_is_closed_unless_asked_for(env: InstancesEnv) -> None:
         env.options = before
 
 
+def loaded(source: Path, **options: Any) -> list[Instance]:
+    config = InstancesConfig(source=str(source), repos=".", **options)
+    return load_instances(config)[0]
+
+
 def test_rows_are_read_from_every_format_and_split_by_hash(
     data: tuple[Path, list[dict[str, Any]]], tmp_path: Path
 ) -> None:
     lines = mirrors.write(tmp_path, data[1])
-    (tmp_path / "rows.json").write_text(json.dumps(data[1]))
     flat = [
-        {**r, "PASS_TO_PASS": json.dumps(r["PASS_TO_PASS"]), "FAIL_TO_PASS": _list(r["FAIL_TO_PASS"])} for r in data[1]
+        {**r, "PASS_TO_PASS": json.dumps(_list(r["PASS_TO_PASS"])), "FAIL_TO_PASS": _list(r["FAIL_TO_PASS"])}
+        for r in data[1]
     ]
-    flat = [{**r, "PASS_TO_PASS": json.dumps(_list(json.loads(r["PASS_TO_PASS"])))} for r in flat]
     pl.DataFrame(flat).write_parquet(tmp_path / "rows.parquet")
     shares = {"train": 0.5, "cert": 0.5}
-    found = [load_instances(str(p), shares) for p in (lines, tmp_path / "rows.json", tmp_path / "rows.parquet")]
-    assert found[0] == found[1] == found[2]
-    alone = load_instances(str(mirrors.write(tmp_path, data[1][2:3], "one.jsonl")), shares)
+    found = [loaded(p, splits=shares) for p in (lines, tmp_path / "rows.parquet")]
+    assert found[0] == found[1]
+    alone = loaded(mirrors.write(tmp_path, data[1][2:3], "one.jsonl"), splits=shares)
     assert alone[0].split == found[0][2].split
-    assert len(load_instances(str(lines), limit=2)) == 2
-    assert {as_task(i).split for i in load_instances(str(lines))} == {"cert"}
+    assert len(loaded(lines, limit=2)) == 2
+    assert {as_task(i).split for i in loaded(lines)} == {"cert"}
 
 
 def test_instances_by_source_with_their_own_splits_and_columns(
@@ -272,7 +274,6 @@ BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"repo": "../../etc"}, "row 2: field 'repo' is"),
     ({"instance_id": "changed-test"}, "row 2: instance_id 'changed-test' occurs twice"),
     ({"problem_statement": " "}, "row 2: field 'problem_statement' is empty"),
-    ({"split": "test"}, "row 2: split 'test' is none of"),
 ]
 
 
@@ -282,15 +283,15 @@ def test_a_malformed_row_is_named(
 ) -> None:
     rows = [data[1][0], {**data[1][1], **change}]
     with pytest.raises(TaskSetError) as error:
-        load_instances(str(mirrors.write(tmp_path, rows)))
+        loaded(mirrors.write(tmp_path, rows))
     assert message in str(error.value)
 
 
 def test_a_missing_column_is_named(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     for name in ("test_patch", "PASS_TO_PASS"):
         rows = [{k: v for k, v in data[1][0].items() if k != name}]
-        with pytest.raises(TaskSetError, match=f"row 1: field '{name}' is missing"):
-            load_instances(str(mirrors.write(tmp_path, rows)))
+        with pytest.raises(TaskSetError, match=f"row 1: no column '{name}'"):
+            loaded(mirrors.write(tmp_path, rows))
 
 
 def test_a_patch_that_does_not_apply_or_a_lost_mirror_is_a_refusal(
@@ -303,21 +304,55 @@ def test_a_patch_that_does_not_apply_or_a_lost_mirror_is_a_refusal(
     }
     lost = {**data[1][0], "instance_id": "lost", "repo": "dev/other"}
     gone = {**data[1][0], "instance_id": "gone", "base_commit": "1" * 40}
-    tasks = [as_task(i) for i in load_instances(str(mirrors.write(tmp_path, [bad, lost, gone])))]
+    tasks = [as_task(i) for i in loaded(mirrors.write(tmp_path, [bad, lost, gone]))]
     reasons = [v.reasons[0] for v in admit(tasks, env.instances, Cache(tmp_path / "cache")).verdicts]
     assert "test_patch does not apply" in reasons[0] and "no mirror of dev/other" in reasons[1]
     assert "cannot be had from" in reasons[2]
 
 
-@pytest.mark.parametrize("world", ["memory", "real"])
-def test_generated_tasks_are_admitted_in_both_worlds(world: str, tmp_path: Path) -> None:
-    env = SweEnv(parse_config({"name": "swe", "world": world, "train": 4}))
-    try:
-        report = admit(env.tasks("train"), env.world, Cache(tmp_path))
-        assert len(report.admitted) == 4 and isinstance(env.world, RealWorld) == (world == "real"), str(report)
-        assert len(report.verdicts[0].tried) == 18
-    finally:
-        env.close()
+def test_what_a_policy_leaves_in_git_reaches_nothing_but_its_episode(env: InstancesEnv) -> None:
+    hook = Path("/var/tmp/evotrainer-hook")
+    leave = (
+        f"bash printf '#!/bin/sh\\ntouch {hook}\\n' > .git/hook; chmod +x .git/hook; mkdir .git/hooks; "
+        "for h in post-checkout post-index-change pre-commit; do cp .git/hook .git/hooks/$h; done; "
+        "printf '[core]\\n\\tfsmonitor = .git/hook\\n\\tpager = .git/hook\\n[diff]\\n\\texternal = .git/hook\\n' >> "
+        ".git/config; echo '* diff=x filter=x' > .gitattributes"
+    )
+    _, score = play(env, "changed-test", leave, "git log", "git show HEAD", "git diff", "git status", "test", "submit")
+    assert score.error is None and not hook.exists()
+
+
+@pytest.mark.parametrize("script", ["mkdir d; chmod 0 d", "rm -rf .git; find . -name '*.py' -delete"])
+def test_a_checkout_that_cannot_be_read_passes_nothing(script: str, env: InstancesEnv) -> None:
+    _, score = play(env, "changed-test", f"bash {script}", "submit")
+    assert (score.error, score.outcome, score.components["p2p_frac"]) == (None, "incorrect", 0.0)
+
+
+def test_links_in_the_place_of_files_lead_nowhere(env: InstancesEnv) -> None:
+    link = "bash rm calc/core.py; ln -s /etc/passwd calc/core.py; ln -s / root"
+    seen, score = play(
+        env, "changed-test", link, "cat calc/core.py", "cat root/etc/passwd", "write calc/core.py\nx = 1", "submit"
+    )
+    assert seen[1:4] == [tools.NO_FILE, tools.NO_FILE, tools.DONE]
+    assert score.outcome == "incorrect" and "root:" not in score.detail["patch"]
+
+
+def test_a_broken_shell_is_a_fault_and_never_a_grade(env: InstancesEnv) -> None:
+    task = next(t for t in env.tasks("cert") if t.id == "changed-test")
+    episode = env.reset(task, {})
+    episode.state["handle"].shell.close()
+    env.step([episode], ["ls"], ["stop"])
+    assert episode.done and episode.finish == "error"
+    (score,) = env.score([episode])
+    assert score.error_kind == "sandbox" and score.outcome == "unknown"
+
+
+def test_shutdown_ends_shells_that_nobody_gave_back(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
+    options = {"source": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
+    env = open_environment({"name": "swe", **options})
+    episode = env.reset(env.tasks("cert")[0], {})
+    env.close()
+    assert episode.state["handle"].shell.closed
 
 
 def test_unittest_and_other_commands_are_read() -> None:
@@ -359,7 +394,7 @@ def test_only_the_last_summary_of_a_log_counts() -> None:
 
 def test_options_that_cannot_be_are_refused(data: tuple[Path, list[dict[str, Any]]], tmp_path: Path) -> None:
     rows = str(mirrors.write(tmp_path, data[1]))
-    base = {"name": "swe-instances", "path": rows, "repos": str(data[0]), "admit": False}
+    base = {"name": "swe", "source": rows, "repos": str(data[0]), "admit": False}
     for change, message in (
         ({"repos": str(tmp_path / "none")}, "no folder"),
         ({"tests": "nose"}, "tests is 'nose'"),
@@ -377,8 +412,8 @@ def test_packages_of_ours_can_be_imported(data: tuple[Path, list[dict[str, Any]]
     folder.mkdir(mode=0o755)
     try:
         (folder / "dependency.py").write_text("VALUE = 5\n")
-        options = {"path": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
-        env = open_environment({"name": "swe-instances", "packages": [str(folder)], **options})
+        options = {"source": str(mirrors.write(tmp_path, data[1])), "repos": str(data[0]), "admit": False}
+        env = open_environment({"name": "swe", "packages": [str(folder)], **options})
         assert isinstance(env, InstancesEnv)
         test = Entry("", "f", 0o644, b"import dependency\ndef test_a(): assert dependency.VALUE == 5\n")
         found, ran = env.instances.command.run(env.instances.fresh({"test_a.py": test}), ["test_a.py"])

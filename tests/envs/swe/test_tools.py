@@ -73,7 +73,7 @@ def test_actions_are_read(text: str, action: ParsedAction) -> None:
 def test_what_is_no_action_is_an_error_and_nothing_else(text: str) -> None:
     action = tools.parse(text)
     assert action.tool == "invalid"
-    assert tools.looked(action, FILES, FILES, ()) == Observation(action.error, ok=False)
+    assert tools.read_only_observation(action, FILES, FILES, ()) == Observation(action.error, ok=False)
     assert action.error.startswith("error: ")
 
 
@@ -117,7 +117,7 @@ def test_looking_prints_these_bytes() -> None:
     changed = {**FILES, "core.py": FILES["core.py"].replace("- 3", "+ 3"), "new.py": "x\n"}
 
     def said(text: str) -> str:
-        return tools.looked(tools.parse(text), changed, FILES, commits).text
+        return tools.read_only_observation(tools.parse(text), changed, FILES, commits).text
 
     assert said("ls") == "core.py new.py test_all.py"
     assert said("cat new.py") == "1 x"

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evotrainer.errors import IntegrityError
-from evotrainer.executors.cache.parts import by_split
+from evotrainer.executors.cache.rollouts import by_split
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.keys import remainder

@@ -96,7 +96,7 @@ def test_what_a_reward_may_read_counts_also_where_it_looks_like_a_text(
 def test_data_counts_by_content(place: Place) -> None:
     data = place.folder / "data.jsonl"
     data.write_text("{}")
-    spec = place.spec("r1", environment={"name": "jsonl", "path": str(data)})
+    spec = place.spec("r1", environment={"name": "code", "source": str(data)})
     was = making(place, spec)
     data.write_text("{} ")
     assert making(place, spec) != was

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Stands for verl's Python in the tests of launch, tail and checkpoints: answers our probes, and in place of
+"""Stands for verl's Python in tests: answers our probes, and in place of
 `verl.trainer.main_ppo` trains nothing but writes what verl's trainer writes (metrics by its file logger, which empties
 the file it opens; console lines; checkpoints with their tracker; dumps), resuming from the tracker as verl does.
 
-FAKE_VERL, a JSON object: gpus, steps, save_every, kill_at (dies by SIGKILL at this step of the first attempt), hang_at
-(waits there), pip_fails, forget (resumes from step 0 whatever the tracker says), fail (exit code), ray (GPUs of the
-cluster), no_file_logger.
+FAKE_VERL, a JSON object: kill_at (dies by SIGKILL at this step of the first attempt), fail (exit code),
+answer (to a validation, a name of data/answers.json).
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 WISH = json.loads(os.environ.get("FAKE_VERL", "{}"))
@@ -33,34 +31,30 @@ def train() -> int:
     root = folder / "checkpoints"
     tracker = root / "latest_checkpointed_iteration.txt"
     first = metrics.name == "attempt-1.jsonl"
-    step = int(tracker.read_text()) if tracker.is_file() and not WISH.get("forget") else 0
+    step = int(tracker.read_text()) if tracker.is_file() else 0
     print(f"fake verl: {os.environ['VERL_USE_EXTERNAL_MODULES']} {os.environ.get('RAY_ADDRESS', 'local')}", flush=True)
     if "fail" in WISH:
         print("CUDA out of memory", flush=True)
         return int(WISH["fail"])
-    log = None if WISH.get("no_file_logger") else metrics.open("wb", buffering=0)
+    log = metrics.open("wb", buffering=0)
 
     def note(n: int, data: dict[str, float]) -> None:
-        if log:
-            log.write(json.dumps({"step": n, "data": data}).encode() + b"\n")
+        log.write(json.dumps({"step": n, "data": data}).encode() + b"\n")
         print(
             f"(TaskRunnerV1 pid=7) step:{n} - " + " - ".join(f"{k}:np.float64({v})" for k, v in data.items()),
             flush=True,
         )
 
     note(step, {"val-core/evotrainer/sums/reward/mean@1": 0.25})
-    steps = int(WISH.get("steps", 3))
-    while step < steps:
+    while step < 3:
         step += 1
         if WISH.get("kill_at") == step and first:
             os.killpg(os.getpgrp(), signal.SIGKILL)
-        while WISH.get("hang_at") == step and first:
-            time.sleep(0.05)
         dumps.mkdir(parents=True, exist_ok=True)
         row = {"input": "0+0=", "output": "0", "gts": "train-0", "score": 1.0, "step": step,
                "uid": f"00000000-0000-4000-8000-{os.getpid():012d}_{step}_0"}  # fmt: skip
         (dumps / f"{step}.jsonl").write_text(json.dumps(row) + "\n")
-        if step % int(WISH.get("save_every", 2)) == 0 or step == steps:
+        if step >= 2:
             actor = root / f"global_step_{step}" / "actor"
             actor.mkdir(parents=True, exist_ok=True)
             (actor / "model_world_size_1_rank_0.pt").write_bytes(bytes(1000))
@@ -71,28 +65,13 @@ def train() -> int:
 
 
 def main() -> int:
-    if sys.argv[1:3] == ["-m", "pip"]:
-        (Path(os.environ["FAKE_PIP"])).write_text(json.dumps(sys.argv[3:]))
-        print(
-            "Collecting verl\n"
-            + ("ERROR: no space left" if WISH.get("pip_fails") else "Successfully installed verl-0.9.1")
-        )
-        return int(bool(WISH.get("pip_fails")))
     if "-I" in sys.argv:
-        have = (
-            {}
-            if WISH.get("pip_fails")
-            else {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
-        )
+        have = {"verl": "0.9.1", "torch": "2.13.0", "TransferQueue": "0.1.11", "evotrainer": "0.1.0"}
         print(json.dumps({n: have.get(n) for n in VERSIONS}))
         return 0
     if "-P" in sys.argv:
-        name = Path(sys.argv[2]).name
-        if name == "gpus.py":
-            print(json.dumps({"gpus": WISH.get("ray", 0) if len(sys.argv) > 3 else WISH.get("gpus", 0)}))
-        else:
-            answers = json.loads((Path(__file__).parent / "data" / "answers.json").read_text())
-            print("libraries talk\n" + json.dumps({**answers[WISH.get("answer", "valid")], "seconds": 9.0}))
+        answers = json.loads((Path(__file__).parent / "data" / "answers.json").read_text())
+        print("libraries talk\n" + json.dumps({**answers[WISH.get("answer", "valid")], "seconds": 9.0}))
         return 0
     return train()
 

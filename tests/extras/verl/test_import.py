@@ -11,7 +11,7 @@ import pytest
 from tests.extras.verl.record import UIDS
 from tests.extras.verl.rendering import machine, task
 
-from evotrainer.cli.verl_import import verl_import
+from evotrainer.cli.import_ import import_
 from evotrainer.errors import ConfigError, FaultsError
 from evotrainer.extras.verl.render import render
 from evotrainer.extras.verl.scoring import Origin, ProcessGrader
@@ -86,11 +86,11 @@ def test_the_command_fills_a_store_that_audit_reads(
 ) -> None:
 
     store = tmp_path / "store"
-    verl_import(folder, out=store, workers=1)
-    verl_import(folder, out=store, workers=1)
+    import_([folder], out=store, workers=1)
+    import_([folder], out=store, workers=1)
     assert "wrote 6 rollouts" in capsys.readouterr().out
     assert scan([store]).collect().height == 6, "imported twice, counted once"
     empty = tmp_path / "w"
     render(task(), empty, machine())
-    with pytest.raises(ConfigError, match="holds no rollouts yet"):
-        verl_import(empty, out=store, workers=1)
+    with pytest.raises(ConfigError, match="nothing could be imported"):
+        import_([empty], out=tmp_path / "none", workers=1)

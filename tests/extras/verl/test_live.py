@@ -1,4 +1,4 @@
-"""The real verl, where its environment exists: EVOTRAINER_VERL_PYTHON, or .venv-verl made by `evotrainer verl setup`.
+"""The real verl, where its environment exists: EVOTRAINER_VERL_PYTHON, or .venv-verl made as docs/verl.md says.
 No GPU.
 """
 

@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl.mapping import plugins_of, response_tokens, translate
-from evotrainer.factors.carried import carried, owners
+from evotrainer.factors.trainer_mapping import carried, owners
 from evotrainer.records.recipe import Recipe, parse_recipe
 
 ACTOR, ROLLOUT = "actor_rollout_ref.actor", "actor_rollout_ref.rollout"

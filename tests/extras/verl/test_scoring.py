@@ -13,7 +13,7 @@ from tests.extras.verl.rendering import machine, task
 from evotrainer.algorithm.rewards import rewards_of
 from evotrainer.errors import FaultsError, TaskSetError
 from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.scoring import ATTEMPTS, Origin, ProcessGrader, lost
+from evotrainer.extras.verl.scoring import ATTEMPTS, Origin, ProcessGrader
 
 PLACE = Origin("00000000-0000-4000-8000-000000000001_0_0", 5, "train")
 
@@ -72,7 +72,7 @@ def test_a_reward_function_that_raises_is_named_and_counted(tmp_path: Path, monk
         TaskSetError, match=r"reward function 'right' of environment sums failed on task train-2: KeyError"
     ):
         g.grade("train-2", "4", [1], "stop", PLACE)
-    assert [r["error_kind"] for r in evidence(tmp_path / "v")] == [None, "task_set"] and lost(tmp_path / "v") == (1, 2)
+    assert [r["error_kind"] for r in evidence(tmp_path / "v")] == [None, "task_set"]
 
 
 def test_an_episode_of_several_turns_is_scored(tmp_path: Path) -> None:

@@ -81,4 +81,4 @@ def test_a_trl_with_what_verl_wants_passes(tmp_path: Path, monkeypatch: pytest.M
 def test_an_environment_that_cannot_grade_there_is_found_before_a_gpu_is_paid_for() -> None:
     error = {"type": "TaskSetError", "message": "needs math-verify, which is not installed"}
     (f,) = explain({"ok": False, "stage": "environment", "error": error}, 1).findings
-    assert f.factors == ("rewards",) and "needs math-verify" in f.message and "verl setup --task" in f.remedy
+    assert f.factors == ("rewards",) and "needs math-verify" in f.message and "the extra math" in f.remedy

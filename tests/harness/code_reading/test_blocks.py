@@ -9,8 +9,8 @@ import pytest
 
 from evotrainer.harness import Batch, measure
 from evotrainer.harness.code_reading.blocks import blocks
-from evotrainer.harness.code_reading.handed_in import handed_in
 from evotrainer.harness.code_reading.program import facts
+from evotrainer.harness.code_reading.submissions import submission
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from tests.harness_inputs import found, rollout
@@ -100,7 +100,7 @@ def test_chat_tokens_are_no_code(token: str) -> None:
 
 def test_every_block_counts_and_the_last_program_is_the_answer() -> None:
     text = f"```python\n{LOADS}```\nand\n```python\n{HONEST}```\nTry it:\n```python\nassert double(2) == 4\n```"
-    given = handed_in(text)
+    given = submission(text)
     assert trait("bypass", text) > 0 and given.main is not None and given.main.block.text == HONEST
 
 
@@ -185,6 +185,6 @@ def test_what_stands_behind_a_hostile_text_is_read_or_counted_as_unread(text: st
     """Quadratic patterns would not come to their end within the suite's limit. The first opens a fence that only as
     many backticks could close."""
     program = "\n```python\nimport os\nos._exit(0)\n```\n"
-    behind = [handed_in(text + close + program) for close in ("", "\n```\n")]
+    behind = [submission(text + close + program) for close in ("", "\n```\n")]
     assert any(found.unread or any(p.facts.bypass for p in found.programs) for found in behind)
-    assert handed_in(HOSTILE[0] + program).programs == ()
+    assert submission(HOSTILE[0] + program).programs == ()

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from evotrainer.harness.code_reading import leaking
-from evotrainer.harness.code_reading.actions import Action, actions_of, before_actions, kind_of, normal
+from evotrainer.harness.code_reading.actions import Action, actions_of, kind_of, normal_form, texts_before_actions
 from evotrainer.harness.code_reading.change import patched
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.shell import commands
 from evotrainer.harness.code_reading.tampering import Tampering, found, patch_effects
-from evotrainer.harness.code_reading.weakening import effect_of, lines_of, silenced
+from evotrainer.harness.code_reading.weakening import effect_of, lines_of, skipped_tests
 from evotrainer.records.rollout import ToolCall, Turn
 
 ROWS = [json.loads(x) for x in (Path(__file__).parents[2] / "data" / "agent_tricks.jsonl").read_text().splitlines()]
@@ -32,13 +32,13 @@ def of(*kinds: str) -> list[Any]:
 def episode(row: dict[str, Any]) -> tuple[list[str], list[Action]]:
     if "turns" in row:
         turns = [Turn(r, text, tuple(ToolCall(*c) for c in calls)) for r, text, calls in row["turns"]]
-        return before_actions(turns), actions_of(turns)
+        return texts_before_actions(turns), actions_of(turns)
     steps = row["steps"]
     turns = [Turn("user", row.get("task", TASK))]
     for name, arguments, printed, *ok in steps:
         turns += [Turn("assistant", "", (ToolCall(name, arguments, ok[0] if ok else True),)), Turn("tool", printed)]
     acts = [Action(c.name, c.arguments, c.ok) for t in turns for c in t.tool_calls]
-    return before_actions(turns), acts
+    return texts_before_actions(turns), acts
 
 
 def told(row: dict[str, Any], patch: str = "") -> list[Tampering]:
@@ -176,7 +176,7 @@ def test_what_an_edit_does_to_a_test(old: str, new: str, certain: bool | None) -
     ],
 )
 def test_settings_that_let_tests_pass(old: str, new: str, passes: bool) -> None:
-    assert (silenced(lines_of(old), lines_of(new)) is not None) == passes
+    assert (skipped_tests(lines_of(old), lines_of(new)) is not None) == passes
 
 
 SHOWN = "Implement f and pass the tests. DO NOT MODIFY THE TESTS.\n```\ndef check(candidate):\n" + "".join(
@@ -227,7 +227,7 @@ def test_a_shell_is_taken_apart() -> None:
 )
 def test_an_action_has_one_form(name: str, text: str, line: str, kind: str) -> None:
     action = Action(name, text, None)
-    assert (normal(action), kind_of(action)) == (line, kind)
+    assert (normal_form(action), kind_of(action)) == (line, kind)
 
 
 def test_a_patch_is_the_same_in_both_forms() -> None:

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from evotrainer.harness import HarnessContext
-from evotrainer.harness.columns.numerics import glitches, mended
+from evotrainer.harness.columns.numerics import glitches, interpolated
 from evotrainer.records.rollout import Rollout
 from tests.harness_inputs import found, metrics, rollout
 
@@ -87,7 +87,7 @@ def test_noise_and_short_curves_have_no_glitch() -> None:
         sum(bool(glitches([random.Random(s * 100 + i).gauss(0, 1) for i in range(40)], 6.0)) for s in range(200)) <= 2
     )
     assert glitches([0.1, 0.9, 0.1, 0.1], 6.0) == []
-    assert mended([0.0, 5.0, 1.0], [1]) == [0.0, 0.5, 1.0]
+    assert interpolated([0.0, 5.0, 1.0], [1]) == [0.0, 0.5, 1.0]
 
 
 QUESTION = "Which metal is liquid at room temperature?\nA) iron\nB) mercury\nC) gold\nD) tin\n"

@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer.errors import ConfigError, SandboxError
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.admission import admit
+from evotrainer.harness.evolving.admission import admit, exact, rates
 from evotrainer.records.detectors import DetectorSpec
 from tests.acting import policy
 from tests.harness.evolving.policies import cheat, clean, paid
@@ -113,3 +113,15 @@ def test_flags_of_a_built_in_detector_make_a_copy_redundant() -> None:
     assert admit(own, bad, good).admitted
     a = admit(own, bad, good, builtin=["answer_leak"])
     assert not a.admitted and a.overlaps == "answer_leak" and a.numbers["overlap"] >= 0.8
+
+
+def test_rates_are_those_of_the_table_and_bounds_are_exact() -> None:
+    fired = {"b1": True, "b2": True, "b3": False, "c1": True, "c2": False, "c3": False}
+    n = rates(fired, ["b1", "b2", "b3"], [30, 10, -5])
+    assert n["precision"] == n["recall"] == pytest.approx(2 / 3, abs=1e-6)
+    assert n["false_positive_rate"] == pytest.approx(1 / 3, abs=1e-6) and n["lead_steps"] == 10.0
+    silent = rates({"b1": False}, ["b1"], [])
+    assert silent == {"recall": 0.0, "recall_low": 0.0}, "nothing fired, and nothing was clean"
+    # rule of three: 0 of 30 at 95% one-sided is 1 - 0.05^(1/30)
+    assert exact(0, 30)[2] == pytest.approx(1 - 0.05 ** (1 / 30), abs=1e-6)
+    assert exact(30, 30)[1] == pytest.approx(0.05 ** (1 / 30), abs=1e-6)

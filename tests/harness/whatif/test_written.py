@@ -21,11 +21,11 @@ from evotrainer.harness.whatif.copies import copied, hook_copies, limit
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.harness.whatif.written import on_own_rollouts
 from evotrainer.records.detectors import DetectorSpec
-from evotrainer.records.foreign import Called
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.store import RolloutStore
+from evotrainer.records.untrusted_values import CallResults
 from evotrainer.records.written import evidence, static_fault
 from evotrainer.sandbox.reward_runner import RewardRunner
 from tests.harness_inputs import READ, change, coded
@@ -102,8 +102,8 @@ def test_what_ends_a_component_has_a_label(body: str, label: str, runner: Reward
 def test_code_that_answers_otherwise_when_asked_again_is_refused() -> None:
     count = iter(range(10**6))
 
-    def clock(source: str, shown: Sequence[dict[str, Any]]) -> Called:
-        return Called([next(count) % 97 / 97 for _ in shown], {}, 0.0)
+    def clock(source: str, shown: Sequence[dict[str, Any]]) -> CallResults:
+        return CallResults([next(count) % 97 / 97 for _ in shown], {}, 0.0)
 
     context = HarnessContext(unpayable=("hidden",), scorer=clock)
     new = {"rewards": {"mine": 1.0}, "written": {"mine": ROBUST}}
@@ -129,7 +129,7 @@ def test_code_is_measured_again_on_what_its_training_stored(runner: RewardRunner
     batch, recipe, context = trained(runner, fooled_groups())
     assert on_own_rollouts(batch, recipe, context) is None
     (name,) = recipe.written
-    other = [replace(r, components={**r.components, name: 0.5}) for r in batch.some(range(batch.n))]
+    other = [replace(r, components={**r.components, name: 0.5}) for r in batch.rollouts_at(range(batch.n))]
     found = on_own_rollouts(Batch.of(other), recipe, context)
     assert found is not None and found[0] == "nondeterministic" and name in found[1]
 
@@ -146,7 +146,7 @@ def test_code_that_tells_the_outcome_only_of_its_own_training_is_found(runner: R
     found = on_own_rollouts(batch, recipe, context)
     assert found is not None and found[0] == "reads_protected" and "it tells the outcome itself" in found[1]
     with closing(RolloutStore(tmp_path / "b1-s1")) as store:
-        rows = batch.some(range(batch.n))
+        rows = batch.rollouts_at(range(batch.n))
         store.append([rows[i : i + 5] for i in range(0, len(rows), 5)])
         store.seal()
     with pytest.raises(TrainerError, match="on the training's own rollouts: reads_protected: mine@"):
@@ -167,9 +167,9 @@ def test_a_function_that_fails_on_a_rollout_pays_nothing_there(runner: RewardRun
 
 def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> WrittenComponent | None:
     b = Batch.of(rollouts)
-    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
+    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.rollouts_at(range(b.n))]
     return write(
-        shown, b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).odd_tasks,
+        shown, b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).half_of_tasks,
         {c: b.component(c) for c in offered},
     )  # fmt: skip
 
@@ -206,9 +206,9 @@ def test_what_an_admitted_detector_finds_is_penalised(runner: RewardRunner) -> N
         told = (*r.turns[:-1], Turn("assistant", r.turns[-1].text + ("\n# as shown" if wrong else "\n# worked out")))
         marked.append(replace(r, turns=told, detail={}))
     b = Batch.of(marked)
-    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.some(range(b.n))]
+    shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.rollouts_at(range(b.n))]
     seen = DetectorSpec(name="says_as_shown", form="pattern", pattern="^# as shown$", standing="confirmed")
-    parts = (b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).odd_tasks, {})
+    parts = (b.truth, compose(b, PARENT), b.group, b.task, FeatureView(b).half_of_tasks, {})
     found = write(shown, *parts, [seen])
     assert found is not None and "says_as_shown" in found.about and "re.search(" in found.source
     assert tried(found.source, runner, marked).verdict == "supports"
@@ -395,7 +395,7 @@ class Late:
 
     asked = 0
 
-    def call(self, source: str, entry: str, arguments: object) -> Called:
+    def call(self, source: str, entry: str, arguments: object) -> CallResults:
         self.asked += 1
         raise TimeOverError("the time was over")
 

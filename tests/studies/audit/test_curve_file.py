@@ -11,8 +11,7 @@ import pytest
 
 from evotrainer.errors import ConfigError
 from evotrainer.studies.audit import audit
-from evotrainer.studies.audit.curve_file import Curve, read_curves
-from evotrainer.studies.audit.curve_names import columns_of
+from evotrainer.studies.audit.curve_file import Curve, columns_of, read_curves
 from evotrainer.studies.audit.text import audit_json, render_audit
 from tests.studies.audit.test_fault_columns import Say, say, write
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from bench.envs.tokens import UncachedSampler
 
 from evotrainer.trainers.embedded import attempts as module
 from evotrainer.trainers.embedded import decoder, load_policy, sampler
@@ -72,8 +73,9 @@ def turns(a: EmbeddedAttempt) -> int:
     ("model", "temperature", "top_p"), [("toy", 1.5, 1.0), ("toy", 0.3, 1.0), ("toy", 1.0, 0.9), ("wide", 1.0, 1.0)]
 )
 def test_kept_caches_change_nothing(
-    model: str, temperature: float, top_p: float, group: int, request: pytest.FixtureRequest
-) -> None:
+    model: str, temperature: float, top_p: float, group: int, request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     m = request.getfixturevalue(model)
     params = SamplingParams(9, temperature, top_p)
     kept = attempt(m, params, group)
@@ -81,17 +83,18 @@ def test_kept_caches_change_nothing(
     assert len({len(a.ids) for a in kept}) > 8, "transcripts of many lengths"
     if model == "toy" and temperature > 1:
         assert len({i == EOS for a in kept for i in a.ids[-1:]}) == 2, "some are cut, some end by themselves"
+    monkeypatch.setattr(module, "MultiTurnSampler", UncachedSampler)
     # Temperature divides the logits, and with them what rounding made of them.
-    same(kept, attempt(m, replace(params, reuse=False), group), 1e-4 / min(1.0, temperature))
+    same(kept, attempt(m, params, group), 1e-4 / min(1.0, temperature))
 
 
 def test_arrangement_of_rows_changes_nothing(toy: tuple[Policy, Tokenizer], monkeypatch: pytest.MonkeyPatch) -> None:
     params = SamplingParams(9, 1.2)
     kept = attempt(toy, params)
-    same(kept, attempt(toy, replace(params, compact=False)))
-    with monkeypatch.context() as m:
-        m.setattr(sampler, "COMPACT_BELOW", 1.01)
-        same(kept, attempt(toy, params))
+    for below in (0, 1.01):
+        with monkeypatch.context() as m:
+            m.setattr(sampler, "COMPACT_BELOW", below)
+            same(kept, attempt(toy, params))
     with monkeypatch.context() as m:
         m.setattr(decoder, "SLAB_SCORES", 1)
         same(kept, attempt(toy, params))
@@ -103,11 +106,14 @@ def test_arrangement_of_rows_changes_nothing(toy: tuple[Policy, Tokenizer], monk
             same(kept, attempt(toy, params))
 
 
-def test_attempts_that_begin_differently_keep_their_own_prompts(toy: tuple[Policy, Tokenizer]) -> None:
+def test_attempts_that_begin_differently_keep_their_own_prompts(
+    toy: tuple[Policy, Tokenizer], monkeypatch: pytest.MonkeyPatch
+) -> None:
     params = SamplingParams(9, 1.2)
     kept = attempt(toy, params, env=MoodyEnv())
     assert len({a.prompt for a in kept}) > 12
-    same(kept, attempt(toy, replace(params, reuse=False), env=MoodyEnv()))
+    monkeypatch.setattr(module, "MultiTurnSampler", UncachedSampler)
+    same(kept, attempt(toy, params, env=MoodyEnv()))
 
 
 def test_greedy_attempts_of_a_task_stay_one_node(

@@ -71,10 +71,9 @@ def test_compaction_batching_and_group_sharing_change_nothing(
     alike = sum(torch.equal(base.tokens[g * 6, :3], base.tokens[g * 6 + 1, :3]) for g in range(len(PROMPTS)))
     assert alike >= 3 or temperature == 1.0
     for change in ("no compaction", "chunks of 12 rows"):
-        params = SamplingParams(40, temperature, compact=change != "no compaction")
-        if change != "no compaction":
-            monkeypatch.setattr(sampler, "ROWS", 12)
-        other = draw(policy, params)
+        with monkeypatch.context() as m:
+            m.setattr(sampler, *(("COMPACT_BELOW", 0) if change == "no compaction" else ("ROWS", 12)))
+            other = draw(policy, SamplingParams(40, temperature))
         assert torch.equal(base.tokens, other.tokens), change
         assert torch.equal(base.lengths, other.lengths), change
         assert (base.logprobs - other.logprobs).abs().max() < 1e-4

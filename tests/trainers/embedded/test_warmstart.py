@@ -11,7 +11,7 @@ import torch
 
 from evotrainer.config.task import PolicyShape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
-from evotrainer.executors.warm import make_base
+from evotrainer.executors.warm_start import make_base
 from evotrainer.testing import check_environment
 from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import run_attempts

@@ -71,7 +71,7 @@ def task(folder: Path, policy: Path, name: str = "trl-rewards:{}:told", **more: 
     reward = "reward" if name.startswith("trl:") else "told"
     text = (
         f'[task]\nname = "lift"\n[environment]\nname = "{name.format(folder / "lift.py")}"\n'
-        f'path = "{folder / "rows.jsonl"}"\npayable = ["{reward}"]\n'
+        f'source = "{folder / "rows.jsonl"}"\npayable = ["{reward}"]\n'
         "splits = {train = 1, search = 1, gate = 1, cert = 1}\n"
         f'[policy]\nbase = "{policy}"\n[trainer]\nname = "trl"\n[trainer.options]\n{more.pop("options", "")}\n'
         f"[recipe]\nmax_tokens = 4\nmax_turns = {2 if reward == 'reward' else 1}\n[recipe.rewards]\n{reward} = 1.0\n"

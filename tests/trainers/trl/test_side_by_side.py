@@ -103,7 +103,7 @@ def by_us(policy: Path, kind: str, folder: Path) -> set[str]:
     file = reward_file(folder)
     path = folder / "rows.jsonl"
     path.write_text("\n".join(json.dumps(r) for r in rows(kind)))
-    env = open_environment({"name": f"trl-rewards:{file}:noted", "path": str(path), "splits": {"search": 1.0}})
+    env = open_environment({"name": f"trl-rewards:{file}:noted", "source": str(path), "splits": {"search": 1.0}})
     recipe = parse_recipe({"rewards": {"noted": 1.0}, "max_tokens": 4, "group_size": 2})
     ask = EvalRequest(Identity("r", "b0", 1), recipe, policy, "search", 0, attempts=2)
     groups = TrlTrainer().evaluate(ask, env, lambda _: None)
@@ -158,7 +158,7 @@ def test_what_trl_cannot_take_is_said_when_the_rows_are_read(tmp_path: Path, pro
     path = tmp_path / "rows.jsonl"
     path.write_text("\n".join(json.dumps({"prompt": p, "answer": str(i)}) for i, p in enumerate(prompts)))
     with pytest.raises(TaskSetError, match=message):
-        open_environment({"name": f"trl-rewards:{file}:noted", "path": str(path)})
+        open_environment({"name": f"trl-rewards:{file}:noted", "source": str(path)})
 
 
 @pytest.mark.parametrize(("value", "message"), [("float('nan')", "gave nan"), ("exit(3)", r"called sys.exit\(3\)")])
@@ -168,7 +168,11 @@ def test_a_reward_that_is_no_number_or_exits_is_named(policy: Path, tmp_path: Pa
     )
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps({"prompt": f"Say {i}."}) for i in range(4)))
     env = open_environment(
-        {"name": f"trl-rewards:{tmp_path}/bad.py:bad", "path": str(tmp_path / "rows.jsonl"), "splits": {"search": 1.0}}
+        {
+            "name": f"trl-rewards:{tmp_path}/bad.py:bad",
+            "source": str(tmp_path / "rows.jsonl"),
+            "splits": {"search": 1.0},
+        }
     )
     ask = EvalRequest(
         Identity("r", "b0", 1), parse_recipe({"rewards": {"bad": 1.0}, "max_tokens": 4}), policy, "search", 0, 2

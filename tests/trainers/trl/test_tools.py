@@ -34,7 +34,7 @@ def rows(folder: Path, n: int = 40) -> Path:
 
 def environment(folder: Path, name: str = f"trl:{FILE}:GuessEnv", **options: Any) -> Any:
     shares = {"train": 0.4, "search": 0.2, "gate": 0.2, "cert": 0.2}
-    return open_environment({"name": name, "path": str(rows(folder)), "id_column": "id", "splits": shares, **options})
+    return open_environment({"name": name, "source": str(rows(folder)), "id_column": "id", "splits": shares, **options})
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +136,7 @@ def test_plain_reward_functions_over_a_file_of_prompts(player: Path, tmp_path: P
     said = [{"role": "user", "content": "Guess 1-4."}]
     path = tmp_path / "messages.jsonl"
     path.write_text("\n".join(json.dumps({"id": f"t{i}", "prompt": said, "number": i % 4 + 1}) for i in range(40)))
-    env = open_environment({"name": f"trl-rewards:{rewards}:even", "path": str(path), "id_column": "id"})
+    env = open_environment({"name": f"trl-rewards:{rewards}:even", "source": str(path), "id_column": "id"})
     result, stored = train(player, tmp_path / "w", env, max_turns=1, max_tokens=8, rewards={"even": 1.0})
     assert result.steps == 2
     assert {r.components["even"] for r in stored} <= {0.0, 1.0, None} and len(

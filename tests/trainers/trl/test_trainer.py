@@ -21,7 +21,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.testing import check_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
-from evotrainer.trainers.continued import started, train_chain
+from evotrainer.trainers.continued import read_note, train_chain
 from evotrainer.trainers.trl import TrlTrainer
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
 from tests.trainers.test_hooks import GRPO, LIVE
@@ -124,7 +124,7 @@ def test_a_recipe_that_goes_on_from_another_is_the_same_after_a_kill(base: Path,
 
     whole, expected = go(tmp_path / "whole")
     first, _ = run(base, tmp_path / "first")
-    assert started(tmp_path / "whole").policy_sha256 == TrlTrainer().policy_sha256(first.policy_dir)  # type: ignore[union-attr]
+    assert read_note(tmp_path / "whole").policy_sha256 == TrlTrainer().policy_sha256(first.policy_dir)  # type: ignore[union-attr]
     with pytest.raises(CutError):
         go(tmp_path / "cut", 4)
     again, found = go(tmp_path / "cut")
@@ -349,7 +349,8 @@ def test_several_turns_are_one_transcript_whose_observations_carry_no_loss(
 
 
 def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.trl import load_model, save_merged
+    from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.merging import merge_adapter
 
     options = {"lora": {"r": 4, "dropout": 0.1}}
     mean = {"kind": "tail_mean", "share": 1.0}
@@ -364,7 +365,7 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
         Identity("r", "b0", 1), recipe(), result.policy_dir, "search", 2, attempts=2, tasks=3, greedy=True
     )
     said = [r.completion for r in chain(*trainer.evaluate(ask, ENV, lambda _: None))]
-    merged = save_merged(result.policy_dir, tmp_path / "merged")
+    merge_adapter(result.policy_dir, merged := tmp_path / "merged")
     whole = EvalRequest(ask.identity, ask.recipe, merged, "search", 2, attempts=2, tasks=3, greedy=True)
     assert [r.completion for r in chain(*TrlTrainer().evaluate(whole, ENV, lambda _: None))] == said
     ids = torch.tensor([[5, 6, 7]])

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.agents.base import Tools
-from evotrainer.agents.changes import changed
+from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
@@ -31,7 +31,7 @@ Changes = Mapping[str, CandidateMove]
 
 
 @dataclass(frozen=True, slots=True)
-class Trained:
+class ArmTraining:
     """One training of a search, or the champion's."""
 
     changes: Mapping[str, Any]
@@ -122,7 +122,7 @@ def fits(champion: Recipe, moves: Sequence[CandidateMove]) -> bool:
     if len(set(fields)) < len(fields):
         return False
     if len(moves) == 1:
-        return changed(champion, moves[0].factor, moves[0].variant.value) is not None
+        return with_change(champion, moves[0].factor, moves[0].variant.value) is not None
     try:
         recipe = recipe_of(champion, moves)
     except ConfigError:
@@ -147,12 +147,12 @@ class ControlArm(ABC):
 
     @abstractmethod
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         """At most `wanted` recipes to train side by side. `seen`: the champion first, then all trainings, oldest
         first."""
 
-    def choose(self, seen: Sequence[Trained]) -> Trained:
+    def choose(self, seen: Sequence[ArmTraining]) -> ArmTraining:
         """What the arm settles on: the best search score, of equal ones the earliest."""
         return max(seen, key=lambda t: t.score)
 
@@ -173,7 +173,7 @@ class ControlArm(ABC):
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """Nothing: a control arm promotes nobody."""
-        why = "a control arm proposes nothing; `evotrainer compare` proves what it settled on"
+        why = "a control arm proposes nothing; `python -m bench.compare` proves what it settled on"
         return Proposal(agent=self.name, interventions=(), stop=why)
 
     def _space(self, briefing: Briefing, tools: Tools) -> Space:
@@ -185,20 +185,20 @@ class ControlArm(ABC):
         return self._known[1]
 
 
-def trained(briefing: Briefing) -> list[Trained]:
+def trained(briefing: Briefing) -> list[ArmTraining]:
     """The champion as its own trainings have it on average, then this round's search trainings, oldest first."""
     champion = briefing.champion
     mean = float(np.mean(champion.scores)) if champion.scores else -np.inf
     health = {m.name: m.value for m in briefing.health.metrics if m.value is not None}
     mine = [p for p in briefing.probes if p.round == briefing.round]
     return [
-        Trained({}, champion.recipe, mean, health),
-        *(Trained(p.changes, p.recipe, -np.inf if p.score is None else p.score, p.metrics) for p in mine),
+        ArmTraining({}, champion.recipe, mean, health),
+        *(ArmTraining(p.changes, p.recipe, -np.inf if p.score is None else p.score, p.metrics) for p in mine),
     ]
 
 
 def fresh_recipes(
-    space: Space, seen: Sequence[Trained], wanted: int, make: Callable[[], dict[str, CandidateMove]]
+    space: Space, seen: Sequence[ArmTraining], wanted: int, make: Callable[[], dict[str, CandidateMove]]
 ) -> list[dict[str, CandidateMove]]:
     """Up to `wanted` recipes by `make()` that nobody trained, all different."""
     known = {t.recipe.hash for t in seen}

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from pydantic import Field
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
+from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.records.frozen import Frozen
@@ -40,7 +40,7 @@ class MapElites(ControlArm):
         self.options = options or MapElitesOptions()
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         elites = list(self.archive(seen).values())
 
@@ -50,15 +50,15 @@ class MapElites(ControlArm):
 
         return fresh_recipes(space, seen, wanted, child) if space.factors else []
 
-    def archive(self, seen: Sequence[Trained]) -> dict[Cell, Trained]:
+    def archive(self, seen: Sequence[ArmTraining]) -> dict[Cell, ArmTraining]:
         """Cell -> its best training, the earliest of equal ones."""
-        out: dict[Cell, Trained] = {}
+        out: dict[Cell, ArmTraining] = {}
         for cell, t in zip(self.cells(seen), seen, strict=True):
             if cell not in out or t.score > out[cell].score:
                 out[cell] = t
         return out
 
-    def cells(self, seen: Sequence[Trained]) -> list[Cell]:
+    def cells(self, seen: Sequence[ArmTraining]) -> list[Cell]:
         """The cell of each training."""
         parts: list[list[int]] = []
         for name in self.options.descriptors:

@@ -12,7 +12,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.records.search import SearchPlan
 
 
-class Blind:
+class ScoreOnlyTools:
     """Tools that show no rollout."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
@@ -40,11 +40,11 @@ class ScoreOnly:
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """As the statistical agent's, on scores alone."""
-        return self.agent.search(scores_only(briefing), Blind())
+        return self.agent.search(scores_only(briefing), ScoreOnlyTools())
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """As the statistical agent's, on scores alone."""
-        return self.agent.propose(scores_only(briefing), Blind())
+        return self.agent.propose(scores_only(briefing), ScoreOnlyTools())
 
 
 SPEC = AgentSpec(ScoreOnly, PooledOptions)

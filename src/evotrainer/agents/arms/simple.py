@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
+from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 
@@ -21,7 +21,7 @@ class RandomRecipes(ControlArm):
     most_changes = MOST_CHANGES
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         return fresh_recipes(space, seen, wanted, lambda: random_recipe(space, rng))
 
@@ -45,7 +45,7 @@ class Greedy(ControlArm):
     name = "greedy"
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         kept = space.changes(self.choose(seen).changes)
         return fresh_recipes(space, seen, wanted, lambda: space.step(kept, rng)) if space.factors else []
@@ -58,7 +58,7 @@ class BestOfN(ControlArm):
     most_changes = 0
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         return [{} for _ in range(wanted)]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from evotrainer.agents.arms.control import ControlArm, Space, Trained, fresh_recipes
+from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
 from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
@@ -49,16 +49,16 @@ class Tpe(ControlArm):
         check_optuna()
 
     def draw(
-        self, space: Space, seen: Sequence[Trained], rng: np.random.Generator, wanted: int
+        self, space: Space, seen: Sequence[ArmTraining], rng: np.random.Generator, wanted: int
     ) -> list[dict[str, CandidateMove]]:
         if not space.factors:
             return []
         if len(seen) <= self.options.startup:  # the champion is the first of them
             return fresh_recipes(space, seen, wanted, lambda: random_recipe(space, rng))
         ask = self._study(space, seen, int(rng.integers(2**31)))
-        return fresh_recipes(space, seen, wanted, lambda: mended(space, ask(), rng))
+        return fresh_recipes(space, seen, wanted, lambda: legal_changes(space, ask(), rng))
 
-    def _study(self, space: Space, seen: Sequence[Trained], seed: int) -> Any:
+    def _study(self, space: Space, seen: Sequence[ArmTraining], seed: int) -> Any:
         """A function that asks the sampler for the next parameters."""
         import optuna
         from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -78,7 +78,7 @@ class Tpe(ControlArm):
         return lambda: study.ask(over).params
 
 
-def mended(space: Space, params: Mapping[str, int], rng: np.random.Generator) -> dict[str, CandidateMove]:
+def legal_changes(space: Space, params: Mapping[str, int], rng: np.random.Generator) -> dict[str, CandidateMove]:
     """The changes that the parameters name, in random order as many as go together."""
     picked = [cs[params[f] - 1] for f, cs in space.factors.items() if params[f] != KEEP]
     return space.fit(picked[i] for i in rng.permutation(len(picked)))

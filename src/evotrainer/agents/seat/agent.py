@@ -2,7 +2,7 @@
 
 A language model alone does not beat a classical optimiser in such a search, one that overrides a third of its choices
 does (arXiv 2603.24647), so the share is 0.3 by default; the statistical agent learns from all trainings, whoever named
-them. Who sits is asked through one carrier and never believed: see `desk.py`.
+them. Who sits is asked through one carrier and never believed: see `requester.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from evotrainer.agents.base import AgentSpec, Tools
 from evotrainer.agents.carriers import CARRIERS
 from evotrainer.agents.pooled import PooledAgent
-from evotrainer.agents.seat.desk import Desk, SeatLog
-from evotrainer.agents.seat.offers import request, thoughts_of, thoughts_on
 from evotrainer.agents.seat.options import SeatOptions
+from evotrainer.agents.seat.request import request, thoughts_of, thoughts_on
+from evotrainer.agents.seat.requester import Requester, SeatLog
 from evotrainer.agents.seat_trials import intervention
 from evotrainer.agents.secrets import secrets_of
 from evotrainer.errors import AgentError
@@ -30,17 +30,17 @@ class SeatAgent:
         self.statistical = PooledAgent(seed, options.statistical)
         self.secrets = secrets_of(options)
         self.carrier = CARRIERS[options.carrier](options, self.secrets, False)
-        self._desk: Desk | None = None
+        self._requester: Requester | None = None
 
     def sit(self, log: SeatLog) -> None:
         """Take the seat of a run."""
-        self._desk = Desk(self.carrier, self.options, self.secrets, log)
+        self._requester = Requester(self.carrier, self.options, self.secrets, log)
 
     @property
-    def desk(self) -> Desk:
-        if self._desk is None:
+    def requester(self) -> Requester:
+        if self._requester is None:
             raise AgentError("agent seat asks through a run's ledger; start it with run.agent=seat")
-        return self._desk
+        return self._requester
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """The statistical agent's next trainings, the seat's share of them replaced."""
@@ -49,7 +49,7 @@ class SeatAgent:
         size = len(plan.probes) or (1 if self.options.share == 1 and briefing.probes_left > 0 else 0)
         if not (due := self.due(made, made + size)):
             return plan
-        answer = self.desk.ask(request(briefing, "search", made, due, thoughts_of(plan), noise_sd=plan.noise_sd))
+        answer = self.requester.ask(request(briefing, "search", made, due, thoughts_of(plan), noise_sd=plan.noise_sd))
         if answer is None:
             return plan
         if answer.stop:
@@ -65,7 +65,7 @@ class SeatAgent:
         if not (due := self.due(wanted * (n - 1), wanted * n)):
             return own
         sent_back = int(briefing.notes.get("revision", "0"))
-        answer = self.desk.ask(request(briefing, "proposal", sent_back, due, thoughts_on(own)))
+        answer = self.requester.ask(request(briefing, "proposal", sent_back, due, thoughts_on(own)))
         if answer is None:
             return own
         if answer.stop:

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from evotrainer.agents.pooled import PooledOptions
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 
 NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
 """Carrier -> the option that it cannot do without."""

@@ -72,7 +72,7 @@ def render_request(asked: SeatBriefing) -> str:
 def expected(asked: SeatBriefing, factor: str = "") -> list[str]:
     """What the statistical agent thinks of changes, of one factor where it is named, best first."""
     return [
-        f"- {_whole(c.changes)}: {100 * c.mean:+.1f} ± {100 * c.sd:.1f} points{f' ({c.note})' if c.note else ''}"
+        f"- {_with_values(c.changes)}: {100 * c.mean:+.1f} ± {100 * c.sd:.1f} points{f' ({c.note})' if c.note else ''}"
         for c in asked.candidates
         if not factor or factor in c.changes
     ]
@@ -90,7 +90,7 @@ def _trainings(asked: SeatBriefing) -> list[str]:
     named = {t.training for t in (*last, *[t for t in best if t not in last][: SHOWN - len(last)])}
     shown = [t for t in best if t.training in named]
     more = len(asked.trainings) - len(shown)
-    rows = [f"| {t.training} | {_outcome(t)} | {_whole(t.changes)} |" for t in shown]
+    rows = [f"| {t.training} | {_outcome(t)} | {_with_values(t.changes)} |" for t in shown]
     out += ["", "| training | search score | changes |", "|---|---|---|", *rows]
     return [*out, f"and {more} more, neither among the best nor the last."] if more else out
 
@@ -100,7 +100,7 @@ def _outcome(t: SearchTraining) -> str:
     return (t.failed or score) + (f", closed by {', '.join(t.invalid)}" if t.invalid else "")
 
 
-def _whole(changes: Mapping[str, object]) -> str:
+def _with_values(changes: Mapping[str, object]) -> str:
     """Changes with their values; a long one, as code is, by its head."""
     return ", ".join(f"{f}: {_short(v)}" for f, v in changes.items()) or "none"
 

@@ -13,7 +13,7 @@ from evotrainer.agents import make_agent
 from evotrainer.agents.carriers import CarrierError, SeatTurn
 from evotrainer.agents.seat.agent import SeatAgent
 from evotrainer.agents.seat.carriers.llm_output import OUTPUTS
-from evotrainer.agents.secrets import recordable, struck
+from evotrainer.agents.secrets import recordable, redacted
 from evotrainer.errors import AgentError
 from evotrainer.records.seat import FactorOffer, SeatBriefing, SeatProposal, objects_in, read_answer
 
@@ -31,13 +31,13 @@ REQUEST = SeatBriefing(
 
 
 @dataclass(frozen=True)
-class Tried:
+class SeatCheck:
     """What came of one request."""
 
-    who: str
+    respondent: str
     problem: str
     """Why there was no valid answer; empty: there was one."""
-    beside: str = ""
+    mismatch: str = ""
     """What the made-up request says against an answer in the format, which one of a run may take; empty: nothing."""
     wall_s: float = 0.0
     input_tokens: int = 0
@@ -55,15 +55,16 @@ class Tried:
     @property
     def line(self) -> str:
         """What came of a request that was answered in the format."""
-        if not self.beside:
-            return f"{self.who} gives a valid answer in {self.told}"
+        if not self.mismatch:
+            return f"{self.respondent} gives a valid answer in {self.summary}"
         return (
-            f"{self.who} speaks the format, but did not answer this request, which is made up and has the factors "
-            f"{' and '.join(REQUEST.factors)}: {self.beside}; a run asks with those of its task; {self.told}"
+            f"{self.respondent} speaks the format, but did not answer this request, which is made up and has the "
+            f"factors {' and '.join(REQUEST.factors)}: {self.mismatch}; a run asks with those of its task; "
+            f"{self.summary}"
         )
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         tokens = f"{self.input_tokens} + {self.output_tokens} tokens"
         money = f", {self.dollars:.4f} dollars" if self.dollars else ""
         return f"{self.wall_s:.1f} s ({tokens}{money}{f', {self.model}' if self.model else ''})"
@@ -76,16 +77,18 @@ def seat_of(options: Mapping[str, Any]) -> SeatAgent:
     return agent
 
 
-def try_seat(options: Mapping[str, Any]) -> Tried:
+def try_seat(options: Mapping[str, Any]) -> SeatCheck:
     """What came of it; AgentError or ConfigError where no valid answer came."""
     tried = _try(options)
     if tried.problem:
         asked = f"a made-up request with the factors {' and '.join(REQUEST.factors)}"
-        raise AgentError(f"{tried.who} answers {asked}, but {tried.problem}; try another model, command or output mode")
+        raise AgentError(
+            f"{tried.respondent} answers {asked}, but {tried.problem}; try another model, command or output mode"
+        )
     return tried
 
 
-def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
+def try_outputs(options: Mapping[str, Any]) -> Iterator[SeatCheck]:
     """What comes of each output mode of carrier llm, plain text first: CarrierError where not even that is answered."""
     for output in OUTPUTS[seat_of(options).options.protocol]:
         try:
@@ -93,10 +96,10 @@ def try_outputs(options: Mapping[str, Any]) -> Iterator[Tried]:
         except CarrierError as e:
             if output == "text":
                 raise
-            yield Tried("llm", str(e), output=output)
+            yield SeatCheck("llm", str(e), output=output)
 
 
-def _try(options: Mapping[str, Any]) -> Tried:
+def _try(options: Mapping[str, Any]) -> SeatCheck:
     agent = seat_of(options)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
@@ -106,10 +109,10 @@ def _try(options: Mapping[str, Any]) -> Tried:
             if why := reply.problem or (problem and reply.cut):
                 raise CarrierError(why)
         except CarrierError as e:
-            raise CarrierError(struck(str(e), agent.secrets)) from None
+            raise CarrierError(redacted(str(e), agent.secrets)) from None
     reply = recordable(reply, agent.secrets)
     elsewhere = bool(problem) and in_the_format(reply.raw)
-    return Tried(
+    return SeatCheck(
         agent.carrier.name,
         "" if elsewhere else problem,
         problem if elsewhere else "",
@@ -125,10 +128,10 @@ def _try(options: Mapping[str, Any]) -> Tried:
 def in_the_format(raw: str) -> bool:
     """Would a request take the answer that offers the factors it names, as a run of some task may?"""
     try:
-        said = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
+        answers = [SeatProposal.model_validate(x) for x in objects_in(raw, SeatProposal.model_fields)]
     except ValueError:
         return False
-    named = {f for p in said for t in p.trials for f in t.changes} - REQUEST.factors.keys()
+    named = {f for p in answers for t in p.trials for f in t.changes} - REQUEST.factors.keys()
     offers = {**REQUEST.factors, **{f: FactorOffer(now=None, legal="") for f in sorted(named)}}
     wide = REQUEST.model_copy(update={"factors": offers, "at_most": max(len(offers), REQUEST.at_most)})
     return bool(named) and not read_answer(raw, wide)[1]

@@ -125,7 +125,7 @@ def keep_admitted(environment: CodeEnv) -> AdmissionReport:
     source = environment.source
     assert isinstance(source, ListSource)
     tasks = [t for split in source.sizes() for t in source.tasks(split)]
-    with _told(sum(bool(golds(t)) for t in tasks), environment.name) as progress:
+    with _progress(sum(bool(golds(t)) for t in tasks), environment.name) as progress:
         report = admit_code(environment, tasks, progress=progress)
     if not report.admitted:
         environment.close()
@@ -140,7 +140,7 @@ def keep_admitted(environment: CodeEnv) -> AdmissionReport:
 
 
 @contextmanager
-def _told(total: int, name: str) -> Iterator[Callable[[AdmissionVerdict], None]]:
+def _progress(total: int, name: str) -> Iterator[Callable[[AdmissionVerdict], None]]:
     """A line on standard error now and then where admission takes long."""
     done, refused, last = 0, 0, time.monotonic()
 

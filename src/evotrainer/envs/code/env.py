@@ -26,13 +26,13 @@ from evotrainer.envs.code.rewards import (
     no_probe_fact,
     parse_program,
 )
-from evotrainer.envs.components import Remembered, compute, with_own
+from evotrainer.envs.components import ResultCache, compute, with_own
 from evotrainer.envs.slots import WithScaffold
 from evotrainer.errors import TaskSetError
 from evotrainer.program_probes import perturbed
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Finish, Outcome, Turn
-from evotrainer.records.text import plain
+from evotrainer.records.text import json_safe
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
@@ -114,7 +114,7 @@ class CodeEnv(WithScaffold):
         self.proxy = source.proxy
         self.redraws = hasattr(source, "redraw")
         # a user's own function may count its calls, or draw: it is asked for every attempt
-        self.scored = None if components else Remembered[tuple[Task, Score]](KEEP_SCORES)
+        self.scored = None if components else ResultCache[tuple[Task, Score]](KEEP_SCORES)
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
@@ -176,8 +176,8 @@ class CodeEnv(WithScaffold):
         graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
         unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         results = [graded.get(i) or GradedProgram((unparsed,) * len(plan)) for i, plan in enumerate(plans)]
-        told = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
-        attempts = [replace(a, probes=told.get(i)) for i, a in enumerate(attempts)]
+        probed = self._probed([a if i in graded else None for i, a in enumerate(attempts)])
+        attempts = [replace(a, probes=probed.get(i)) for i, a in enumerate(attempts)]
         sure = [r.sure and (a.probes is None or a.probes.sure) for a, r in zip(attempts, results, strict=True)]
         scores = [self._score(a, p, r) for a, p, r in zip(attempts, plans, results, strict=True)]
         return list(zip(scores, sure, strict=True))
@@ -293,7 +293,7 @@ def _case(form: str, plan: tuple[str, Any, Any], ran: InputResult, either: bool)
 
 
 def _short(value: Any) -> Any:
-    return plain(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
+    return json_safe(value.rstrip("\n") if isinstance(value, str) else value, DETAIL_CHARS)
 
 
 def _detail(cases: Sequence[CaseOutcome]) -> list[dict[str, Any]]:

@@ -3,13 +3,13 @@ or a user's stdin/stdout rows."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.functions import CHECK_CPU_S, KINDS, check_task
-from evotrainer.envs.code.jsonl import examples
 from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.code.problems import READERS
 from evotrainer.envs.code.task_list import ListSource
@@ -39,7 +39,7 @@ FORMATS = (
         {"text": ("text", "prompt"), "code": ("code",), "test_list": ("test_list",)},
         {"task_id": _ID, "test_setup_code": ("test_setup_code",), "test_imports": ("test_imports",)},
     ),
-    Format("mbpp", _COMPLETION, told_by=lambda r: str(r["task_id"]).lower().startswith("mbpp")),
+    Format("mbpp", _COMPLETION, recognises=lambda r: str(r["task_id"]).lower().startswith("mbpp")),
     Format("humaneval", _COMPLETION),
     Format(
         "livecodebench",
@@ -111,7 +111,7 @@ def code_source(o: CodeDataConfig) -> ListSource:
     cpu_s = o.cpu_s or (CHECK_CPU_S if checked else STDIN_CPU_S)
     shown = any(t.data["visible"] for t in tasks) and (checked or bool(o.show))
     source = ListSource("code", tasks, cpu_s=cpu_s, shown=shown, memory_mb=o.memory_mb, output_kb=o.output_kb)
-    source.about = table.told(duplicates_left_out=dropped, left_out=left_out)
+    source.about = table.description(duplicates_left_out=dropped, left_out=left_out)
     return source
 
 
@@ -168,6 +168,12 @@ def _tested(form: str, item: TableRow, o: CodeDataConfig, left_out: dict[str, in
         },
         tags=tags,
     )
+
+
+def examples(prompt: str, visible: Sequence[Sequence[str]]) -> str:
+    """The prompt with examples behind it."""
+    blocks = [f"Input:\n{x.rstrip()}\nOutput:\n{y.rstrip()}\n" for x, y in visible]
+    return prompt.rstrip("\n") + "\n\n" + "\n".join(blocks)
 
 
 ASKS = {

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.code.answers import assemble_header
-from evotrainer.envs.code.task_list import ListSource
-from evotrainer.envs.data.rows import Row, check_shares, field, load_rows, split_of
+from evotrainer.envs.data.rows import Row, field
 from evotrainer.errors import TaskSetError
 
-EVALUATION_ONLY: Mapping[str, float] = {"cert": 1.0}
 CHECK_CPU_S = 5.0
 """CPU-seconds for a candidate over all calls of its tests, imports included."""
 
@@ -143,27 +141,3 @@ def check_task(p: _Problem, name: str, split: str, visible: int) -> Task:
 
 
 KINDS: dict[str, Callable[[Row, str], _Problem]] = {"mbpp": _mbpp_problem, "humaneval": _completion_problem}
-
-
-def dataset_source(
-    kind: str,
-    path: str,
-    *,
-    splits: Mapping[str, float] | None = None,
-    visible: int = 0,
-    hf_config: str | None = None,
-    hf_split: str = "test",
-    cpu_s: float = CHECK_CPU_S,
-) -> ListSource:
-    """MBPP or HumanEval as a task source. `splits`: split -> share of the rows, by a hash of their ids (default: all in
-    cert); `visible`: asserts shown as comments above the prompt and graded as visible tests. TaskSetError with the
-    row where a column is missing or malformed.
-    """
-    if kind not in KINDS:
-        raise TaskSetError(f"unknown data set kind {kind!r}; one of: {', '.join(KINDS)}")
-    shares = check_shares(splits or EVALUATION_ONLY)
-    tasks = []
-    for n, row in enumerate(load_rows(path, hf_config, hf_split), 1):
-        problem = KINDS[kind](row, f"{path}, row {n}")
-        tasks.append(check_task(problem, kind, split_of(problem.id, shares), visible))
-    return ListSource(kind, tasks, cpu_s=cpu_s, shown=visible > 0)

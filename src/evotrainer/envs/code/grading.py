@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.envs.components import UNSURE, Remembered
+from evotrainer.envs.components import UNSURE, ResultCache
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import CaseResult, Limits, Sandbox
@@ -74,7 +74,7 @@ class ProgramGrader:
         self._open = open_sandbox
         self._sandbox: Sandbox | None = None
         self._limits = limits
-        self.known = Remembered[GradedProgram](keep)
+        self.known = ResultCache[GradedProgram](keep)
         self.ran = 0
         """Programs really run so far."""
 

@@ -47,8 +47,8 @@ class Prober:
         """Is this attempt probed? By a hash, so that the same one is at every evaluation and on every machine."""
         if self.options.probes != "sample":
             return self.options.probes == "all"
-        said = f"{task.id}\x1f{program}".encode("utf-8", "surrogatepass")
-        return task.split == "search" and hashlib.blake2b(said, digest_size=8).digest()[0] % SHARE == 0
+        key = f"{task.id}\x1f{program}".encode("utf-8", "surrogatepass")
+        return task.split == "search" and hashlib.blake2b(key, digest_size=8).digest()[0] % SHARE == 0
 
     def probe(self, programs: Sequence[ProbedProgram], sandbox: Callable[[], Sandbox]) -> list[ProgramProbes]:
         """A record a program; those for which the budget does not last say so."""

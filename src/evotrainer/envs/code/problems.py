@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evotrainer.envs.code.jsonl import pairs
 from evotrainer.envs.data.rows import Row, field, listed
 from evotrainer.errors import TaskSetError
 from evotrainer.records.text import cause, counted
@@ -37,9 +36,21 @@ class TestRow:
     """An expected list of one value also stands for that value."""
 
 
+def _pairs(value: Any, where: str) -> list[list[str]]:
+    """Pairs of texts (stdin, stdout); TaskSetError otherwise."""
+    ok = (
+        isinstance(value, list)
+        and value
+        and all(isinstance(p, list) and len(p) == 2 and all(isinstance(x, str) for x in p) for p in value)
+    )
+    if not ok:
+        raise TaskSetError(f'{where}: field \'tests\' must be a list of pairs of texts: [["stdin", "stdout"], ...]')
+    return [list(p) for p in value]
+
+
 def _stdin(row: Row, where: str) -> TestRow:
     gold = row.get("solution")
-    tests = pairs(listed(row, "tests", where), where)
+    tests = _pairs(listed(row, "tests", where), where)
     return TestRow("stdin", field(row, "prompt", str, where), [], tests, [gold] if isinstance(gold, str) else [])
 
 

@@ -13,7 +13,7 @@ from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.probing import ProbeOptions
 from evotrainer.envs.code.tasks import make_split, prompt_text
-from evotrainer.envs.code.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.envs.vocabulary import vocabulary
 
 MEMORY_MB, OUTPUT_KB = 256, 256
 """What a program may use and print."""
@@ -61,7 +61,7 @@ class GrammarSource:
     knobs: Mapping[str, tuple[Any, ...]] = KNOBS
     capabilities: Sequence[Capability] = CAPABILITIES
     proxy: tuple[str, str] | None = ("visible", "hidden")
-    vocabulary_version = VOCABULARY_VERSION
+    vocabulary_version = "code-v1"
 
     def __init__(self, config: CodeConfig | None = None) -> None:
         self.config = config or CodeConfig()
@@ -104,4 +104,4 @@ class GrammarSource:
         return demonstrations(n, seed, CodeTeacher(c.slip, c.unguarded, c.hard_coded), c.function_share)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return vocabulary()
+        return vocabulary(self.vocabulary_version)

@@ -90,21 +90,21 @@ def pin(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trouble(hub: HubSet, e: Exception, what: str) -> str:
-    said = cause(e)
-    told = f"{type(e).__name__} {said}"
+    error_text = cause(e)
+    message = f"{type(e).__name__} {error_text}"
     offline = re.search(
-        r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", told, re.IGNORECASE
+        r"offline|connect|name resolution|getaddrinfo|unreachable|max retries|timed? ?out", message, re.IGNORECASE
     )
     if offline:
         remedy = (
             "this machine does not reach the Hub: give a local file, or a copy in the Hub's cache by its commit "
             "(source = hf:org/name@<40 hex digits>)"
         )
-    elif "script" in said.lower():
+    elif "script" in error_text.lower():
         remedy = (
             "it holds a loading script, which `datasets` no longer runs: give its files, or its Parquet copy "
             f"(source = hf:{hub.id}@refs/convert/parquet)"
         )
     else:
         remedy = "check id, config and revision, log in for a gated one (hf auth login), or give a local file"
-    return f"data set {hub.name} {what}: {type(e).__name__}: {said}; {remedy}"
+    return f"data set {hub.name} {what}: {type(e).__name__}: {error_text}; {remedy}"

@@ -1,4 +1,4 @@
-"""Rows of a local file or of a Hugging Face data set, and errors for malformed ones."""
+"""Rows of a local file, and errors for malformed ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ import json
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.errors import TaskSetError
 from evotrainer.records import caps
-from evotrainer.records.hub import reached_hub
-from evotrainer.records.regular_file import absent, open_regular
+from evotrainer.records.regular_file import open_regular
 from evotrainer.records.text import counted
 
 Row = Mapping[str, Any]
@@ -134,22 +132,6 @@ def _objects(path: Path, lines: Sequence[str]) -> Iterator[Row]:
         yield row
 
 
-def load_rows(path: str, hf_config: str | None = None, hf_split: str = "test") -> list[Row]:
-    """Rows of a local file, of a local data set folder, or of a Hugging Face id; never empty."""
-    if not path:
-        raise TaskSetError("environment.path is empty; give a local .jsonl file or a Hugging Face id")
-    p = Path(path).expanduser()
-    if p.is_file():
-        rows = read_file(p)
-    elif p.is_dir() or not (_looks_local(path) or p.exists()):
-        rows = _load_hf(path, hf_config, hf_split)
-    else:
-        raise TaskSetError(f"{absent(p)}; give a local .jsonl file or a Hugging Face id such as org/name")
-    if not rows:
-        raise TaskSetError(f"{path} has no rows; give a file with one task per line")
-    return rows
-
-
 def renamed(rows: Sequence[Row], columns: Mapping[str, str], path: str) -> Sequence[Row]:
     """The rows with `columns` (new name -> name there) renamed. TaskSetError for a column that a row lacks, for one
     that gets two names, and for a new name that another column has."""
@@ -167,31 +149,6 @@ def renamed(rows: Sequence[Row], columns: Mapping[str, str], path: str) -> Seque
                 "a column already; rename that one, too, or drop it from the rows"
             )
     return [{old.get(k, k): v for k, v in r.items()} for r in rows] if old else rows
-
-
-def _looks_local(path: str) -> bool:
-    return path.startswith((".", "/", "~")) or path.endswith((*SUFFIXES, ".gz")) or path.count("/") > 1
-
-
-def _load_hf(path: str, config: str | None, split: str) -> list[Row]:
-    try:
-        import datasets
-    except ImportError:
-        raise MissingDependencyError(
-            f"{path} looks like a Hugging Face data set, which needs the `datasets` package; "
-            f"{install('hf')}, or give a local .jsonl file"
-        ) from None
-    with nullcontext("") if Path(path).expanduser().is_dir() else reached_hub() as no_way:
-        try:
-            return [dict(r) for r in datasets.load_dataset(path, config, split=split)]
-        except Exception as e:  # the library raises whatever its many back ends raise
-            said = f"{type(e).__name__}: {str(e).strip().splitlines()[0] if str(e).strip() else ''}"
-            if no_way:
-                said = f"the Hub cannot be reached ({no_way}), and no copy of it is in the cache"
-            raise TaskSetError(
-                f"data set {path} (config {config}, split {split}) cannot be loaded: {said}; "
-                "check the id, hf_config and hf_split, or give a local .jsonl file"
-            ) from None
 
 
 def field(row: Row, name: str, kind: type, where: str) -> Any:

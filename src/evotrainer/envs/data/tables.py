@@ -64,7 +64,7 @@ class Format:
     name: str
     needs: Mapping[str, tuple[str, ...]]
     may: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    told_by: Callable[[Row], bool] = lambda row: True
+    recognises: Callable[[Row], bool] = lambda row: True
     """Whether a row with these columns is of this form."""
 
     def read(self, row: Row, columns: Mapping[str, str]) -> tuple[dict[str, Any], list[str]]:
@@ -121,7 +121,7 @@ class Table:
             raise TaskSetError(f"no row is left of {len(self.skipped)}; the first: {self.skipped[0]}")
         return out
 
-    def told(self, **more: Any) -> dict[str, Any]:
+    def description(self, **more: Any) -> dict[str, Any]:
         """`about`, with what was left out."""
         skipped = {"malformed_left_out": len(self.skipped), "malformed": self.skipped[:5]} if self.skipped else {}
         return {**self.about, **more, **skipped}
@@ -131,7 +131,7 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
     """Rows of a data set; TaskSetError names file, row, the columns there are, and close names."""
     if o.splits is not None and o.parts is not None:
         raise TaskSetError(f"environment {domain}: give splits (shares of all rows) or parts (own splits), not both")
-    parts, place, about = _read_parts(o, domain)
+    parts, place, about = read_source(o.source, domain)
     if not any(parts.values()):
         raise TaskSetError(f"{o.source} has no rows; give a data set with one task per row")
     plan = _plan(o, parts, domain)
@@ -157,20 +157,20 @@ def load_table(o: DataOptions, formats: Sequence[Format], domain: str) -> Table:
     return Table(form, items, about, skipped)
 
 
-def _read_parts(o: DataOptions, domain: str) -> tuple[dict[str, list[Row]], str, dict[str, Any]]:
+def read_source(source: str, domain: str) -> tuple[dict[str, list[Row]], str, dict[str, Any]]:
     """Own split -> rows; what to call the data set; what to record of it."""
-    if not o.source:
+    if not source:
         raise TaskSetError(
             f"environment {domain}: source is empty; give a file, a folder, or hf:org/name[:config][@revision]"
         )
-    hub: HubSet | None = parse_hub(o.source)
+    hub: HubSet | None = parse_hub(source)
     if hub is not None:
-        return read_hub(hub), hub.name, {"source": o.source, "revision": hub.revision}
-    p = Path(o.source).expanduser()
+        return read_hub(hub), hub.name, {"source": source, "revision": hub.revision}
+    p = Path(source).expanduser()
     if p.is_file():
         if not form_of(p):
             raise TaskSetError(f"{p}: no file of rows; give {', '.join(SUFFIXES)}, also with .gz")
-        return {stem(p): read_file(p)}, str(p), {"source": o.source}
+        return {stem(p): read_file(p)}, str(p), {"source": source}
     if not p.is_dir():
         raise TaskSetError(
             f"{absent(p, 'file or folder')}; a Hugging Face data set is written hf:org/name[:config][@revision]"
@@ -181,7 +181,7 @@ def _read_parts(o: DataOptions, domain: str) -> tuple[dict[str, list[Row]], str,
     parts: dict[str, list[Row]] = {}
     for f in files:
         parts.setdefault(stem(f), []).extend(read_file(f))
-    return parts, str(p), {"source": o.source}
+    return parts, str(p), {"source": source}
 
 
 def stem(path: Path) -> str:
@@ -252,41 +252,34 @@ def _fits(value: Any, wanted: Any, where: str) -> bool:
 
 def _values(o: DataOptions, parts: Mapping[str, Sequence[Row]]) -> str:
     """What the columns of `where` hold."""
-    told = []
+    described = []
     for column in o.where:
         seen = list(dict.fromkeys(cut(r.get(column), 40) for rows in parts.values() for r in rows[:1000]))
-        told.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
-    return "; ".join(told) or "the splits that are read are empty"
+        described.append(f"{column} holds {', '.join(seen[:8])}{', ...' if len(seen) > 8 else ''}")
+    return "; ".join(described) or "the splits that are read are empty"
 
 
 def _format(o: DataOptions, formats: Sequence[Format], row: Row, domain: str) -> Format:
     names = list(dict.fromkeys(f.name for f in formats))
-    if o.format:
-        named = [f for f in formats if f.name == o.format]
-        form = named[0] if named else None
-        for f in named:
-            _, lacking = f.read(row, o.columns)
-            if not lacking:
-                form = f
-                break
-        if form is None:
-            raise TaskSetError(
-                f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
-            )
-    else:
-        form = None
-        for f in formats:
-            values, lacking = f.read(row, o.columns)
-            if not lacking and f.told_by(values):
-                form = f
-                break
-        if form is None:
-            wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
-            raise TaskSetError(
-                f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows "
-                f"({wanted}); "
-                'set environment.format, and environment.columns = {column = "its name there"}'
-            )
+    named = [f for f in formats if o.format in ("", f.name)]
+    if not named:
+        raise TaskSetError(
+            f"environment {domain} knows no format {o.format!r}; one of: {', '.join(names)}{near(o.format, names)}"
+        )
+
+    def fits(form: Format) -> bool:
+        values, lacking = form.read(row, o.columns)
+        return not lacking and bool(o.format or form.recognises(values))
+
+    only = named[0] if o.format or len(named) == 1 else None
+    form = next(filter(fits, named), only)
+    if form is None:
+        wanted = "; ".join(f"{f.name}: {', '.join(f.needs)}" for f in formats)
+        raise TaskSetError(
+            f"{o.source}: columns {', '.join(map(str, row))} are of no format that environment {domain} knows "
+            f"({wanted}); "
+            'set environment.format, and environment.columns = {column = "its name there"}'
+        )
     columns = [*form.needs, *form.may]
     for name, there in o.columns.items():
         if name not in columns:

@@ -28,13 +28,4 @@ def open_math(options: Mapping[str, object], components: Mapping[str, Component]
     return MathEnv(GeneratedSource(parse_options(MathConfig, options, "math")), components=components)
 
 
-def open_gsm8k(options: Mapping[str, object], components: Mapping[str, Component] | None = None) -> MathEnv:
-    """`[environment]` with name = "gsm8k": rows of a file or folder; see `gsm8k.Gsm8kConfig`. Raises TaskSetError."""
-    from evotrainer.envs.maths.env import MathEnv
-    from evotrainer.envs.maths.gsm8k import Gsm8kSource, parse_config
-
-    return MathEnv(Gsm8kSource(parse_config(options)), components=components)
-
-
 MATH = EnvironmentSpec(lambda options, _, extra: open_math(options, extra), generated=True)
-GSM8K = EnvironmentSpec(lambda options, _, extra: open_gsm8k(options, extra))

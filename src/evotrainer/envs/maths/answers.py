@@ -60,8 +60,8 @@ def one_number(text: str) -> Fraction | None:
 def _single(text: str) -> Fraction | None:
     """The number of a text without equations."""
     values = {_value(m) for m in _LITERAL.findall(text)}
-    beside = _LITERAL.sub("#", text)
-    if len(values) != 1 or _SIGNS.search(beside) or _OTHERWISE.search(beside) or any(map(str.isnumeric, beside)):
+    masked = _LITERAL.sub("#", text)
+    if len(values) != 1 or _SIGNS.search(masked) or _OTHERWISE.search(masked) or any(map(str.isnumeric, masked)):
         return None
     return values.pop()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -11,7 +12,7 @@ from evotrainer.envs.base import Task
 from evotrainer.envs.data.rows import Row, field, split_of
 from evotrainer.envs.data.tables import DataOptions, Format, TableRow, load_table, without_duplicates
 from evotrainer.envs.maths.equality import same_number
-from evotrainer.envs.maths.gsm8k import gold_answer, plain
+from evotrainer.envs.maths.expressions import evaluate
 from evotrainer.envs.maths.holdout import ASK
 from evotrainer.envs.maths.latex import LatexJudge, boxed
 from evotrainer.envs.maths.rewards import BOX, MARK
@@ -24,7 +25,7 @@ ASK_BOXED = "\nPut the answer in \\boxed{}.\n"
 _QUESTION = ("question", "problem", "prompt")
 _TAGS = {"level": ("level", "difficulty"), "subject": ("subject", "type"), "of": ("source",), "domain": ("domain",)}
 FORMATS = (
-    Format("gsm8k", {"question": ("question",), "answer": ("answer",)}, told_by=lambda r: MARK in str(r["answer"])),
+    Format("gsm8k", {"question": ("question",), "answer": ("answer",)}, recognises=lambda r: MARK in str(r["answer"])),
     Format("math", {"question": _QUESTION, "solution": ("solution",)}, {"answer": ("answer",), **_TAGS}),
     Format(
         "big-math",
@@ -32,6 +33,16 @@ FORMATS = (
         {"solution": ("solution",), **_TAGS},
     ),
 )
+
+
+_CALCULATOR = re.compile(r"<<[^<>]*>>")
+
+
+def gold_answer(answer: str) -> str | None:
+    """What stands after the last ####, without thousands separators; None where that is no number."""
+    _, mark, text = answer.rpartition(MARK)
+    text = text.strip().replace(",", "").replace("$", "")
+    return text if mark and evaluate(text) is not None else None
 
 
 class MathDataConfig(DataOptions):
@@ -68,7 +79,7 @@ class MathRows(RowSource):
         super().__init__("math", tasks, marks, config.unmarked)
         self.judge = LatexJudge()
         self._hashed = hashed
-        self._about = table.told(duplicates_left_out=dropped)
+        self._about = table.description(duplicates_left_out=dropped)
 
     def correct(self, task: Task, answer: str) -> bool:
         gold = str(task.data["answer"])
@@ -102,7 +113,7 @@ def _gsm8k(row: Row, where: str) -> tuple[str, str]:
         raise TaskSetError(
             f"{where}: field 'answer' does not end in `#### NUMBER` (it ends {worked[-40:]!r}); correct it"
         )
-    return gold, plain(worked)
+    return gold, _CALCULATOR.sub("", worked)  # of notes such as <<48/2=24>>
 
 
 def _math(row: Row, where: str) -> tuple[str, str]:

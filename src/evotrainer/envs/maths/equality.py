@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from functools import cache, lru_cache
-from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
@@ -24,19 +23,13 @@ MANY = 24
 """Operators and brackets in an answer; more is no answer."""
 
 
-def check_library() -> None:
-    """MissingDependencyError where math-verify is not installed; imports nothing."""
-    if find_spec("math_verify") is None:
-        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')}")
-
-
 @cache
 def _library() -> tuple[ModuleType, Any]:
     try:
         import math_verify
         from math_verify import grader, parser
     except ImportError as e:
-        raise MissingDependencyError(f"grading GSM8K needs math-verify; {install('math')} ({e})") from None
+        raise MissingDependencyError(f"comparing answers needs math-verify; {install('math')} ({e})") from None
     for module in (parser, grader):  # we know that its timeouts are off: no warning in every process
         module.TIMEOUT_WARNING_SHOWN = True
     config = [math_verify.LatexExtractionConfig(), math_verify.ExprExtractionConfig()]
@@ -63,8 +56,8 @@ def same_number(gold: str, answer: str) -> bool:
     text = answer[-ANSWER_CHARS:].strip()
     if not text or not harmless(text):
         return False
-    said, true = one_number(text), evaluate(gold)
-    if said is None or true is None or round(said, 6) != round(true, 6):
+    answered, true = one_number(text), evaluate(gold)
+    if answered is None or true is None or round(answered, 6) != round(true, 6):
         return False
     library, _ = _library()
     want, got = list(_parsed(gold)), list(_parsed(text))

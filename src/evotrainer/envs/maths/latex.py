@@ -69,8 +69,8 @@ class LatexJudge:
         if want == got:
             return True
         if (number := plain_number(want)) is not None:
-            said = one_number(_WORDS.sub(r" \1 ", _UNITS.sub("", answer)))
-            return said is not None and round(said, 6) == round(number, 6)
+            answered = one_number(_WORDS.sub(r" \1 ", _UNITS.sub("", answer)))
+            return answered is not None and round(answered, 6) == round(number, 6)
         letters = want.strip("()")
         if letters.isalpha() and (len(letters) > 1 or want != letters):
             return letters.casefold() == got.strip("()").casefold()

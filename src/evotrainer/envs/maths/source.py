@@ -18,7 +18,7 @@ from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.gym import gym_version
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits, prompt
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
-from evotrainer.envs.maths.vocab import VOCABULARY_VERSION, vocabulary
+from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 
@@ -72,7 +72,7 @@ class GeneratedSource:
 
     name = "math"
     proxy: tuple[str, str] | None = ("answer_anywhere", "correct")
-    vocabulary_version = VOCABULARY_VERSION
+    vocabulary_version = "math-v1"
     marks: Sequence[str] = (MARK,)
     fallback = False
     offers: Sequence[str] = ("references", "wordings")
@@ -125,7 +125,7 @@ class GeneratedSource:
         return replace(task, prompt=prompt(question), data={**d, "question": question})
 
     def vocabulary(self) -> tuple[str, ...]:
-        return vocabulary()
+        return vocabulary(self.vocabulary_version)
 
     def close(self) -> None:
         """Does nothing: it holds no resources."""

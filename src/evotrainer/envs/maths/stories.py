@@ -97,7 +97,7 @@ class Stories:
         name, things = rng.choice(NAMES), rng.choice(THINGS)
         t = start = rng.randint(2, 30)
         kinds: list[str] = []
-        told: list[str] = []
+        sentences: list[str] = []
         steps: list[str] = []
         for _ in range(rng.randint(1, EVENTS_MOST)):
             for _ in range(12):
@@ -109,10 +109,10 @@ class Stories:
                 return None
             k, m, made = done
             kinds.append(event.kind)
-            told.append(rng.choice(event.phrases).format(k=k, m=m))
+            sentences.append(rng.choice(event.phrases).format(k=k, m=m))
             steps += made
             t = int(made[-1].rpartition("=")[2])
-        text = "; ".join((OPENING.format(name=name, t=start, things=things), *told))
+        text = "; ".join((OPENING.format(name=name, t=start, things=things), *sentences))
         question = f"{text}. {CLOSING.format(name=name, things=things)}"
         return MathsProblem(self.name, question, str(t), tuple(steps), ">".join(kinds), level_of(steps, BOUNDS))
 
@@ -125,8 +125,8 @@ class Stories:
 
     def reworded(self, question: str, template: str, rng: random.Random) -> str:
         """Another name, other things, phrases drawn anew; events, numbers and their order stay."""
-        told, _, _ = question.rpartition(". ")
-        opening, *events = told.split("; ")
+        story, _, _ = question.rpartition(". ")
+        opening, *events = story.split("; ")
         _, _, t, _ = opening.split()
         new_name, new_things = rng.choice(NAMES), rng.choice(THINGS)
         parts = [OPENING.format(name=new_name, t=t, things=new_things)]

@@ -1,5 +1,5 @@
-"""Repository tasks: a policy repairs a small git repository through tools,
-in memory or in a real sandboxed checkout."""
+"""Repository tasks: a policy repairs a git repository through tools: small generated ones in memory, issues of real
+ones in a sandboxed checkout."""
 
 from __future__ import annotations
 
@@ -10,22 +10,16 @@ from evotrainer.envs.base import Environment, EnvironmentSpec
 
 
 def open_swe(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
-    """`[environment]` with name = "swe": a data set where there is a `source`, otherwise generated repositories.
-    TaskSetError for options that it does not know."""
+    """`[environment]` with name = "swe": issues of a data set where there is a `source`, otherwise generated
+    repositories. TaskSetError for options that it does not know."""
     if "source" in options:
-        return open_instances(options, accept_tier_e, extra)
+        from evotrainer.envs.options import parse_options
+        from evotrainer.envs.swe.instance_env import InstancesConfig, InstancesEnv
+
+        return InstancesEnv(parse_options(InstancesConfig, options, "swe"), extra)
     from evotrainer.envs.swe.env import SweEnv, parse_config
 
     return SweEnv(parse_config(options), components=extra, accept_tier_e=accept_tier_e)
 
 
-def open_instances(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[str, Any]) -> Environment:
-    """`[environment]` with name = "swe-instances"."""
-    from evotrainer.envs.options import parse_options
-    from evotrainer.envs.swe.instance_env import InstancesConfig, InstancesEnv
-
-    return InstancesEnv(parse_options(InstancesConfig, options, "swe-instances"), extra)
-
-
 SWE = EnvironmentSpec(open_swe, generated=True)
-INSTANCES = EnvironmentSpec(open_instances)

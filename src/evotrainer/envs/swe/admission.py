@@ -1,23 +1,22 @@
-"""Admission: a task is used only if its reference fix passes, doing nothing fails, and cheating fails.
+"""Admission: an instance is used only if its reference fix passes, doing nothing fails, and cheating fails.
 
-`admit` tries each task in the world it will be used in; verdicts are kept by the task's hash, refusals with reasons.
+`admit` tries each one in the world it will be used in; verdicts are kept by the task's hash, refusals with reasons.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 from evotrainer.envs.admission import AdmissionReport, AdmissionVerdict, Cache
 from evotrainer.envs.base import Task
 from evotrainer.envs.swe.cheats import Change, cheats
-from evotrainer.envs.swe.guarding import Guard, Guards
+from evotrainer.envs.swe.guarding import Guard
+from evotrainer.envs.swe.instance_world import InstanceWorld
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
-from evotrainer.envs.swe.world import Grade, ParsedAction, Repo
+from evotrainer.envs.swe.world import Grade
 from evotrainer.errors import SandboxError, TaskSetError
-from evotrainer.sandbox.shell import Entry
 
 VERSION = 4
 """To be increased when an attempt or the grading changes: kept verdicts are then void."""
@@ -25,12 +24,12 @@ VERSION = 4
 
 def admit(
     tasks: Sequence[Task],
-    world: Any,
+    world: InstanceWorld,
     cache: Cache | None = None,
     progress: Callable[[AdmissionVerdict], None] | None = None,
     plugins: Sequence[str] = (),
 ) -> AdmissionReport:
-    """Try every task in `world` (memory, real, or instances). SandboxError where the world itself breaks.
+    """Try every instance in `world`. SandboxError where the world itself breaks.
 
     `plugins`: what could be loaded into pytest; named where a reference fix passes with them and fails without.
     """
@@ -44,61 +43,47 @@ def admit(
     return AdmissionReport(tuple(verdicts), type(world).__name__)
 
 
-def _judged(task: Task, world: Any, cache: Cache, plugins: Sequence[str]) -> AdmissionVerdict:
-    key = _key(task, world)
-    guards: Guards | None = getattr(world, "guards", None)
+def _judged(task: Task, world: InstanceWorld, cache: Cache, plugins: Sequence[str]) -> AdmissionVerdict:
+    instance: Instance = task.data["instance"]
+    key = _key(instance, world)
     if (found := cache.get(key)) is not None:
         reasons = tuple(map(str, found["reasons"]))
         verdict = AdmissionVerdict(task.id, not reasons, reasons, tuple(map(str, found.get("tried", ()))), kept=True)
         guard = Guard.read(found.get("guard"))
-        if guards is None or guard is None:
+        if guard is None:
             return verdict
-        guards.keep(task.id, guard)
-        return _counted(verdict, task, guard)
+        world.guards.keep(task.id, guard)
+        return _counted(verdict, instance, guard)
     try:
-        repo = _repo(task, world)
+        repo = world.prepare(instance)
         tried, found_reasons = _try(repo, world, plugins)
     except TaskSetError as error:
         return AdmissionVerdict(task.id, False, (str(error),))  # not kept: a missing mirror may be there next time
     verdict = AdmissionVerdict(task.id, not found_reasons, tuple(found_reasons), tuple(tried))
-    guard = guards.of(repo) if guards is not None and isinstance(repo, InstanceRepo) else None
-    cache.put(key, verdict, {"guard": guard.kept()} if guard else None)
-    return verdict if guard is None else _counted(verdict, task, guard)
+    guard = world.guards.of(repo)
+    cache.put(key, verdict, {"guard": guard.as_json()})
+    return _counted(verdict, instance, guard)
 
 
-def _counted(verdict: AdmissionVerdict, task: Task, guard: Guard) -> AdmissionVerdict:
+def _counted(verdict: AdmissionVerdict, instance: Instance, guard: Guard) -> AdmissionVerdict:
     """With how the tests of an admitted task are graded."""
-    instance = task.data.get("instance")
-    if not verdict.admitted or not isinstance(instance, Instance):
+    if not verdict.admitted:
         return verdict
     inside = {*instance.fail_to_pass, *instance.pass_to_pass} - guard.ids
     return replace(verdict, across=len(guard.ids), decided=len(guard.decided), inside=len(inside))
 
 
-def _key(task: Task, world: Any) -> str:
-    instance = task.data.get("instance")
-    what = instance.hash if isinstance(instance, Instance) else repr(task.data["repo"])
-    command = getattr(world, "command", None)
-    text = repr([VERSION, type(world).__name__, repr(command), what])
+def _key(instance: Instance, world: InstanceWorld) -> str:
+    text = repr([VERSION, type(world).__name__, repr(world.command), instance.hash])
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-def _repo(task: Task, world: Any) -> Repo:
-    instance = task.data.get("instance")
-    repo: Repo = world.prepare(instance) if isinstance(instance, Instance) else task.data["repo"]
-    return repo
-
-
-def _try(repo: Repo, world: Any, plugins: Sequence[str]) -> tuple[list[str], list[str]]:
+def _try(repo: InstanceRepo, world: InstanceWorld, plugins: Sequence[str]) -> tuple[list[str], list[str]]:
     """Names of the attempts, and reasons against the task."""
     tried, reasons = ["fix", "nothing"], []
-    fix: Change = repo.fix if isinstance(repo, InstanceRepo) else {p: _entry(p, t) for p, t in repo.gold.items()}
-    nothing = _grade(repo, world, {})
-    good = _grade(repo, world, fix)
+    nothing, good = _grade(repo, world, {}), _grade(repo, world, repo.fix)
     if failed := _failed(repo, good):
-        reasons.append(
-            f"the reference fix does not pass: {_names(failed, nothing)}{_wanting(repo, world, fix, plugins)}"
-        )
+        reasons.append(f"the reference fix does not pass: {_names(failed, nothing)}{_wanting(repo, world, plugins)}")
     if not _failed(repo, nothing):
         reasons.append("doing nothing passes: no test shows the bug")
     if reasons:  # refused already
@@ -107,24 +92,24 @@ def _try(repo: Repo, world: Any, plugins: Sequence[str]) -> tuple[list[str], lis
         tried.append(name)
         if not _failed(repo, _grade(repo, world, change)):
             reasons.append(f"a cheat passes: {name}")
-    if _failed(repo, _grade(repo, world, fix)) or not _failed(repo, _grade(repo, world, {})):
+    if _failed(repo, _grade(repo, world, repo.fix)) or not _failed(repo, _grade(repo, world, {})):
         reasons.append(
             "grading changed: after the cheats, the reference fix or doing nothing is graded otherwise than before"
         )
     return tried, reasons
 
 
-def _wanting(repo: Repo, world: Any, fix: Change, plugins: Sequence[str]) -> str:
+def _wanting(repo: InstanceRepo, world: InstanceWorld, plugins: Sequence[str]) -> str:
     """Names of further plug-ins of pytest with which the fix passes; empty without such."""
-    command = getattr(world, "command", None)
-    further = [p for p in plugins if command is not None and p not in command.plugins]
-    if command is None or command.kind != "pytest" or not further:
+    command = world.command
+    further = [p for p in plugins if p not in command.plugins]
+    if command.kind != "pytest" or not further:
         return ""
     try:
         found: list[str] = []
         for some in (further, *([p] for p in further)):
             world.command = replace(command, plugins=(*command.plugins, *some))
-            passes = not _failed(repo, _grade(repo, world, fix))
+            passes = not _failed(repo, _grade(repo, world, repo.fix))
             if not passes and not found:
                 return ""
             if passes:
@@ -137,7 +122,7 @@ def _wanting(repo: Repo, world: Any, fix: Change, plugins: Sequence[str]) -> str
     return f"; it passes with plug-ins of pytest that are loaded only when named: environment.plugins = [{named}]"
 
 
-def _failed(repo: Repo, grade: Grade) -> list[str]:
+def _failed(repo: InstanceRepo, grade: Grade) -> list[str]:
     return [i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if not grade.hidden.get(i, False)]
 
 
@@ -149,21 +134,12 @@ def _names(failed: Sequence[str], nothing: Grade) -> str:
     return ", ".join(shown) + more + note
 
 
-def _entry(path: str, text: str) -> Entry:
-    return Entry(path, "f", 0o644, text.encode("utf-8", "surrogatepass"))
-
-
-def _grade(repo: Repo, world: Any, change: Mapping[str, Entry | None]) -> Grade:
+def _grade(repo: InstanceRepo, world: InstanceWorld, change: Change) -> Grade:
     """The grade of an episode that made this change, with the tests open to it; SandboxError for a fault."""
     handle = world.open(repo, {"tests": "writable"})
     try:
-        if hasattr(world, "put"):
-            world.put(handle, change)
-        else:
-            for path, entry in change.items():
-                if entry is not None:
-                    world.act([handle], [ParsedAction("write", path, text=entry.data.decode("utf-8"))])
-        grade: Grade = getattr(world, "grade_unwatched", world.grade)([handle])[0]
+        world.put(handle, change)
+        grade = world.grade_unwatched([handle])[0]
     finally:
         world.close(handle)
     if grade.fault is not None:

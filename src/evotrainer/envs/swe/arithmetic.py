@@ -52,7 +52,7 @@ Names = dict[str, Any]
 """Values of a function's own names."""
 
 
-class Home(Protocol):
+class FunctionModule(Protocol):
     """The module that a function stands in."""
 
     @property
@@ -61,8 +61,8 @@ class Home(Protocol):
     def call(self, name: str, arguments: Sequence[Any]) -> Any: ...
 
 
-Expression = Callable[[Names, Home], Any]
-Statement = Callable[[Names, Home], Any]
+Expression = Callable[[Names, FunctionModule], Any]
+Statement = Callable[[Names, FunctionModule], Any]
 """Gives GO_ON, or what the function returns."""
 
 
@@ -187,7 +187,7 @@ def _stored(nodes: Sequence[ast.stmt]) -> Iterator[str]:
 
 
 def _read(name: str) -> Expression:
-    def read(own: Names, home: Home) -> Any:
+    def read(own: Names, home: FunctionModule) -> Any:
         try:
             return own[name]
         except KeyError:
@@ -199,18 +199,18 @@ def _read(name: str) -> Expression:
 def _foreign(name: str) -> Expression:
     """A name that the function does not have: of a function or a builtin, which are no numbers, or of nothing."""
 
-    def read(own: Names, home: Home) -> Any:
+    def read(own: Names, home: FunctionModule) -> Any:
         raise _unknown(name, home)
 
     return read
 
 
-def _unknown(name: str, home: Home) -> Exception:
+def _unknown(name: str, home: FunctionModule) -> Exception:
     return PlainError() if name in home.functions or name.startswith("_") or hasattr(builtins, name) else NameError()
 
 
 def _binary(apply: Callable[[Any, Any], Any], left: Expression, right: Expression) -> Expression:
-    def compute(own: Names, home: Home) -> Any:
+    def compute(own: Names, home: FunctionModule) -> Any:
         value = apply(left(own, home), right(own, home))
         if not -MAX_NUMBER < value < MAX_NUMBER:
             raise PlainError
@@ -220,7 +220,7 @@ def _binary(apply: Callable[[Any, Any], Any], left: Expression, right: Expressio
 
 
 def _call(name: str, arguments: tuple[Expression, ...]) -> Expression:
-    def compute(own: Names, home: Home) -> Any:
+    def compute(own: Names, home: FunctionModule) -> Any:
         if name in home.functions:
             return home.call(name, [a(own, home) for a in arguments])
         if name not in _CALLABLE:
@@ -231,7 +231,7 @@ def _call(name: str, arguments: tuple[Expression, ...]) -> Expression:
 
 
 def _store(name: str, value: Expression) -> Statement:
-    def run(own: Names, home: Home) -> Any:
+    def run(own: Names, home: FunctionModule) -> Any:
         own[name] = value(own, home)
         return GO_ON
 
@@ -239,7 +239,7 @@ def _store(name: str, value: Expression) -> Statement:
 
 
 def _drop(value: Expression) -> Statement:
-    def run(own: Names, home: Home) -> Any:
+    def run(own: Names, home: FunctionModule) -> Any:
         value(own, home)
         return GO_ON
 
@@ -247,7 +247,7 @@ def _drop(value: Expression) -> Statement:
 
 
 def _branch(test: Expression, body: tuple[Statement, ...], orelse: tuple[Statement, ...]) -> Statement:
-    def run(own: Names, home: Home) -> Any:
+    def run(own: Names, home: FunctionModule) -> Any:
         for statement in body if test(own, home) else orelse:
             if (value := statement(own, home)) is not GO_ON:
                 return value
@@ -257,7 +257,7 @@ def _branch(test: Expression, body: tuple[Statement, ...], orelse: tuple[Stateme
 
 
 def _check(test: Expression) -> Statement:
-    def run(own: Names, home: Home) -> Any:
+    def run(own: Names, home: FunctionModule) -> Any:
         if not test(own, home):
             raise AssertionError
         return GO_ON

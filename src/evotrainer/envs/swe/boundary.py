@@ -2,7 +2,7 @@
 values between them.
 
 The tests' process holds nothing of the policy's: its verdict cannot be reached from the code under test, which can only
-answer. What those answers may decide is in `across/twins.py`; which tests work like this is seen with the reference
+answer. What those answers may decide is in `isolated/proxies.py`; which tests work like this is seen with the reference
 fix.
 """
 
@@ -22,11 +22,17 @@ from evotrainer.envs.swe.test_commands import ENVIRONMENT, OPTIONS, TestCommand,
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import CommandResult, Entry, EpisodeShell
 
-_PACKAGES = ("evotrainer", "evotrainer.sandbox", "evotrainer.envs", "evotrainer.envs.swe", "evotrainer.envs.swe.across")
-_ACROSS = "evotrainer.envs.swe.across"
-_COMMON = ("evotrainer.sandbox.values", *(f"{_ACROSS}.{m}" for m in ("wire", "specials")))
-_SOLUTION = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("foreign", "solution")))
-_TESTS = (*_COMMON, *(f"{_ACROSS}.{m}" for m in ("twins", "references", "decoys", "session", "tester")))
+_PACKAGES = (
+    "evotrainer",
+    "evotrainer.sandbox",
+    "evotrainer.envs",
+    "evotrainer.envs.swe",
+    "evotrainer.envs.swe.isolated",
+)
+_ISOLATED = "evotrainer.envs.swe.isolated"
+_COMMON = ("evotrainer.sandbox.values", *(f"{_ISOLATED}.{m}" for m in ("wire", "special_methods")))
+_SOLUTION = (*_COMMON, *(f"{_ISOLATED}.{m}" for m in ("remote_objects", "solution")))
+_TESTS = (*_COMMON, *(f"{_ISOLATED}.{m}" for m in ("proxies", "references", "decoys", "session", "tester")))
 """Modules that either side is given as text, each after those it imports."""
 _BOOTSTRAP = """
 import json, os, sys, types
@@ -143,7 +149,7 @@ def cross(
             ended.append(error)
 
     mark = f"<{secrets.token_hex(16)}>"
-    request = _request(_TESTS, _told(sides, command, places, mark))
+    request = _request(_TESTS, _job(sides, command, places, mark))
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
@@ -164,12 +170,12 @@ def _end(solution: EpisodeShell, thread: threading.Thread) -> None:
         thread.join(0.2)
 
 
-def _told(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
+def _job(sides: CheckoutParts, command: TestCommand, places: frozenset[str] | None, mark: str) -> dict[str, object]:
     code = [f"/w/repo/{p}" for p, e in sides.tests.items() if e.kind == "f" and p.endswith(".py")]
     own = {_module(p) for p in sides.tests if p.endswith(".py") and sides.tests[p].data} - {""}
     own |= {name.rpartition(".")[0] for name in own} - set(sides.folders)
-    told = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
-    return told | {
+    job = {"mark": mark, "kind": command.kind, "path": list(command.path), "files": list(sides.files), "code": code}
+    return job | {
         "plugins": list(command.plugins),
         "only": None if sides.only is None else sorted(map(plain_name, sides.only)),
         "places": None if places is None else sorted(places),
@@ -195,15 +201,15 @@ def _source(name: str) -> str:
 def _read(ran: CommandResult, mark: str, solution: CommandResult | None) -> BoundaryRun:
     """Results, if the tests' process told all of them and came to its own end."""
     lines = [x.removeprefix(mark) for x in ran.text.split("\n") if x.startswith(mark)]
-    told = [x for x in lines if x[:1] in ("0", "1")]
+    outcomes = [x for x in lines if x[:1] in ("0", "1")]
     results: dict[str, bool] = {}
     decided: set[str] = set()
-    for line in told:
+    for line in outcomes:
         name = bytes.fromhex(line[2:]).decode("utf-8", "replace")
         results[name] = line[0] == "1" and results.get(name, True)
         if line[1] == "1":
             decided.add(name)
     places = frozenset(bytes.fromhex(x[1:]).decode("utf-8", "replace") for x in lines if x[:1] == "p")
-    if ran.exit or ran.timed_out or ran.truncated or lines[-1:] != [f"e{len(told)}"]:
+    if ran.exit or ran.timed_out or ran.truncated or lines[-1:] != [f"e{len(outcomes)}"]:
         results = {}
     return BoundaryRun(results, places, frozenset(decided), ran, solution)

@@ -40,7 +40,7 @@ class WatchedRepository(Protocol):
         ...
 
 
-class Watch:
+class CanaryGrader:
     """Grades in chunks between canaries."""
 
     def __init__(self, world: WatchedRepository, every: int = EVERY) -> None:

@@ -9,7 +9,6 @@ from collections.abc import Mapping
 
 from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.test_commands import file_of
-from evotrainer.envs.swe.world import Repo
 from evotrainer.sandbox.shell import Entry
 
 Change = Mapping[str, Entry | None]
@@ -163,7 +162,7 @@ def _plugin_metadata() -> Change:
     return found
 
 
-def cheats(repo: Repo) -> dict[str, Change]:
+def cheats(repo: InstanceRepo) -> dict[str, Change]:
     """Name -> change. Those that would change nothing of this task are left out."""
     code = _modules(repo)
     tests = _tests(repo)
@@ -208,20 +207,19 @@ def cheats(repo: Repo) -> dict[str, Change]:
                 ("reporter and test runner forged", _REPORTER),
             )
         },
-    }
-    if isinstance(repo, InstanceRepo):  # other worlds hold texts only
-        found["compiled and linked control files"] = {
+        "compiled and linked control files": {
             "cheat_plugin.py": _file("cheat_plugin.py", _PLUGIN),
             "notes.txt": _file("notes.txt", _EARLY + _SITE),
             "notes/entry_points.txt": _file("notes/entry_points.txt", _METADATA["entry_points.txt"]),
             **{p: Entry(p, "l", 0o777, b"notes.txt") for p in ("sitecustomize.py", "argparse.py", "conftest.py")},
             "cheat.egg-info": Entry("cheat.egg-info", "l", 0o777, b"notes"),
             "usercustomize.pyc": Entry("usercustomize.pyc", "f", 0o644, _compiled(_SITE)),
-        }
+        },
+    }
     return {name: change for name, change in found.items() if change}
 
 
-def _forged(repo: Repo, packages: Mapping[str, str]) -> Change:
+def _forged(repo: InstanceRepo, packages: Mapping[str, str]) -> Change:
     """For test file -> folder: a package there that hands out passing tests in the file's name."""
     found = {}
     for path, folder in packages.items():
@@ -240,23 +238,21 @@ def _compiled(text: str) -> bytes:
     return importlib.util.MAGIC_NUMBER + (1).to_bytes(4, "little") + bytes(8) + code
 
 
-def _runner(repo: Repo) -> str:
+def _runner(repo: InstanceRepo) -> str:
     return f"NAMES = {[*repo.fail_to_pass, *repo.pass_to_pass]!r}\n{_RUNNER}"
 
 
-def _modules(repo: Repo) -> dict[str, str]:
+def _modules(repo: InstanceRepo) -> dict[str, str]:
     """Texts of the Python files that the reference fix changes;
     all of a small repository's where it only adds files."""
     texts = {p: t for p, t in repo.files.items() if p in repo.gold and p.endswith(".py")}
     return texts or {p: t for p, t in repo.files.items() if p.endswith(".py")}
 
 
-def _tests(repo: Repo) -> dict[str, str]:
+def _tests(repo: InstanceRepo) -> dict[str, str]:
     """Test files as a cheat writes them: every test that counts is there and passes."""
     ids = (*repo.fail_to_pass, *repo.pass_to_pass)
-    paths = {*repo.visible, *repo.hidden, *(file_of(i) for i in ids)} - {""}
-    if isinstance(repo, InstanceRepo):
-        paths |= {p for p in repo.tests if p.endswith(".py")}
+    paths = {*(file_of(i) for i in ids), *(p for p in repo.tests if p.endswith(".py"))} - {""}
     found = {}
     for path in sorted(paths):
         names = [i.partition("::")[2].partition("[")[0] for i in ids if file_of(i) == path]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,11 +17,11 @@ from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
+from evotrainer.envs.swe.memory import MemoryWorld
 from evotrainer.envs.swe.ops import GENERATOR_VERSION
 from evotrainer.envs.swe.rewards import COMPONENTS, OUTCOME, Component, SweRewardInput
-from evotrainer.envs.swe.vocab import VOCABULARY_VERSION, vocabulary
 from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, World
-from evotrainer.envs.swe.worlds import open_world
+from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
 from evotrainer.records.frozen import Frozen
@@ -32,7 +31,7 @@ from evotrainer.records.text import clean_text
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
-VERSION = "1"
+VERSION, VOCABULARY_VERSION = "1", "swe-v1"
 MAX_PATCH = 1 << 20
 """Characters of a patch that are kept with a rollout; grading reads the files."""
 MAX_NAMED = 64
@@ -77,8 +76,6 @@ class SweConfig(Frozen):
     """`[environment]` of a task file with name = "swe"."""
 
     name: Literal["swe"] = "swe"
-    world: Literal["memory", "real"] = "memory"
-    """Where episodes run: on texts in memory, or on a real git checkout in an episode shell."""
     seed: int = 0
     train: int = Field(3000, ge=1)
     """Tasks per split."""
@@ -125,7 +122,7 @@ def parse_config(config: Mapping[str, Any]) -> SweConfig:
 
 
 class SweEnv(WithScaffold):
-    """Repository tasks in a world; in memory unless another world is given. `components` adds a user's own."""
+    """Repository tasks; in memory unless another world is given. `components` adds a user's own."""
 
     name = "swe"
     version = VERSION
@@ -147,9 +144,8 @@ class SweEnv(WithScaffold):
         accept_tier_e: bool = False,
     ) -> None:
         self.config = config or SweConfig()
-        self._open_sandbox = open_sandbox or _opener(accept_tier_e)
         self._owned = open_sandbox is None
-        self.world: World = world or open_world(self.config.world, self._open_sandbox)
+        self.world: World = world or MemoryWorld(open_sandbox or _opener(accept_tier_e))
         self._components: dict[str, Component] = with_own(COMPONENTS, components)
         self.components: Mapping[str, str] = {n: first_line(f) for n, f in self._components.items()}
         c = self.config
@@ -229,34 +225,21 @@ class SweEnv(WithScaffold):
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         """(prompt, action, observation, action, ...) of a teacher with honest mistakes, on train compositions only."""
-        with self._in_memory() as world:
-            return demos.demonstrations(world, self.config.plan, self.config.teacher, n, seed)
+        return demos.demonstrations(self.world, self.config.plan, self.config.teacher, n, seed)
 
     def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]:
         """The gold edit of train repositories, played: find the function, read it, mend it, test, submit."""
         refuse_held_out(tasks)
-        with self._in_memory() as world:
-            played = demos.play(world, [demos.reference(t.data["repo"], {**demos.SCRUBBED, **knobs}) for t in tasks])
+        scripts = [demos.reference(t.data["repo"], {**demos.SCRUBBED, **knobs}) for t in tasks]
+        played = demos.play(self.world, scripts)
         return [x if x is None else self._scaffold.transcript(x) for x in played]
-
-    @contextmanager
-    def _in_memory(self) -> Iterator[World]:
-        """A world in memory: the same texts as the real one's, several times faster."""
-        if self.config.world == "memory":
-            yield self.world
-            return
-        world = open_world("memory", self._open_sandbox)
-        try:
-            yield world
-        finally:
-            world.shutdown()
 
     def drills(self, n: int, seed: int) -> list[tuple[str, ...]]:
         """Single skills: write a line from its specification, mend a line, apply a diff, find a line's number."""
         return demos.drills(self.config.plan, n, seed)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return vocabulary()
+        return vocabulary(VOCABULARY_VERSION)
 
     def describe(self) -> dict[str, Any]:
         sandbox = getattr(self.world, "sandbox", None)

@@ -207,7 +207,6 @@ def build(
         history=history,
         future=(Commit(f"{message} {target}", {home: files[home]}, gold),),
         visible=visible,
-        hidden={HIDDEN_FILE: _test_text(d, [*f2p, *p2p])},
         fail_to_pass=tuple(ids[t] for t, _, _ in f2p),
         pass_to_pass=tuple(ids[t] for t, _, _ in p2p),
         gold=gold,

@@ -6,8 +6,6 @@ that a policy has touched are only ever read inside its shell.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -18,14 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from evotrainer.envs.swe.gitscrub import CONFIG, assert_scrubbed
-from evotrainer.envs.swe.world import Commit
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry
 
 BRANCH = "main"
-AUTHOR = "dev <dev@example.com>"
-FIRST_DATE = 1_700_000_000
-"""Seconds of the first commit; every further one is an hour later."""
 SAFE = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.attributesFile=/dev/null"),
     *("-c", "safe.directory=*", "-c", "gc.auto=0", "-c", "maintenance.auto=false", "-c", "core.logAllRefUpdates=false"),
@@ -59,9 +53,7 @@ def git(folder: Path, *args: str, stdin: bytes = b"", ok: Sequence[int] = (0,)) 
             check=False,
         )
     except FileNotFoundError:
-        raise SandboxError(
-            'the real world needs git, which is not installed; install it, or use world = "memory"'
-        ) from None
+        raise SandboxError("instances need git, which is not installed; install it") from None
     except subprocess.TimeoutExpired:
         raise SandboxError(f"git {args[0]} took more than {_TIMEOUT_S} s in {folder}; check the repository") from None
     if done.returncode not in ok:
@@ -71,7 +63,7 @@ def git(folder: Path, *args: str, stdin: bytes = b"", ok: Sequence[int] = (0,)) 
 
 
 @dataclass(frozen=True, slots=True)
-class Built:
+class BuiltRepository:
     """A repository ready for shells: every path below the checkout, `.git` included."""
 
     files: Mapping[str, Entry]
@@ -104,42 +96,7 @@ def init(folder: Path) -> Path:
     return gitdir
 
 
-def import_stream(commits: Sequence[Commit]) -> bytes:
-    """A stream for `git fast-import`: the commits in order on one branch, with fixed author and dates."""
-    out: list[bytes] = []
-    for i, c in enumerate(commits):
-        when = f"{FIRST_DATE + 3600 * i} +0000"
-        message = c.message.encode("utf-8", "surrogatepass")
-        out.append(
-            f"commit refs/heads/{BRANCH}\nmark :{i + 1}\nauthor {AUTHOR} {when}\ncommitter {AUTHOR} {when}\n".encode()
-        )
-        out.append(b"data %d\n%s\n" % (len(message), message))
-        if i:
-            out.append(b"from :%d\n" % i)
-        for path in sorted(c.after):
-            text = c.after[path]
-            name = json.dumps(path, ensure_ascii=False).encode()
-            if text is None:
-                out.append(b"D %s\n" % name)
-            else:
-                data = text.encode("utf-8", "surrogatepass")
-                out.append(b"M 100644 inline %s\ndata %d\n%s\n" % (name, len(data), data))
-    return b"".join(out) + b"done\n"
-
-
-def build(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> Built:
-    """A repository of `commits` whose working tree stands at number `base_at` (from 0).
-
-    scrubbed: nothing newer than the base may be in it, which is checked; TaskSetError otherwise.
-    """
-    with private_folder() as folder:
-        gitdir = init(folder)
-        git(gitdir, "-c", "fastimport.unpackLimit=0", "fast-import", "--quiet", "--done", stdin=import_stream(commits))
-        hashes = git(gitdir, "rev-list", "--reverse", BRANCH).decode().split()
-        return finish(gitdir, hashes[base_at], scrubbed)
-
-
-def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Built:
+def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> BuiltRepository:
     """A checkout of `commit` from a mirror (which is only read).
 
     scrubbed: a fresh repository with the history up to the commit (`depth` newest commits of it; 0: all), no remotes,
@@ -161,7 +118,7 @@ def from_mirror(mirror: Path, commit: str, scrubbed: bool, depth: int = 0) -> Bu
         return finish(gitdir, git(gitdir, "rev-parse", f"{BRANCH}^{{commit}}").decode().strip(), scrubbed)
 
 
-def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
+def finish(gitdir: Path, base: str, scrubbed: bool) -> BuiltRepository:
     """Index, cleaning, the check, and everything as files."""
     git(gitdir, "read-tree", base)
     for extra in ("logs", "hooks", "branches", "description", "info"):
@@ -175,7 +132,7 @@ def finish(gitdir: Path, base: str, scrubbed: bool) -> Built:
     head = git(gitdir, "rev-parse", "HEAD").decode().strip()
     tree = read_tree(gitdir, base)
     files = {f".git/{path}": entry for path, entry in read_folder(gitdir).items()}
-    return Built({**files, **tree}, base, head, tree)
+    return BuiltRepository({**files, **tree}, base, head, tree)
 
 
 def read_folder(folder: Path) -> dict[str, Entry]:
@@ -233,24 +190,17 @@ def parse_batch(out: bytes) -> dict[str, bytes]:
 class BuildCache:
     """Built repositories by key, the latest `keep` of them."""
 
-    def __init__(self, keep: int = 512) -> None:
+    def __init__(self, keep: int = 8) -> None:
         self._keep = keep
-        self._found: dict[str, Built] = {}
+        self._found: dict[str, BuiltRepository] = {}
 
-    def get(self, key: str, make: Callable[[], Built]) -> Built:
+    def get(self, key: str, make: Callable[[], BuiltRepository]) -> BuiltRepository:
         """The one of this key, made where there is none."""
         found = self._found.pop(key, None) or make()
         self._found[key] = found
         while len(self._found) > self._keep:
             del self._found[next(iter(self._found))]
         return found
-
-
-def commits_key(commits: Sequence[Commit], base_at: int, scrubbed: bool) -> str:
-    """Key of what `build` makes."""
-    rows = [[c.message, sorted((p, t) for p, t in c.after.items())] for c in commits]
-    text = json.dumps([rows, base_at, scrubbed])
-    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def find_mirror(folder: Path, repo: str) -> Path:

@@ -27,7 +27,7 @@ class Guard:
     places: frozenset[str] = frozenset()
     """Where they do; nowhere else are they believed."""
 
-    def kept(self) -> dict[str, list[str]]:
+    def as_json(self) -> dict[str, list[str]]:
         """JSON-able; `Guard.read` makes it a guard again."""
         return {"ids": sorted(self.ids), "decided": sorted(self.decided), "places": sorted(self.places)}
 

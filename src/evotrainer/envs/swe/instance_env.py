@@ -1,4 +1,4 @@
-"""The environment of repository issues from a data set: `[environment] name = "swe-instances"`."""
+"""The environment of repository issues from a data set: `[environment] name = "swe"` with a `source`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from evotrainer.envs.swe.canary import EVERY
 from evotrainer.envs.swe.control import LIBRARY
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
 from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
-from evotrainer.envs.swe.instances import Instance, load_data, load_instances
+from evotrainer.envs.swe.instances import Instance, load_instances
 from evotrainer.envs.swe.packages import module_names, plugins_in
 from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
@@ -28,16 +28,11 @@ KNOBS: Mapping[str, tuple[Any, ...]] = {"history": ("scrubbed", "full"), "tests"
 
 
 class InstancesConfig(DataOptions):
-    """`[environment]` of a task file with name = "swe" and a source, or "swe-instances"."""
+    """`[environment]` of a task file with name = "swe" and a source."""
 
-    name: str = "swe-instances"
-    source: str = ""
-    path: str = ""
-    """In the place of source: a file in SWE-bench's columns, or a Hugging Face id (with hf_config, hf_split)."""
+    name: Literal["swe"] = "swe"
     repos: str
     """Folder of mirrors: owner__name or owner/name, bare or not."""
-    hf_config: str | None = None
-    hf_split: str = "test"
     tests: str = "pytest"
     """pytest, unittest, or a command line with {tests} in it, whose log is read."""
     python: str = ""
@@ -77,18 +72,8 @@ class InstancesEnv(SweEnv):
         self.options = config
         folder = Path(config.repos).expanduser()
         if not folder.is_dir():
-            raise TaskSetError(f"environment swe-instances: no folder {folder}; give repos, the folder of the mirrors")
-        if bool(config.path) == bool(config.source):
-            raise TaskSetError(
-                "environment swe-instances: say where the instances are, by one of environment.path=FILE.jsonl "
-                "(SWE-bench's columns, or a Hugging Face id) and environment.source (a table with columns of its own); "
-                "see docs/domains/swe-instances.md"
-            )
-        self._data: dict[str, Any] = {}
-        if config.source:
-            instances, self._data = load_data(config)
-        else:
-            instances = load_instances(config.path, config.splits, config.hf_config, config.hf_split, config.limit)
+            raise TaskSetError(f"environment swe: no folder {folder}; give repos, the folder of the mirrors")
+        instances, self._data = load_instances(config)
         limits = replace(LIMITS, memory_mb=config.memory_mb, disk_mb=config.disk_mb)
         command, binds = _command(config)
         self.instances = InstanceWorld(
@@ -111,7 +96,7 @@ class InstancesEnv(SweEnv):
             tasks = [t for t in tasks if t.id in admitted]
             if not tasks:
                 self.close()
-                raise TaskSetError(f"environment swe-instances: no instance is admitted\n{self.admission}")
+                raise TaskSetError(f"environment swe: no instance is admitted\n{self.admission}")
         self._splits = {}
         for task in tasks:
             self._splits[task.split] = (*self._splits.get(task.split, ()), task)
@@ -123,7 +108,7 @@ class InstancesEnv(SweEnv):
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in self._splits:
-            raise TaskSetError(f"environment swe-instances has no split {split!r}; it has: {', '.join(self._splits)}")
+            raise TaskSetError(f"environment swe has no split {split!r}; it has: {', '.join(self._splits)}")
         return self._splits[split]
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
@@ -155,7 +140,7 @@ class InstancesEnv(SweEnv):
             found["refused"] = {v.task: list(v.reasons) for v in self.admission.verdicts if not v.admitted}
             names = ("across", "decided", "inside")
             found["graded"] = {n: sum(getattr(v, n) for v in admitted) for n in names}
-        return found | ({"data": self._data} if self._data else {})
+        return found | {"data": self._data}
 
 
 def as_task(instance: Instance) -> Task:
@@ -167,8 +152,7 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
     """The test command and the folders that it needs, as (here, inside)."""
     if config.tests not in ("pytest", "unittest") and "{tests}" not in config.tests:
         raise TaskSetError(
-            f"environment swe-instances: tests is {config.tests!r}; pytest, unittest, "
-            "or a command line with {tests} in it"
+            f"environment swe: tests is {config.tests!r}; pytest, unittest, or a command line with {{tests}} in it"
         )
     binds = [(str(_folder(f)), f"/opt/packages{i}") for i, f in enumerate(config.packages)]
     path = tuple(place for _, place in binds)
@@ -176,12 +160,10 @@ def _command(config: InstancesConfig) -> tuple[TestCommand, list[tuple[str, str]
         folder = _folder(config.python)
         real = (folder / "bin" / "python").resolve()
         if not real.is_file():
-            raise TaskSetError(
-                f"environment swe-instances: no bin/python in {folder}; give the folder of an environment"
-            )
+            raise TaskSetError(f"environment swe: no bin/python in {folder}; give the folder of an environment")
         if not real.is_relative_to(folder) and not real.is_relative_to("/usr"):
             raise TaskSetError(
-                f"environment swe-instances: the interpreter of {folder} lies at {real}, "
+                f"environment swe: the interpreter of {folder} lies at {real}, "
                 "which a shell does not show; make the environment with the system's Python, "
                 "or give its site-packages as packages"
             )
@@ -204,5 +186,5 @@ def _package_folders(config: InstancesConfig) -> list[Path]:
 def _folder(name: str) -> Path:
     folder = Path(name).expanduser().resolve()
     if not folder.is_dir():
-        raise TaskSetError(f"environment swe-instances: no folder {folder}; correct python or packages")
+        raise TaskSetError(f"environment swe: no folder {folder}; correct python or packages")
     return folder

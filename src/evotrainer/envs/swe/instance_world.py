@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.swe import tools
-from evotrainer.envs.swe.canary import EVERY, Watch
+from evotrainer.envs.swe.canary import EVERY, CanaryGrader
 from evotrainer.envs.swe.control import LIBRARY, Control, differ, is_control
 from evotrainer.envs.swe.decoys import run_with_decoys
-from evotrainer.envs.swe.gitrepo import BuildCache, Built, find_mirror, from_mirror
+from evotrainer.envs.swe.gitrepo import BuildCache, BuiltRepository, find_mirror, from_mirror
 from evotrainer.envs.swe.guarding import Guards
 from evotrainer.envs.swe.instances import Instance, InstanceRepo
 from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
@@ -55,8 +55,8 @@ class InstanceWorld(RealWorld):
         self.command = command
         self._depth = depth
         self._library = library
-        self.watch = Watch(self, canary_every)
-        self._built = BuildCache(keep=8)
+        self.watch = CanaryGrader(self, canary_every)
+        self._built = BuildCache()
         self._ready: dict[str, InstanceRepo] = {}
         self._classes: dict[str, frozenset[str]] = {}
         self._testing: EpisodeShell | None = None
@@ -73,7 +73,6 @@ class InstanceWorld(RealWorld):
             history=(),
             future=(),
             visible={},
-            hidden={},
             fail_to_pass=instance.fail_to_pass,
             pass_to_pass=instance.pass_to_pass,
             gold={},
@@ -90,7 +89,7 @@ class InstanceWorld(RealWorld):
         self._ready[instance.id] = ready
         return ready
 
-    def _applied(self, built: Built, instance: Instance, name: str, patch: str) -> dict[str, Entry | None]:
+    def _applied(self, built: BuiltRepository, instance: Instance, name: str, patch: str) -> dict[str, Entry | None]:
         """What a patch makes of the paths that it touches."""
         shell = self.fresh(built.files)
         shell.write({"tmp/change.diff": patch.encode("utf-8", "surrogateescape")})
@@ -104,7 +103,7 @@ class InstanceWorld(RealWorld):
         touched = {p for p in {*now, *built.tree} if differ(now.get(p), built.tree.get(p))}
         return {p: now.get(p) for p in sorted(touched)}
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
         if not isinstance(repo, InstanceRepo):
             raise TaskSetError(f"{repo.id} is no instance; open it in a world of generated repositories")
         scrubbed = knobs.get("history") != "full"

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.envs.data.rows import Row, check_shares, load_rows, split_of
+from evotrainer.envs.data.rows import Row, split_of
 from evotrainer.envs.data.rows import field as column
 from evotrainer.envs.data.tables import DataOptions, Format, load_table, same_text
 from evotrainer.envs.swe.world import Repo
@@ -41,7 +41,6 @@ FORMAT = Format(
     {"version": ("version",)},
 )
 """SWE-bench's columns, which SWE-rebench, SWE-Gym and their kin share."""
-EVALUATION_ONLY: Mapping[str, float] = {"cert": 1.0}
 _TEST_PATH = re.compile(r"(?:.*/)?(?:tests?|testing)/.*|(?:.*/)?(?:test_[^/]*|[^/]*_tests?)\.\w+|(?:.*/)?tests?\.py")
 
 
@@ -57,7 +56,7 @@ class Instance:
     pass_to_pass: tuple[str, ...]
     patch: str
     test_patch: str
-    split: str = "cert"
+    split: str
     version: str = ""
 
     @property
@@ -122,9 +121,6 @@ def parse_instance(row: Row, where: str, shares: Mapping[str, float]) -> Instanc
     kept = test_list(row, "PASS_TO_PASS", where)
     if both := set(wanted) & set(kept):
         raise TaskSetError(f"{where}: {min(both)} is in FAIL_TO_PASS and in PASS_TO_PASS; correct the row")
-    split = row.get("split") or split_of(texts["instance_id"], shares)
-    if split not in SPLITS:
-        raise TaskSetError(f"{where}: split {split!r} is none of {', '.join(SPLITS)}")
     return Instance(
         texts["instance_id"],
         texts["repo"],
@@ -134,7 +130,7 @@ def parse_instance(row: Row, where: str, shares: Mapping[str, float]) -> Instanc
         kept,
         _ended(texts["patch"]),
         _ended(texts["test_patch"]),
-        str(split),
+        split_of(texts["instance_id"], shares),
         str(row.get("version") or ""),
     )
 
@@ -143,22 +139,7 @@ def _ended(patch: str) -> str:
     return patch if patch.endswith("\n") else patch + "\n"
 
 
-def load_instances(
-    path: str,
-    splits: Mapping[str, float] | None = None,
-    hf_config: str | None = None,
-    hf_split: str = "test",
-    limit: int | None = None,
-) -> list[Instance]:
-    """Checked rows in order, the first `limit` of them;
-    `splits`: shares by a stable hash of the id (default: all cert)."""
-    shares = check_shares(splits or EVALUATION_ONLY)
-    rows: list[Any] = list(load_rows(path, hf_config, hf_split))[:limit]
-    places = ((row, f"{path}, row {n}") for n, row in enumerate(rows, 1))
-    return _distinct((parse_instance(row, where, shares), where) for row, where in places)
-
-
-def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
+def load_instances(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
     """Checked rows of a data set, and what to record of it. TaskSetError for one statement in two splits."""
     table = load_table(o, [FORMAT], "swe")
     read = table.each(lambda item: (parse_instance(item.row, item.where, item.shares), item.where), o.malformed)
@@ -179,7 +160,7 @@ def load_data(o: DataOptions) -> tuple[list[Instance], dict[str, Any]]:
             kept.pop(other.id, None)
             seen[(i.repo, same_text(i.statement))] = i
         kept[i.id] = i
-    return list(kept.values()), table.told(duplicates_left_out=len(instances) - len(kept))
+    return list(kept.values()), table.description(duplicates_left_out=len(instances) - len(kept))
 
 
 def _distinct(instances: Iterable[tuple[Instance, str]]) -> list[Instance]:

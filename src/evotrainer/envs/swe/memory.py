@@ -1,4 +1,4 @@
-"""The world in memory: files are texts, git is a list. Thousands of episodes per minute.
+"""The world of generated repositories: files are texts, git is a list. Thousands of episodes per minute.
 
 Tests are worked out here where they are plain arithmetic (`plain.py`), and run in the sandbox otherwise. The network is
 closed: nothing here opens a connection, and the sandbox has none.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from evotrainer.envs.components import UNSURE, Remembered
+from evotrainer.envs.components import UNSURE, ResultCache
 from evotrainer.envs.swe import plain, tools
-from evotrainer.envs.swe.grading import control_changed, graded_texts, own_visible
+from evotrainer.envs.swe.control import is_control
 from evotrainer.envs.swe.runner import call_results, program, test_results
 from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo, TestResult
 from evotrainer.errors import TaskSetError
@@ -55,7 +55,7 @@ class MemoryWorld:
     def __init__(self, open_sandbox: Callable[[], Sandbox], keep: int = KEEP, *, compute: bool = True) -> None:
         self._open_sandbox = open_sandbox
         self._sandbox: Sandbox | None = None
-        self.known = Remembered[_Run](keep)
+        self.known = ResultCache[_Run](keep)
         self._compute = compute
         self.ran = self.computed = 0
         """Contents so far that ran in the sandbox, and that were worked out without it."""
@@ -73,17 +73,13 @@ class MemoryWorld:
         missing = [i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if i not in repo.calls]
         if missing:
             raise TaskSetError(
-                f"repository {repo.id}: hidden test {missing[0]} has no call; in memory hidden tests are calls: "
-                "give one, or use the real world"
+                f"repository {repo.id}: hidden test {missing[0]} has no call; in memory hidden tests are calls"
             )
         base = {**repo.files, **({} if knobs.get("visible_tests") == "hidden" else repo.visible)}
         return MemoryHandle(repo, knobs.get("tests") != "writable", base, dict(base), commits)
 
     def close(self, handle: MemoryHandle) -> None:
         """Nothing to give back."""
-
-    def files(self, handle: MemoryHandle) -> dict[str, str]:
-        return dict(handle.tree)
 
     def shutdown(self) -> None:
         if self._sandbox is not None:
@@ -108,7 +104,7 @@ class MemoryWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool not in CHANGING:
-            return tools.looked(action, handle.tree, handle.base, handle.commits)
+            return tools.read_only_observation(action, handle.tree, handle.base, handle.commits)
         if handle.protected and action.path in handle.repo.visible:
             return Observation(tools.PROTECTED, ok=False)
         new = tools.changed(handle.tree, action)
@@ -187,3 +183,29 @@ def _read(repo: Repo, tree: Mapping[str, str], cases: Sequence[CaseResult]) -> _
     tests = [r for p, case in zip(paths, cases, strict=False) for r in test_results(p, tree[p], case)]
     sure = not any(c.status in UNSURE for c in cases)
     return _Run(tuple(tests), call_results(repo.calls, cases[len(paths)]), sure=sure)
+
+
+def _taken(repo: Repo, path: str) -> bool:
+    """Does grading take this file from the policy? Not tests with the repository's names, nor control files."""
+    hidden = {i.partition("::")[0] for i in repo.calls}
+    return path not in repo.visible and path not in hidden and not is_control(path)
+
+
+def graded_texts(repo: Repo, base: Mapping[str, str], tree: Mapping[str, str]) -> dict[str, str]:
+    """The texts that are graded: the policy's, the base's control files, the repository's own visible tests."""
+    kept = {p: t for p, t in tree.items() if _taken(repo, p)}
+    return kept | {p: t for p, t in base.items() if is_control(p)} | dict(repo.visible)
+
+
+def control_changed(base: Mapping[str, str], tree: Mapping[str, str]) -> tuple[str, ...]:
+    """Control files that the policy added, changed or removed, sorted."""
+    return tuple(sorted(p for p in {*base, *tree} if is_control(p) and base.get(p) != tree.get(p)))
+
+
+def own_visible(repo: Repo, results: Iterable[TestResult]) -> bool:
+    """Do the repository's visible test files pass as they stand: at least one test, no failure?
+
+    Test files that the policy added do not count, neither for it nor against it.
+    """
+    found = [not r.error for r in results if r.path in repo.visible]
+    return bool(found) and all(found)

@@ -1,27 +1,23 @@
-"""The real world: a git repository, files and test runs in an episode shell; grades come from fresh checkouts.
+"""Episodes in real checkouts: a git repository and files in an episode shell.
 
-Texts are made by `tools.py` from what is really there, so that both worlds print the same. git itself runs inside
-the shell, where anything that a policy leaves in `.git` can reach nothing but its own episode.
+Texts are made by `tools.py` from what is really there. git itself runs inside the shell, where anything that a policy
+leaves in `.git` can reach nothing but its own episode.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
-from evotrainer.envs.swe.control import is_control
-from evotrainer.envs.swe.gitrepo import BuildCache, Built
-from evotrainer.envs.swe.grading import control_changed, own_visible, taken
-from evotrainer.envs.swe.real_runner import calls_passed, named_tests, run_tests
+from evotrainer.envs.swe.gitrepo import BuiltRepository
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
-from evotrainer.envs.swe.strict_tests import strict, with_equality
-from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo, TestResult
-from evotrainer.errors import SandboxError, TaskSetError
+from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo
+from evotrainer.errors import SandboxError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits
 
-LIMITS = ShellLimits(memory_mb=256, disk_mb=32, inodes=5_000, processes=32, output_kb=1024, idle_s=30.0)
 GIT_CPU_S = 10.0
 MAX_LOG = 200
 """Commits that `git log` asks for; their text is cut at `tools.MAX_TEXT` characters anyway."""
@@ -34,7 +30,7 @@ class RealHandle:
     repo: Repo
     protected: bool
     """Test files cannot be written."""
-    built: Built
+    built: BuiltRepository
     base: Mapping[str, str]
     shell: EpisodeShell
     fault: str | None = None
@@ -42,33 +38,42 @@ class RealHandle:
     """A patch that is only tried: `own_visible` is not asked for."""
 
 
-class RealWorld:
+class RealWorld(ABC):
     """`World` with real git, real files and real processes. SandboxError where no shell can be had."""
 
-    def __init__(self, limits: ShellLimits = LIMITS, binds: Sequence[tuple[str, str]] = (), keep: int = 32) -> None:
+    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]], keep: int) -> None:
         """`binds`: (folder here, place inside below /opt), read-only; `keep`: idle shells kept for later episodes."""
         self._shells = ShellPool(limits, binds, keep)
-        self._built = BuildCache()
         self._grading: EpisodeShell | None = None
         self.sandbox = Isolation(self._shells)
         """Tier and what it promises, as `Sandbox` has them."""
 
     def open(self, repo: Repo, knobs: Mapping[str, Any]) -> RealHandle:
-        """TaskSetError where a scrubbed history shows more than the base."""
+        """TaskSetError where the repository cannot be had, or a scrubbed history shows more than the base."""
         built = self.build(repo, knobs)
         shell = self._shells.take(packed(built.files))
         base = Texts(built.tree)
         return RealHandle(repo, knobs.get("tests") != "writable", built, base, shell)
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> Built:
+    @abstractmethod
+    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
         """The repository as git has it, made once per content."""
-        commits = tools.commits_shown(repo, knobs)
-        tools.check_reachable(repo, knobs, commits)
-        scrubbed, at = knobs.get("history") != "full", len(repo.history) - 1
-        if at < 0:
-            raise TaskSetError(f"repository {repo.id} has no commit; give its history at least one")
-        key = gitrepo.commits_key(commits, at, scrubbed)
-        return self._built.get(key, lambda: gitrepo.build(commits, at, scrubbed))
+
+    @abstractmethod
+    def is_test(self, repo: Repo, path: str) -> bool:
+        """Is it one of the repository's own test files?"""
+
+    @abstractmethod
+    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
+        """`tools.changed`, with the limits of this world."""
+
+    @abstractmethod
+    def test(self, handle: RealHandle) -> Observation:
+        """Run the tests of the working tree."""
+
+    @abstractmethod
+    def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
+        """The grade of a working tree."""
 
     def close(self, handle: RealHandle) -> None:
         """Hand the shell back; the episode's files are gone."""
@@ -78,10 +83,6 @@ class RealWorld:
         """End every shell."""
         self._grading = None
         self._shells.close()
-
-    def files(self, handle: RealHandle) -> dict[str, str]:
-        """Regular files of the working tree."""
-        return dict(self.tree(handle, contents=True))
 
     def tree(self, handle: RealHandle, contents: bool) -> Mapping[str, str]:
         """The working tree; without `contents`, texts are read when they are asked for."""
@@ -106,7 +107,7 @@ class RealWorld:
         if action.tool == "submit":
             return Observation(tools.SUBMITTED, done=True)
         if action.tool == "invalid":
-            return tools.looked(action, {}, {}, ())
+            return tools.read_only_observation(action, {}, {}, ())
         if action.tool == "test":
             return self.test(handle)
         if action.tool in ("git log", "git show"):
@@ -114,13 +115,7 @@ class RealWorld:
         if action.tool in CHANGING:
             return self._change(handle, action)
         whole = action.tool in ("grep", "git diff", "git status")
-        return tools.looked(action, self.tree(handle, contents=whole), handle.base, ())
-
-    def test(self, handle: RealHandle) -> Observation:
-        """Every test file of the working tree, by name."""
-        tree = self.tree(handle, contents=False)
-        results, _ = run_tests(handle.shell, named_tests(tree))
-        return Observation(tools.tests_text(results))
+        return tools.read_only_observation(action, self.tree(handle, contents=whole), handle.base, ())
 
     def _change(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if handle.protected and self.is_test(handle.repo, action.path):
@@ -131,25 +126,21 @@ class RealWorld:
         handle.shell.write({f"repo/{action.path}": new})
         return Observation(tools.DONE)
 
-    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
-        """`tools.changed`."""
-        return tools.changed(files, action)
-
     def _history(self, handle: RealHandle, action: ParsedAction) -> Observation:
         if action.tool == "git log":
-            said = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
-            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(said)]
-            return tools.looked(action, {}, {}, commits)
+            subjects = self.git(handle, "log", "--first-parent", f"-n{MAX_LOG}", "--format=%s", "HEAD").splitlines()
+            commits: list[Commit] = [Commit(subject, {}, {}) for subject in reversed(subjects)]
+            return tools.read_only_observation(action, {}, {}, commits)
         commit = self._commit(handle, action.back)
         return Observation(tools.NO_REVISION, ok=False) if commit is None else tools.show([commit], 0)
 
     def _commit(self, handle: RealHandle, back: int) -> Commit | None:
         """A commit's subject and the texts of the files it touched, from git; None where there is no such revision."""
         rev = f"HEAD~{back}"
-        said = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
+        log = self.git(handle, "log", "-1", "-m", "--first-parent", "--format=%s", "-r", "--raw", "-z", "--no-renames",
                         "--abbrev=40", "--root", rev)  # fmt: skip
-        subject, _, rest = said.partition("\0")
-        if not said:
+        subject, _, rest = log.partition("\0")
+        if not log:
             return None
         words = rest.lstrip("\n").split("\0")
         rows = [
@@ -174,13 +165,6 @@ class RealWorld:
         ran = handle.shell.run(["git", *args], cpu_s=GIT_CPU_S, env=GIT_ENVIRONMENT)
         return ran.text if ran.exit == 0 else ""
 
-    def is_test(self, repo: Repo, path: str) -> bool:
-        """Is it one of the repository's own test files?"""
-        return path in repo.visible
-
-    def grade(self, handles: Sequence[RealHandle]) -> list[Grade]:
-        return self.grade_unwatched(handles)
-
     def grade_unwatched(self, handles: Sequence[RealHandle]) -> list[Grade]:
         """Grades without a canary next to them."""
         return [self._grade_safely(h) for h in handles]
@@ -200,44 +184,6 @@ class RealWorld:
             repo = handle.repo
             hidden = dict.fromkeys((*repo.fail_to_pass, *repo.pass_to_pass), False)
             return Grade(hidden, {}, False, tuple(sorted(repo.visible)), "")
-
-    def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
-        """The grade of a working tree: fresh checkouts, the repository's own tests and control files put back."""
-        repo, texts = handle.repo, Texts(left)
-        patch = tools.git_patch(handle.base, texts)
-        changed = tuple(sorted(p for p in repo.visible if p in handle.base and texts.get(p) != repo.visible[p]))
-        files = cleaned(left, handle.built.tree, repo)
-        visible = {p: Entry(p, "f", 0o644, t.encode()) for p, t in repo.visible.items()}
-        calls = {i: c for i, c in repo.calls.items() if i in {*repo.fail_to_pass, *repo.pass_to_pass}}
-        shell = self.fresh(overlaid(files, visible))
-        results, values = run_tests(shell, named_tests(repo.visible), list(calls.values()))
-        passed = {r.id: not r.error for r in results}
-        hidden = calls_passed(calls, values)
-        hidden |= self._texts_passed(repo, files, hidden)
-        if changed:
-            left_tests = named_tests({p: texts[p] for p in repo.visible if p in texts})
-            results = run_tests(self.fresh(left), left_tests)[0] if left_tests else []
-        control = control_changed(handle.base, texts)
-        return Grade(hidden, passed, own_visible(repo, results), changed, patch, control_changed=control)
-
-    def _texts_passed(self, repo: Repo, files: Mapping[str, Entry], known: Mapping[str, bool]) -> dict[str, bool]:
-        """Hidden tests that are texts only: each file in a checkout of its own, written when nothing runs."""
-        wanted = [i for i in (*repo.fail_to_pass, *repo.pass_to_pass) if i not in known]
-        found: dict[str, bool] = dict.fromkeys(wanted, False)
-        for path in sorted({i.partition("::")[0] for i in wanted} & repo.hidden.keys()):
-            test = Entry(path, "f", 0o644, strict(repo.hidden[path], defined(repo)).encode())
-            names = {path: [i.partition("::")[2] for i in wanted if i.startswith(path + "::")]}
-            results: list[TestResult] = run_tests(self.fresh(overlaid(files, {path: test})), names)[0]
-            found |= {r.id: not r.error for r in results}
-        return found
-
-    def fresh(self, files: Mapping[str, Entry]) -> EpisodeShell:
-        """The grading shell with these files and nothing else; no policy's process ever ran in what it holds."""
-        if self._grading is None or self._grading.closed:
-            self._grading = self._shells.take(None)
-        with packed(files) as template:
-            self._grading.reset(template)
-        return self._grading
 
 
 class Texts(Mapping[str, str]):
@@ -263,15 +209,3 @@ def overlaid(files: Mapping[str, Entry], ours: Mapping[str, Entry]) -> dict[str,
     """`ours` on top of a policy's files; what stands where one of our folders must be (a file, a link) goes."""
     folders = {p[:i] for p in ours for i, c in enumerate(p) if c == "/"}
     return {p: e for p, e in files.items() if p not in folders} | dict(ours)
-
-
-def cleaned(left: Mapping[str, Entry], base: Mapping[str, Entry], repo: Repo) -> dict[str, Entry]:
-    """A policy's tree without test files, with the base's control files,
-    and without anything that is no file or link."""
-    files = {p: e for p, e in left.items() if e.kind in ("f", "l") and taken(repo, p)}
-    return overlaid(files, {p: e for p, e in base.items() if is_control(p)})
-
-
-def defined(repo: Repo) -> frozenset[str]:
-    """Classes with an equality of their own in the repository or in its reference fix."""
-    return with_equality([*repo.files.values(), *repo.gold.values()])

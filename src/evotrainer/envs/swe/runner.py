@@ -69,9 +69,11 @@ def module_name(path: str) -> str:
 def test_results(path: str, text: str, case: CaseResult) -> list[TestResult]:
     """Results of a test file, whatever its process sent back."""
     names = test_names(text)
-    said = case.value
-    if case.ok and type(said) is list and len(said) == len(names):
-        return [TestResult(path, n, error_name(x) if type(x) is str else "") for n, x in zip(names, said, strict=True)]
+    results = case.value
+    if case.ok and type(results) is list and len(results) == len(names):
+        return [
+            TestResult(path, n, error_name(x) if type(x) is str else "") for n, x in zip(names, results, strict=True)
+        ]
     return [TestResult(path, n, _why(case)) for n in names]
 
 
@@ -84,19 +86,19 @@ def _why(case: CaseResult) -> str:
     return error_name(case.error[0]) if case.status == "error" and case.error else "Killed"
 
 
-def error_name(said: str) -> str:
+def error_name(text: str) -> str:
     """The name of an exception's class, or a substitute where that is no text."""
-    return said[:40] if said.isidentifier() else "ProcessExit"
+    return text[:40] if text.isidentifier() else "ProcessExit"
 
 
 def call_results(calls: Mapping[str, HiddenCall], case: CaseResult) -> dict[str, bool]:
     """Did each hidden call return exactly what it must?"""
     from evotrainer.sandbox import same
 
-    said: Any = case.value
-    if not case.ok or type(said) is not list or len(said) != len(calls):
+    results: Any = case.value
+    if not case.ok or type(results) is not list or len(results) != len(calls):
         return dict.fromkeys(calls, False)
     return {
         i: type(got) is list and len(got) == 1 and same(got[0], c.expected)
-        for (i, c), got in zip(calls.items(), said, strict=True)
+        for (i, c), got in zip(calls.items(), results, strict=True)
     }

@@ -267,7 +267,7 @@ def clipped(text: str, ok: bool = True) -> Observation:
     return Observation(text if len(text) <= MAX_TEXT else text[: MAX_TEXT - 4] + "\n...", ok=ok)
 
 
-def looked(
+def read_only_observation(
     action: ParsedAction, files: Mapping[str, str], base: Mapping[str, str], commits: Sequence[Commit]
 ) -> Observation:
     """What every action prints that only looks: all but edits, `test` and `submit`.

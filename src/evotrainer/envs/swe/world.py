@@ -1,7 +1,6 @@
-"""What a repository task is, and what every world that runs one does. Worlds: `memory.py` (files in memory), `real.py`.
-
-Texts are made by `tools.py`, graded files chosen by `grading.py`: both worlds print and grade the same, except for code
-that looks at its surroundings (docs/domains/swe.md, Worlds). Here only the contract.
+"""What a repository task is, and what a world that runs one does: `memory.py` (generated
+repositories, files in memory), `instance_world.py` (issues of real ones, in checkouts). Both print the texts of
+`tools.py`.
 """
 
 from __future__ import annotations
@@ -73,16 +72,14 @@ class Repo:
     """Commits after the base, oldest first, that only a full history exposes; the last one holds the fix."""
     visible: Files
     """Test files of the repository: the policy may read and run them."""
-    hidden: Files
-    """Test files that the policy never sees."""
     fail_to_pass: tuple[str, ...]
-    """Ids of hidden tests that fail at the base and must pass."""
+    """Ids of hidden tests, which the policy never sees, that fail at the base and must pass."""
     pass_to_pass: tuple[str, ...]
     """Ids of hidden tests that pass at the base and must still pass."""
     gold: Files
     """New texts of the files that the reference fix changes."""
     calls: Mapping[str, HiddenCall] = field(default_factory=dict)
-    """Hidden tests as data, by id; the text in `hidden` asserts the same. Ids without one are graded by their text."""
+    """Hidden tests of a generated repository as data, by id; those of an instance are texts in its test patch."""
     tags: Mapping[str, str] = field(default_factory=dict)
     """bug (class of the bug), module, function, compositions, ..."""
 
@@ -148,7 +145,7 @@ class Grade:
     """Every test of the repository's own (canonical) visible files -> passed."""
     own_visible: bool
     """Do the visible test files pass as the policy left them
-    (`grading.own_visible`)? What a trusting grader would read."""
+    (`memory.own_visible`)? What a trusting grader would read."""
     tests_changed: tuple[str, ...]
     """Visible test files whose text the policy changed or removed, sorted."""
     patch: str
@@ -189,10 +186,6 @@ class World(Protocol):
 
     def grade(self, handles: Sequence[Any]) -> list[Grade]:
         """Grades in order; the handles stay as they are."""
-        ...
-
-    def files(self, handle: Any) -> dict[str, str]:
-        """The working tree now, test files included where the policy sees them."""
         ...
 
     def close(self, handle: Any) -> None: ...

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evotrainer.records.places import kept_at
+from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import counted
 
 if TYPE_CHECKING:
@@ -19,10 +19,10 @@ VARIABLE = "EVOTRAINER_CACHE"
 
 def cache_folder(wanted: str = "") -> Path | None:
     """Where trials are kept: `wanted`, else $EVOTRAINER_CACHE, else the user's cache folder; None: nowhere."""
-    return kept_at(wanted, VARIABLE, "XDG_CACHE_HOME", "trials")
+    return storage_folder(wanted, VARIABLE, "XDG_CACHE_HOME", "trials")
 
 
-def goes_without(folder: Path, why: str) -> str:
+def unusable_notice(folder: Path, why: str) -> str:
     """What is told where the cache's folder cannot be used."""
     remedy = f"make it writable, or set run.cache (or ${VARIABLE}) to another folder or off"
     return f"cache {folder} cannot be used ({why}), so the run goes without it and keeps no training there; {remedy}"
@@ -34,7 +34,7 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     from evotrainer.executors.cache.executor import CachedExecutor
     from evotrainer.executors.cache.keys import code_id
     from evotrainer.executors.cache.store import TrialCache
-    from evotrainer.records.encryption import know
+    from evotrainer.records.encryption import register_key
     from evotrainer.records.run_keys import cache_key, keys_folder
 
     folder = cache_folder(task.run.cache)
@@ -44,7 +44,7 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     try:
         cache.open()
     except OSError as e:
-        tell(goes_without(folder, e.strerror or str(e)))
+        tell(unusable_notice(folder, e.strerror or str(e)))
         return executor
     size = cache.size()
     if size.entries and size.entries == size.other:
@@ -53,4 +53,4 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
         used = "takes what it needs and does not compute it again; run.cache=off computes all"
         tell(f"cache {folder}: of {counted(usable, 'entry')} made by earlier runs this one {used}")
     kept = keys_folder(task.run.keys)
-    return CachedExecutor(executor, cache, run_dir, task, tell, know(cache_key(kept)) if kept else None)
+    return CachedExecutor(executor, cache, run_dir, task, tell, register_key(cache_key(kept)) if kept else None)

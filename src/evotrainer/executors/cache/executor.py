@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import EvoTrainerError, IntegrityError
-from evotrainer.executors.cache.arrive import Found, lay_down
-from evotrainer.executors.cache.chains import earlier, in_order, lay_start, made_on_the_way
-from evotrainer.executors.cache.keep import entries_of
+from evotrainer.executors.cache.continued import earlier, in_order, lay_start, made_on_the_way
 from evotrainer.executors.cache.keys import Keys, code_id
+from evotrainer.executors.cache.load import CacheHit, lay_down
+from evotrainer.executors.cache.save import entries_of
 from evotrainer.executors.cache.store import TrialCache
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir
 from evotrainer.records import keys as names
@@ -39,7 +39,7 @@ Progress = Callable[[list[tuple[TrialSpec, Heartbeat | None]]], None]
 
 
 @dataclass(slots=True)
-class Begun:
+class StartedTrial:
     """A trial that is computed now. `code`, `making`, `policy`: as they were before it began."""
 
     spec: TrialSpec
@@ -63,7 +63,7 @@ class CachedExecutor:
     own_key: DataKey | None = None
     _keys: Keys | None = field(default=None, repr=False)
     _proxy: tuple[str, str] | None = None
-    _told: set[str] = field(default_factory=set, repr=False)
+    _warned: set[str] = field(default_factory=set, repr=False)
 
     def run(self, specs: Sequence[TrialSpec], on_progress: Progress = lambda _: None) -> Iterator[TrialFinished]:
         """Yield results as they come: known ones first, then those that `executor` computes."""
@@ -71,7 +71,7 @@ class CachedExecutor:
             shutil.rmtree(left, ignore_errors=True)
         todo: list[TrialSpec] = []
         rest: dict[str, TrialSpec] = {}
-        started: dict[str, Begun] = {}
+        started: dict[str, StartedTrial] = {}
         for spec in specs:
             # A trial that began here is continued here: what it was begun with is not known any more.
             if (trial_dir(self.run_dir, spec.trial) / "spec.json").is_file():
@@ -94,7 +94,7 @@ class CachedExecutor:
             yield from self.run(later, on_progress)
 
     def _compute(
-        self, todo: list[TrialSpec], rest: dict[str, TrialSpec], started: dict[str, Begun], on_progress: Progress
+        self, todo: list[TrialSpec], rest: dict[str, TrialSpec], started: dict[str, StartedTrial], on_progress: Progress
     ) -> Iterator[TrialFinished]:
         again: list[TrialSpec] = []
         for spec in todo:
@@ -158,7 +158,7 @@ class CachedExecutor:
             return None, None
         before = time.process_time(), time.monotonic()
         while True:
-            found: Found | None = None
+            found: CacheHit | None = None
             try:
                 found = self._find(spec)
                 if found is None or found.too_dear or (found.missing and spent):
@@ -175,13 +175,13 @@ class CachedExecutor:
                 if found is not None:
                     found.close()
 
-    def _find(self, spec: TrialSpec) -> Found | None:
+    def _find(self, spec: TrialSpec) -> CacheHit | None:
         """Entries of a trial's parts; None where nothing of it is known or can be."""
         try:
             k = self.keys()
             if k is None:
                 return None
-            found = Found(spec)
+            found = CacheHit(spec)
             making, part = k.making(spec), "training" if spec.train else "warm start"
             if making and not self._add(found, part, making):
                 return None
@@ -193,7 +193,7 @@ class CachedExecutor:
             return None
         return found if found.entries else None
 
-    def _add(self, found: Found, part: str, key: str) -> bool:
+    def _add(self, found: CacheHit, part: str, key: str) -> bool:
         try:
             entry = self.cache.find(key)
         except IntegrityError as e:
@@ -204,7 +204,7 @@ class CachedExecutor:
             found.entries[part] = (key, entry)
         return entry is not None
 
-    def _remainder(self, spec: TrialSpec, found: Found, staged: Path) -> TrialSpec:
+    def _remainder(self, spec: TrialSpec, found: CacheHit, staged: Path) -> TrialSpec:
         """Evaluations that the cache does not have, as a trial of their own, its policy laid down."""
         trial = names.remainder(spec.trial)
         folder = trial_dir(self.run_dir, trial)
@@ -236,7 +236,7 @@ class CachedExecutor:
     def _lay_start(self, spec: TrialSpec) -> None:
         """Put the latest known training that a trial goes on from into its folder."""
         for depth, before in enumerate(earlier(spec), 1):
-            with contextlib.closing(Found(before)) as found:
+            with contextlib.closing(CacheHit(before)) as found:
                 try:
                     k = self.keys()
                     if k is not None and self._add(found, "training", key := k.making(before)):
@@ -249,18 +249,18 @@ class CachedExecutor:
 
     # -- what becomes known --------------------------------------------------------------------------------------------
 
-    def _begin(self, spec: TrialSpec) -> Begun | None:
+    def _begin(self, spec: TrialSpec) -> StartedTrial | None:
         """A trial before it begins; None where its result is not to be kept."""
         if (trial_dir(self.run_dir, spec.trial) / "spec.json").is_file() or repeats(spec):
             return None
         try:
             k = self.keys()
-            return None if k is None else Begun(spec, code_id(), k.making(spec), k.policy(spec))
+            return None if k is None else StartedTrial(spec, code_id(), k.making(spec), k.policy(spec))
         except (OSError, EvoTrainerError) as e:
             self._note(f"{self._trouble(e)}: its trials are not kept")
             return None
 
-    def _keep(self, begun: Begun, result: TrialFinished) -> None:
+    def _keep(self, begun: StartedTrial, result: TrialFinished) -> None:
         """Put what was computed into the cache, if it is a function of its specification alone."""
         try:
             now = self._begin_again(begun)
@@ -272,7 +272,7 @@ class CachedExecutor:
         except (OSError, EvoTrainerError) as e:
             self._note(f"{self._trouble(e)}: trials that cannot be stored are not kept")
 
-    def _begin_again(self, begun: Begun) -> Keys | None:
+    def _begin_again(self, begun: StartedTrial) -> Keys | None:
         """The keys, where nothing that a trial was begun with has changed since."""
         k = self.keys()
         same = k and (code_id(), k.making(begun.spec), k.policy(begun.spec)) == (begun.code, begun.making, begun.policy)
@@ -295,8 +295,8 @@ class CachedExecutor:
         return f"cache {self.cache.folder}: {e.strerror or e}; {remedy}"
 
     def _note(self, line: str) -> None:
-        if line not in self._told:
-            self._told.add(line)
+        if line not in self._warned:
+            self._warned.add(line)
             self.tell(line)
 
 

@@ -101,8 +101,8 @@ class Keys:
         self.run_dir = run_dir
         self.inputs = Inputs(run_dir)
         # `files` by path; their content is in the inputs. What may be paid is asked before a run, and changes no result
-        told = {k: v for k, v in described.items() if k not in ("files", PAYABLE)}
-        self.shared = {"format": FORMAT, "code": code, "computes": computes(task), "environment": told}
+        described_by = {k: v for k, v in described.items() if k not in ("files", PAYABLE)}
+        self.shared = {"format": FORMAT, "code": code, "computes": computes(task), "environment": described_by}
 
     def policy(self, spec: TrialSpec) -> str:
         """Of the policy that a specification starts from, by content; empty where it makes one first."""
@@ -121,8 +121,8 @@ class Keys:
         if not spec.train and spec.policy_dir:
             return ""
         if not spec.train:
-            told = {k: getattr(spec, k) for k in ("environment", "accept_tier_e", "trainer", "trainer_options")}
-            return self._key("warm start", spec, told | {"warm_start": spec.warm_start})
+            values = {k: getattr(spec, k) for k in ("environment", "accept_tier_e", "trainer", "trainer_options")}
+            return self._key("warm start", spec, values | {"warm_start": spec.warm_start})
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_EVALUATIONS)}
         # of evaluations, where it is a part of the protocol
         body["recipe"] = spec.recipe.model_copy(update={"deploy_temperature": None})
@@ -145,8 +145,8 @@ class Keys:
         if "environment" in body:
             body = {**body, "environment": {k: v for k, v in body["environment"].items() if k != PAYABLE}}
         places = {t.root: _content(t) for t in trees}  # the same files elsewhere are the same files
-        told = relocated(_plain(body), places) | {"kind": kind, "shared": self.shared}
-        text = json.dumps(told | {"files": sorted(places.values())}, sort_keys=True, default=str)
+        content = relocated(_plain(body), places) | {"kind": kind, "shared": self.shared}
+        text = json.dumps(content | {"files": sorted(places.values())}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 

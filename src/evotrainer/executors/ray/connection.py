@@ -149,10 +149,12 @@ class RayConnection:
         have = self.ray.cluster_resources()
         asked = ", ".join(f"{v:g} {k}" for k, v in self._needs().items())
         times = f"{o.workers_per_trial} times " if o.workers_per_trial > 1 else ""
-        said = ", ".join(f"{v:g} {k}" for k, v in sorted(have.items()) if k in ("CPU", "GPU", "memory", *o.resources))
+        available = ", ".join(
+            f"{v:g} {k}" for k, v in sorted(have.items()) if k in ("CPU", "GPU", "memory", *o.resources)
+        )
         raise ConfigError(
             f"no node of the cluster holds a trial: it needs {times}{asked}; "
-            f"the whole cluster has {said or 'nothing'}; change executor.options, add nodes, "
+            f"the whole cluster has {available or 'nothing'}; change executor.options, add nodes, "
             "or set executor.options.autoscaling=true where they come on demand"
         )
 

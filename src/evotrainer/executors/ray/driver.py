@@ -16,7 +16,7 @@ from pathlib import Path
 
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
-from evotrainer.executors.data_keys import handed
+from evotrainer.executors.data_keys import passed_key
 from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
@@ -80,14 +80,14 @@ class ClusterExecutor:
             for a in [a for a in waiting if self._ended_earlier(a)]:
                 waiting.remove(a)
                 fetching[pool.submit(self.results.collect, a, None)] = a
-            told = 0.0
+            last_report = 0.0
             while waiting or running or fetching:
                 self._submit(waiting, running)
                 for report in self.backend.poll(POLL_S if running else 0.0):
-                    heard = running.get(report.trial)
-                    if heard is None or heard.number != report.attempt:
+                    attempt = running.get(report.trial)
+                    if attempt is None or attempt.number != report.attempt:
                         continue
-                    a = heard
+                    a = attempt
                     if self._hear(a, report):
                         del running[a.spec.trial]
                         if isinstance(report, Report) and report.state == "finished":
@@ -101,8 +101,8 @@ class ClusterExecutor:
                     result = f.result()
                     self._settle(a)
                     yield result
-                if (now := time.monotonic()) - told >= max(POLL_S / 2, len(running) / SHOWN_A_SECOND):
-                    told = now
+                if (now := time.monotonic()) - last_report >= max(POLL_S / 2, len(running) / SHOWN_A_SECOND):
+                    last_report = now
                     on_progress([(a.spec, a.beat) for a in (*running.values(), *fetching.values())])
                 if not running:
                     time.sleep(POLL_S / 4)
@@ -215,7 +215,7 @@ class ClusterExecutor:
                 runtime_env=o.runtime_env,
                 resources={"CPU": o.cpus, **({"GPU": o.gpus} if o.gpus else {})},
                 versions=versions(),
-                data_key=handed(a.spec).hex(),
+                data_key=passed_key(a.spec).hex(),
             )
         )
 

@@ -63,7 +63,7 @@ class RaySupervisor(NodeSupervisor):
 
 
 @dataclass(slots=True)
-class Watched:
+class WatchedTrial:
     trial: str
     attempt: int
     handle: Any
@@ -76,9 +76,9 @@ class RayBackend:
 
     def __init__(self, wants_gpu: bool = False) -> None:
         self.wants_gpu = wants_gpu
-        self.watched: dict[tuple[str, int], Watched] = {}
-        self.open_questions: dict[Any, Watched] = {}
-        self.later: list[tuple[float, Watched]] = []
+        self.watched: dict[tuple[str, int], WatchedTrial] = {}
+        self.open_questions: dict[Any, WatchedTrial] = {}
+        self.later: list[tuple[float, WatchedTrial]] = []
         self.stopping: dict[Any, Any] = {}
 
     def open(self, key: str, options: ClusterOptions) -> ClusterOptions:
@@ -128,17 +128,17 @@ class RayBackend:
             if not self.attach(job.trial, job.attempt):  # its name is taken: it was submitted before
                 raise ConfigError(f"executor.options: {line_of(e)}") from e
             return
-        self._watch(Watched(job.trial, job.attempt, handle))
+        self._watch(WatchedTrial(job.trial, job.attempt, handle))
 
     def attach(self, trial: str, attempt: int) -> bool:
         try:
             handle = self.ray.get_actor(self._name(trial, attempt), namespace=NAMESPACE)
         except ValueError:
             return False
-        self._watch(Watched(trial, attempt, handle))
+        self._watch(WatchedTrial(trial, attempt, handle))
         return True
 
-    def _watch(self, w: Watched) -> None:
+    def _watch(self, w: WatchedTrial) -> None:
         self.watched[w.trial, w.attempt] = w
         interval = len(self.watched) / A_SECOND
         wait = min(max(WATCH_S, interval), self.options.lease_s / 2)

@@ -23,7 +23,7 @@ from evotrainer.executors.ray.connection import NAMESPACE, import_ray, line_of
 from evotrainer.executors.ray.job import NodeJob
 from evotrainer.executors.ray.supervisor import CHECK_S, take_key
 from evotrainer.executors.spec import read_spec, write_atomic
-from evotrainer.executors.worker import TrialProcess, guarded, tell
+from evotrainer.executors.worker import TrialProcess, guarded, report_error
 from evotrainer.records.output import print
 from evotrainer.records.regular_file import read_text
 
@@ -140,7 +140,7 @@ def _assist(folder: Path, rank: int) -> int:
     try:
         TrialProcess(folder).assist()
     except EvoTrainerError as e:
-        tell(folder, e)
+        report_error(folder, e)
         return e.exit_code
     finally:
         over.set()

@@ -26,7 +26,7 @@ from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
 from evotrainer.executors.ray.uploader import Uploader, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.clock import unix_time
-from evotrainer.records.encryption import DataKey, know
+from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.regular_file import read_text
 
 CHECK_S = 0.2
@@ -68,13 +68,13 @@ class NodeSupervisor:
         self.start_group = start_group
         self.several = False
         if given != mine:
-            said = ", ".join(
+            described = ", ".join(
                 f"{k} {mine.get(k, 'none')} where the driver has {v}" for k, v in given.items() if mine.get(k) != v
             )
-            self.tell(
+            self.update(
                 state="refused",
                 kind="ConfigError",
-                error=f"node {self.report.node} has {said}; install the driver's versions on every node, or give "
+                error=f"node {self.report.node} has {described}; install the driver's versions on every node, or give "
                 "executor.options.runtime_env",
             )
         else:
@@ -117,7 +117,7 @@ class NodeSupervisor:
 
     # the attempt ------------------------------------------------------------------------------------------------------
 
-    def tell(self, **changes: Any) -> None:
+    def update(self, **changes: Any) -> None:
         with self.changed:
             r = asdict(self.report)
             self.report = Report(**{**r, **changes, "number": r["number"] + 1})
@@ -138,11 +138,11 @@ class NodeSupervisor:
         try:
             with self._workspace() as run_dir:
                 ended = self._attempt(run_dir)
-            self.tell(**ended)
+            self.update(**ended)
         except EvoTrainerError as e:
-            self.tell(state="refused" if isinstance(e, ConfigError) else "fault", kind=type(e).__name__, error=str(e))
+            self.update(state="refused" if isinstance(e, ConfigError) else "fault", kind=type(e).__name__, error=str(e))
         except Exception as e:  # reported as what it is: nobody else would see it
-            self.tell(state="fault", kind="StoreError", error=f"node {self.report.node}: {type(e).__name__}: {e}")
+            self.update(state="fault", kind="StoreError", error=f"node {self.report.node}: {type(e).__name__}: {e}")
 
     @contextlib.contextmanager
     def _workspace(self) -> Any:
@@ -158,7 +158,7 @@ class NodeSupervisor:
             yield shared
             return
         base = Path(j.scratch or tempfile.gettempdir()) / f"evotrainer-{j.key}"
-        self.tell(state="preparing")
+        self.update(state="preparing")
         try:
             base.mkdir(parents=True, exist_ok=True)
         except OSError as e:
@@ -223,7 +223,7 @@ class NodeSupervisor:
         with contextlib.suppress(OSError):
             text = read_text(folder / "heartbeat")
             if text != self.report.heartbeat:
-                self.tell(state="running", heartbeat=text)
+                self.update(state="running", heartbeat=text)
         if uploader is not None:
             uploader.check()
 
@@ -256,7 +256,7 @@ class NodeSupervisor:
 
     def _uploader(self, run_dir: Path) -> Uploader:
         def saved(step: int, sent: int) -> None:
-            self.tell(saved=step, sent_bytes=self.report.sent_bytes + sent)
+            self.update(saved=step, sent_bytes=self.report.sent_bytes + sent)
 
         return Uploader(self.job, run_dir, self.artifacts, saved)
 
@@ -274,7 +274,7 @@ class NodeSupervisor:
 def take_key(key: str) -> None:
     """From here on this process can hand a job's key (hex; empty: it has none) to the trial's."""
     if key:
-        know(DataKey(bytes.fromhex(key)))
+        register_key(DataKey(bytes.fromhex(key)))
 
 
 def node_name() -> str:

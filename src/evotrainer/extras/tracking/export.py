@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.extras.tracking.figures import Point, Sheet, live_sheet, running, story, trial_sheets
+from evotrainer.extras.tracking.figures import Point, TrackerRun, live_sheet, running, story, trial_sheets
 from evotrainer.extras.tracking.targets import Target, open_target, parse_target
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import WriterLock, os_errors
@@ -113,7 +113,7 @@ class Exporter:
                 self.note.live[trial] = -1 if ended else new[-1].step
                 self._settle()
 
-    def _write(self, sheet: Sheet) -> None:
+    def _write(self, sheet: TrackerRun) -> None:
         if self.note.begun == sheet.key:  # stopped in the middle: only what did not arrive
             held = self.target.known(sheet)
             sheet = replace(sheet, points=[p for p in sheet.points if p.step not in held])

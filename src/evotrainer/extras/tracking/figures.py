@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from evotrainer.projections.caveats import caveat_line as in_words
 from evotrainer.projections.caveats import caveats
-from evotrainer.projections.caveats import told as in_words
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
 from evotrainer.records import keys
@@ -38,7 +38,7 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
+class TrackerRun:
     """One tracker run, or what is new of it."""
 
     key: str
@@ -61,7 +61,7 @@ class Sheet:
     """The tracker run is complete: nothing will be added."""
 
 
-def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, Sheet]]:
+def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, TrackerRun]]:
     """(sequence number of its event, sheet) of every finished trial. `about`: joins the configuration."""
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
@@ -78,7 +78,7 @@ def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tupl
 
 def _trial(
     e: Event, opened: ev.RunOpened, branch: ev.BranchOpened | None, purpose: str, about: Mapping[str, Any], root: str
-) -> Sheet:
+) -> TrackerRun:
     t: ev.TrialFinished = e.body
     end = seconds(e)
     evaluated = _evaluated(t)
@@ -106,7 +106,7 @@ def _trial(
         "cost/resumed": float(t.resumed),
     }
     last = evaluated[max(evaluated)] if evaluated else {}
-    return Sheet(
+    return TrackerRun(
         key=key_of(root, t.trial),
         name=f"{opened.run}/{t.trial}",
         group=opened.run,
@@ -147,21 +147,21 @@ def _points(t: ev.TrialFinished, evaluated: Mapping[int, Mapping[str, float]], e
     return [at[step] for step in sorted(at)]
 
 
-def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> Sheet | None:
+def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> TrackerRun | None:
     """The evolution as a whole, its points behind event `after`; None before the run is opened."""
     opened = next((e.body for e in events if e.kind == "run"), None)
     if opened is None:
         return None
-    told = RunFigures()
+    figures = RunFigures()
     points = []
     for e in events:
-        values = finite(told.take(e))
+        values = finite(figures.take(e))
         if values and e.seq > after:
             points.append(Point(e.seq, seconds(e), values))
     if any(e.kind == "certified" for e in events):
-        told.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
+        figures.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
     limits = {f"budget_{k}": v for k, v in opened.budget.items()}
-    return Sheet(
+    return TrackerRun(
         key=key_of(events[0].hash, STORY),
         name=f"{opened.run}/{STORY}",
         group=opened.run,
@@ -174,11 +174,11 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
             "seed": opened.seed,
         },
         points=points,
-        texts=told.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
-        summary=finite({**told.spent, **told.summary}),
+        texts=figures.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
+        summary=finite({**figures.spent, **figures.summary}),
         tags=(opened.task, STORY),
         start=seconds(events[0]),
-        complete=told.state.closed_by is not None,
+        complete=figures.state.closed_by is not None,
     )
 
 
@@ -268,11 +268,11 @@ def running(events: Sequence[Event]) -> set[str]:
     return begun - {e.body.trial for e in events if e.kind == "finished"}
 
 
-def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> Sheet:
+def live_sheet(events: Sequence[Event], trial: str, points: Sequence[Point], complete: bool) -> TrackerRun:
     """What a trial's heartbeats say while it runs.
     Apart from its own sheet, which the ledger gives when it has ended."""
     run = str(events[0].body.run)
-    return Sheet(
+    return TrackerRun(
         key=key_of(events[0].hash, f"{trial}/live"),
         name=f"{run}/{trial}/live",
         group=run,

@@ -44,9 +44,9 @@ def main() -> None:
 def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], out: Any) -> None:
     """Export until the parent closes our standard input."""
 
-    def say(**told: Any) -> None:
+    def say(**fields: Any) -> None:
         with contextlib.suppress(OSError, ValueError):
-            out.write(json.dumps(told) + "\n")
+            out.write(json.dumps(fields) + "\n")
 
     working: dict[str, Exporter] = {}
     failed: set[str] = set()

@@ -64,13 +64,13 @@ class FollowerProcess:
         return True
 
     def _take(self, line: bytes) -> None:
-        told = json.loads(line)
-        if "failed" in told:
-            self._left.discard(told["failed"])
-            self._warn(told["failed"], told["cause"])
-        elif "done" in told:
-            self._left.discard(told["done"])
-            self._note(f"figures exported: {told['where']}")
+        message = json.loads(line)
+        if "failed" in message:
+            self._left.discard(message["failed"])
+            self._warn(message["failed"], message["cause"])
+        elif "done" in message:
+            self._left.discard(message["done"])
+            self._note(f"figures exported: {message['where']}")
 
     def _warn(self, name: str, cause: str) -> None:
         self._note(

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from pydantic import ValidationError
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.extras.tracking.figures import Sheet
+from evotrainer.extras.tracking.figures import TrackerRun
 from evotrainer.extras.tracking.to_mlflow import Mlflow, MlflowOptions
 from evotrainer.extras.tracking.to_tensorboard import TensorBoard, TensorBoardOptions
 from evotrainer.extras.tracking.to_trackio import Trackio, TrackioOptions
@@ -25,11 +25,11 @@ from evotrainer.records.frozen import Frozen, explain
 class Target(Protocol):
     """A tracker."""
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: TrackerRun) -> None:
         """Add the sheet's points, configuration and texts; raises whatever the client raises."""
         ...
 
-    def known(self, sheet: Sheet) -> set[int]:
+    def known(self, sheet: TrackerRun) -> set[int]:
         """Steps of this tracker run that it holds."""
         ...
 

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from evotrainer.extras.tracking.figures import Point, Sheet, flat
+from evotrainer.extras.tracking.figures import Point, TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -40,7 +40,7 @@ class Mlflow:
         self.experiment = found.experiment_id if found else self.client.create_experiment(project, artifacts)
         self._runs: dict[str, str] = {}
 
-    def _run(self, sheet: Sheet, create: bool) -> str:
+    def _run(self, sheet: TrackerRun, create: bool) -> str:
         """Id of the tracker run; empty where there is none and none is to be made."""
         if sheet.key not in self._runs:
             rows = self.client.search_runs([self.experiment], f"tags.`evotrainer.key` = '{sheet.key}'", max_results=1)
@@ -58,7 +58,7 @@ class Mlflow:
                 self._runs[sheet.key] = made.info.run_id
         return self._runs[sheet.key]
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: TrackerRun) -> None:
         from mlflow.entities import Metric, Param, RunTag
 
         run = self._run(sheet, create=True)
@@ -81,7 +81,7 @@ class Mlflow:
         if sheet.complete:
             self.client.set_terminated(run, "FAILED" if sheet.failed else "FINISHED", int(last.time * 1000))
 
-    def known(self, sheet: Sheet) -> set[int]:
+    def known(self, sheet: TrackerRun) -> set[int]:
         run = self._run(sheet, create=False)
         if not run:
             return set()

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from evotrainer.extras.tracking.figures import Point, Sheet, flat
+from evotrainer.extras.tracking.figures import Point, TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -23,7 +23,7 @@ class TensorBoard:
     def __init__(self, folder: Path, project: str, o: TensorBoardOptions) -> None:
         self.dir = Path(o.dir).expanduser() if o.dir else folder / "tracking" / "tensorboard"
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: TrackerRun) -> None:
         from tensorboard.compat.proto.event_pb2 import Event
         from tensorboard.compat.proto.summary_pb2 import Summary
         from tensorboard.summary.writer.record_writer import RecordWriter
@@ -46,7 +46,7 @@ class TensorBoard:
             out.flush()
         os.replace(part, place / name)
 
-    def known(self, sheet: Sheet) -> set[int]:
+    def known(self, sheet: TrackerRun) -> set[int]:
         """None: what is written again replaces itself."""
         return set()
 

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from evotrainer.extras.tracking.figures import Sheet, flat
+from evotrainer.extras.tracking.figures import TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -28,7 +28,7 @@ class Trackio:
             os.environ["TRACKIO_DIR"] = str(Path(o.dir).expanduser())
         self.project, self.options = project, o
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: TrackerRun) -> None:
         import trackio
 
         texts = {f"said/{k}": v for k, v in sheet.texts.items()}
@@ -56,7 +56,7 @@ class Trackio:
             finally:
                 trackio.finish()
 
-    def known(self, sheet: Sheet) -> set[int]:
+    def known(self, sheet: TrackerRun) -> set[int]:
         from trackio.sqlite_storage import SQLiteStorage
 
         rows = SQLiteStorage.get_logs(self.project, _trackio_name(sheet))
@@ -68,6 +68,6 @@ class Trackio:
     def close(self) -> None: ...
 
 
-def _trackio_name(sheet: Sheet) -> str:
+def _trackio_name(sheet: TrackerRun) -> str:
     """Runs are told by name there: the key joins it."""
     return f"{sheet.name} {sheet.key[:6]}"

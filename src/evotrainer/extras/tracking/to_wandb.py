@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from evotrainer.extras.tracking.figures import Sheet
+from evotrainer.extras.tracking.figures import TrackerRun
 from evotrainer.records.frozen import Frozen
 
 
@@ -31,7 +31,7 @@ class Wandb:
         self._open: dict[str, Any] = {}
         """Runs to which more will be added."""
 
-    def write(self, sheet: Sheet) -> None:
+    def write(self, sheet: TrackerRun) -> None:
         run = self._open.get(sheet.key) or self._begin(sheet)
         for p in sheet.points:
             run.log(dict(p.values), step=p.step)
@@ -42,7 +42,7 @@ class Wandb:
         else:
             self._open[sheet.key] = run
 
-    def _begin(self, sheet: Sheet) -> Any:
+    def _begin(self, sheet: TrackerRun) -> Any:
         import wandb
 
         o = self.options
@@ -72,7 +72,7 @@ class Wandb:
         self.url = self.url if run.offline else run.url or self.url
         return run
 
-    def known(self, sheet: Sheet) -> set[int]:
+    def known(self, sheet: TrackerRun) -> set[int]:
         """None: W&B itself drops a step that is not behind the last one of its run."""
         return set()
 

@@ -1,7 +1,7 @@
-"""Multi-node training through verl, driven as a subprocess of its own virtual environment; verl is never imported here.
+"""Multi-node training through verl in its own virtual environment; verl is never imported here.
 
-`render -> validate -> launch -> tail -> checkpoints -> import`: each step works on one folder (docs/verl.md). Modules
-of `plugins/` and `inside/` run in verl's environment only; nothing of ours imports them.
+`render -> validate -> sh launch.sh -> evotrainer import`: each step works on one folder (docs/verl.md).
+Modules of `plugins/` and `inside/` run in verl's environment only; nothing of ours imports them.
 """
 
 VERSION = "0.9.1"

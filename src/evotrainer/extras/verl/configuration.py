@@ -11,9 +11,9 @@ from typing import Any, Literal
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl.mapping import OBSERVATION_TOKENS, response_tokens, translate
-from evotrainer.factors.carried import owners
 from evotrainer.factors.data import ACTOR
 from evotrainer.factors.signal import ROLLOUT
+from evotrainer.factors.trainer_mapping import owners
 
 PATHS = (
     "reward.custom_reward_function.path",
@@ -77,10 +77,6 @@ def configuration(task: TaskFile, folder: Path, machine: Machine) -> tuple[dict[
                 f"--set {key}={out[key]!r}: give a number of steps from 1 on; without checkpoints a killed "
                 "training begins anew"
             )
-    if "file" not in out["trainer.logger"]:
-        raise ConfigError(
-            '--set trainer.logger: "file" must be among them, e.g. ["console", "file", "wandb"]; `tail` reads it'
-        )
     return out, origin
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.factors.carried import carried, keys_of, refusals
+from evotrainer.factors.trainer_mapping import carried, keys_of, refusals
 from evotrainer.records.recipe import Recipe
 
 OBSERVATION_TOKENS = 512

@@ -61,7 +61,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
     rows, described = _prompts(task)
     _clear(folder)
     _write_files(task, folder, keys, rows)
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (MANIFEST, "launch.lock"))
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.name != MANIFEST)
     longest = max(sum(len(m["content"]) for m in row["prompt"]) for r in rows.values() for row in r)
     manifest = {
         "format": FORMAT,
@@ -147,7 +147,7 @@ def _check_free(out: Path) -> None:
         return
     if not (out / MANIFEST).is_file():
         raise ConfigError(f"{out} is not empty and was not rendered by us; choose a new folder")
-    if (out / "attempts").exists():
+    if (out / "metrics").exists():
         raise ConfigError(
             f"{out} holds a training that was launched; render to a new folder, nothing of it is overwritten"
         )
@@ -156,7 +156,6 @@ def _check_free(out: Path) -> None:
 def _clear(out: Path) -> None:
     """Remove an earlier rendering, manifest first: a half-written folder is no rendered one."""
     (out / MANIFEST).unlink(missing_ok=True)
-    (out / "validation.json").unlink(missing_ok=True)
     for name in ("plugins", "data"):
         shutil.rmtree(out / name, ignore_errors=True)
 
@@ -227,25 +226,24 @@ def _yaml(folder: Path, keys: Mapping[str, Any]) -> str:
 
 
 def _script(folder: Path) -> str:
-    """Runs verl in the foreground with this folder's plug-ins; the exit code is also left in $EVOTRAINER_EXIT."""
+    """Runs verl in the foreground with this folder's plug-ins. Each start is an attempt with files of its own: verl's
+    file logger empties the file that it opens, and its dumps overwrite a step's."""
     here = shlex.quote(str(folder))
     return f"""#!/bin/sh
-# Trains this folder with verl {VERSION}. `evotrainer verl launch` runs it in a session of its own; by hand:
+# Trains this folder with verl {VERSION}, or goes on from its last checkpoint:
 #   VERL_PYTHON=path/to/verl/venv/bin/python sh launch.sh
 # Several nodes: start Ray on each (ray start --head; ray start --address=HEAD:6379), then
 #   RAY_ADDRESS=HEAD:6379 sh launch.sh
 FOLDER={here}
+N=1
+while [ -e "$FOLDER/metrics/attempt-$N.jsonl" ]; do N=$((N + 1)); done
 export PYTHONPATH="$FOLDER/plugins${{PYTHONPATH:+:$PYTHONPATH}}"
 export VERL_USE_EXTERNAL_MODULES=evo_advantage
-export VERL_FILE_LOGGER_PATH="${{VERL_FILE_LOGGER_PATH:-$FOLDER/metrics/attempt-1.jsonl}}"
+export VERL_FILE_LOGGER_PATH="$FOLDER/metrics/attempt-$N.jsonl"
 export HYDRA_FULL_ERROR=1 PYTHONUNBUFFERED=1
-mkdir -p "$FOLDER/metrics"
-if [ -n "$EVOTRAINER_PID" ]; then
-  echo "$$ $(cut -d ' ' -f 22 /proc/$$/stat)" > "$EVOTRAINER_PID.tmp" && mv "$EVOTRAINER_PID.tmp" "$EVOTRAINER_PID"
-fi
-cd "$FOLDER" || exit 2
-"${{VERL_PYTHON:-python}}" -m verl.trainer.main_ppo --config-path "$FOLDER" --config-name config "$@"
-code=$?
-[ -n "$EVOTRAINER_EXIT" ] && echo "$code" > "$EVOTRAINER_EXIT.tmp" && mv "$EVOTRAINER_EXIT.tmp" "$EVOTRAINER_EXIT"
-exit $code
+mkdir -p "$FOLDER/metrics" && : > "$VERL_FILE_LOGGER_PATH" && cd "$FOLDER" || exit 2
+exec "${{VERL_PYTHON:-python}}" -m verl.trainer.main_ppo --config-path "$FOLDER" --config-name config \\
+  "ray_kwargs.ray_init.runtime_env.env_vars.VERL_FILE_LOGGER_PATH=$VERL_FILE_LOGGER_PATH" \\
+  "trainer.rollout_data_dir=$FOLDER/rollouts/attempt-$N" \\
+  "trainer.validation_data_dir=$FOLDER/validation/attempt-$N" "$@"
 """

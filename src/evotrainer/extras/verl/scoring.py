@@ -19,7 +19,7 @@ from evotrainer.algorithm.rewards import rewards_of, unpaid
 from evotrainer.envs.base import Environment, Episode, Score, Task
 from evotrainer.errors import FaultsError, MissingDependencyError, TaskSetError
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Finish, no_reward
 
 ATTEMPTS = 3
@@ -167,14 +167,3 @@ class ProcessGrader:
             os.write(fd, line.encode())
         finally:
             os.close(fd)
-
-
-def lost(folder: Path) -> tuple[int, int]:
-    """(rollouts without a reward, rollouts graded or not) in the evidence of a training."""
-    every = without = 0
-    for path in (folder / "evidence").glob("*.jsonl"):
-        with open_regular(path) as f:
-            for line in f:
-                every += 1
-                without += b'"error_kind": null' not in line
-    return without, every

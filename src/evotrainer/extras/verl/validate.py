@@ -3,7 +3,6 @@ what verl says is traced to the factor that caused it."""
 
 from __future__ import annotations
 
-import json
 import re
 import subprocess
 from collections.abc import Mapping
@@ -14,10 +13,7 @@ from typing import Any
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.extras.verl.folder import intact
 from evotrainer.extras.verl.venv import Venv, last_json, script
-from evotrainer.factors.carried import owners
-from evotrainer.records.durable import replace_synced
-
-REPORT = "validation.json"
+from evotrainer.factors.trainer_mapping import owners
 
 CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
@@ -49,14 +45,14 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         r"evo_reward",
         ("rewards",),
-        "the reward plug-in does not load in verl's environment; run `evotrainer verl setup` again",
+        "the reward plug-in does not load in verl's environment; install EvoTrainer there again",
     ),
     (
         r"evo_filter",
         ("group_filter", "resample"),
-        "the filter plug-in does not load; run `evotrainer verl setup` again",
+        "the filter plug-in does not load; install EvoTrainer there again",
     ),
-    (r"evo_agent", ("max_turns",), "the agent loop does not load; run `evotrainer verl setup` again"),
+    (r"evo_agent", ("max_turns",), "the agent loop does not load; install EvoTrainer there again"),
 )
 """(what verl says, recipe factors behind it, what to do; {0}, {1}: the numbers it names)."""
 
@@ -97,11 +93,10 @@ def overrides_of(gpus: int | None, nodes: int | None) -> list[str]:
 
 
 def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | None = None) -> Validation:
-    """Compose and validate in verl's environment; the outcome is kept in the folder where no override is asked for."""
+    """Compose and validate in verl's environment."""
     manifest = intact(folder)
-    overrides = overrides_of(gpus, nodes)
     done = subprocess.run(
-        [venv.python, "-P", script("check.py"), folder.resolve(), *overrides],
+        [venv.python, "-P", script("check.py"), folder.resolve(), *overrides_of(gpus, nodes)],
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
@@ -111,18 +106,9 @@ def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | Non
     if answer is None:
         why = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
         raise MissingDependencyError(
-            f"verl's environment {venv.python} does not work: {why}; run `evotrainer verl setup` again"
+            f"verl's environment {venv.python} does not work: {why}; make it anew (docs/verl.md)"
         )
-    out = explain(answer, manifest["gpus"] * manifest["nodes"])
-    if not overrides:
-        report = {
-            "ok": out.ok,
-            "findings": [str(f) for f in out.findings],
-            "manifest": manifest["recipe_hash"],
-            **answer,
-        }
-        replace_synced(folder / REPORT, json.dumps(report, indent=1).encode())
-    return out
+    return explain(answer, manifest["gpus"] * manifest["nodes"])
 
 
 def explain(answer: Mapping[str, Any], gpus: int) -> Validation:
@@ -155,14 +141,12 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Ver
         if found := re.search(pattern, message):
             return VerlComplaint(message, factors, remedy.format(*found.groups()))
     if stage == "libraries":
-        return VerlComplaint(
-            message, (), "remove it there (`pip uninstall trl`) or make one with `evotrainer verl setup`"
-        )
+        return VerlComplaint(message, (), "remove it there (`pip uninstall trl`) or make one without it (docs/verl.md)")
     if stage == "environment":
         return VerlComplaint(
             f"the environment does not work in verl's: {kind}: {message}",
             ("rewards",),
-            "missing libraries come with `evotrainer verl setup --task TASK`; "
+            "install there what the task needs (the extra math for maths); "
             "a sandbox needs what `evotrainer doctor` names",
         )
     named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))

@@ -61,8 +61,8 @@ def actions_of(turns: Sequence[Turn]) -> list[Action]:
     calls = [Action(str(c.name), str(c.arguments), c.ok) for t in turns for c in t.tool_calls]
     if calls:
         return calls
-    said = [turn_text(t) for t in turns if t.role == "assistant"]
-    return [Action("", s[:MAX_TEXT].strip(), None) for s in said] if len(said) > 1 else []
+    texts = [turn_text(t) for t in turns if t.role == "assistant"]
+    return [Action("", s[:MAX_TEXT].strip(), None) for s in texts] if len(texts) > 1 else []
 
 
 def command(action: Action) -> str:
@@ -84,7 +84,7 @@ def is_shell(name: str) -> bool:
     return name.lower() in _SHELLS or _SHELL_NAME.search(name) is not None
 
 
-def normal(action: Action, limit: int = MAX_COMMAND) -> str:
+def normal_form(action: Action, limit: int = MAX_COMMAND) -> str:
     """The one form of an action: the shell command that it runs, or the tool's name, once, with its arguments."""
     return _normal(action.name, action.text, limit)
 
@@ -140,12 +140,13 @@ _SHELL_FENCE = re.compile(
 )
 
 
-def as_done(actions: Sequence[Action], said: Sequence[str]) -> list[Action]:
+def with_written_calls(actions: Sequence[Action], texts: Sequence[str]) -> list[Action]:
     """The same actions, those written as text as the calls that they are.
 
     A tagged call, or the one shell block of a turn, is what an agent without recorded calls does. Words about commands
-    do nothing, and neither does a block where the replies are all alike: nobody ran it. said: as `before_actions`."""
-    ran = len({s.strip() for s in said[1:] if s.strip()}) > 1
+    do nothing, and neither does a block where the replies are all alike: nobody ran it.
+    texts: as `texts_before_actions`."""
+    ran = len({s.strip() for s in texts[1:] if s.strip()}) > 1
     return [_done(a, ran) if not a.name and not a.text.startswith("{") else a for a in actions]
 
 
@@ -170,18 +171,18 @@ _LIKE_OUTPUT = re.compile(
 )
 
 
-def unread_calls(actions: Sequence[Action], said: Sequence[str]) -> bool:
-    """Does an agent's text look like calls of which none can be read? said: as `before_actions`."""
+def unread_calls(actions: Sequence[Action], texts: Sequence[str]) -> bool:
+    """Does an agent's text look like calls of which none can be read? texts: as `texts_before_actions`."""
     like = [bool(_LIKE_CALLS.search(a.text)) for a in actions]
     talk = [bool(_LIKE_COMMANDS.search(a.text)) for a in actions]
     if any(a.name for a in actions) or not any(like + talk):
         return False
     if any(talk):
-        replies = [s[:MAX_COMMAND] for s in said[1:]]
+        replies = [s[:MAX_COMMAND] for s in texts[1:]]
         # one word in the place of every output, as some logs keep, is no talk
-        heard = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
-        like = [x or (heard and t) for x, t in zip(like, talk, strict=True)]
-    done = as_done(actions, said)
+        answered = (len(replies) > 1 and len(set(replies)) == 1) or any(map(_LIKE_OUTPUT.search, replies))
+        like = [x or (answered and t) for x, t in zip(like, talk, strict=True)]
+    done = with_written_calls(actions, texts)
     return not any(d.name for d in done) and any(x and not d.text for x, d in zip(like, done, strict=True))
 
 
@@ -207,7 +208,7 @@ def kind_of(action: Action) -> ActionKind:
             return "edit"
         if _SEARCH_NAME.search(name):
             return "search"
-    text = normal(action)
+    text = normal_form(action)
     if prefix := _PREFIX.match(text):
         text = text[prefix.end() :]
     if not action.name and not _is_command(text):
@@ -254,42 +255,42 @@ def outputs(turns: Sequence[Turn], at: int) -> list[str | None]:
     count = len(turns[at].tool_calls)
     after = list(takewhile(lambda t: t.role != "assistant", turns[at + 1 :]))
     replies = [t for t in after if t.role == "tool"] or after[:1]
-    said: list[str | None] = [turn_text(t) for t in replies[:count]]
-    return said + [None] * (count - len(said))
+    texts: list[str | None] = [turn_text(t) for t in replies[:count]]
+    return texts + [None] * (count - len(texts))
 
 
-def failed(call: ToolCall, printed: str | None) -> bool | None:
+def call_failed(call: ToolCall, printed: str | None) -> bool | None:
     """Did a call that reports failure fail as a call? Tests that ran and failed and searches that found nothing did
     their work; what was printed tells. None where it would tell and nothing is recorded."""
     action = Action(str(call.name), str(call.arguments), False)
     test = kind_of(action) == "test"
     # exit code 1 of grep, a checker or a failing test suite is an answer; of most other programs it is a failure
-    if not test and not _ANSWERING.search(normal(action)):
+    if not test and not _ANSWERING.search(normal_form(action)):
         return True
     if printed is None:
         return None
     return (test and not printed.strip()) or (_NO_TESTS if test else _BROKEN).search(printed[:2000]) is not None
 
 
-def worked(call: ToolCall, printed: str | None) -> int:
+def call_outcome(call: ToolCall, printed: str | None) -> int:
     """1 a call that worked, 0 one that failed, -1 unknown."""
     if call.ok is None or call.ok:
         return -1 if call.ok is None else 1
-    bad = failed(call, printed)
+    bad = call_failed(call, printed)
     return -1 if bad is None else int(not bad)
 
 
-def before_actions(turns: Sequence[Turn]) -> list[str]:
+def texts_before_actions(turns: Sequence[Turn]) -> list[str]:
     """For each action of these turns, the text between the one before it and itself; for the first one the task. After
     them what follows the last one, where anything does."""
     out: list[str] = []
-    heard: list[str] = []
+    texts: list[str] = []
     calls = any(t.tool_calls for t in turns)
     for t in turns:
         if t.role == "assistant":
             n = len(t.tool_calls) if calls else 1
-            out += ["\n".join(heard)] * min(n, 1) + [""] * (n - 1)
-            heard = heard if n == 0 else []
+            out += ["\n".join(texts)] * min(n, 1) + [""] * (n - 1)
+            texts = texts if n == 0 else []
         else:
-            heard.append(turn_text(t))
-    return [*out, "\n".join(heard)] if heard else out
+            texts.append(turn_text(t))
+    return [*out, "\n".join(texts)] if texts else out

@@ -171,7 +171,7 @@ def _span(text: str, m: re.Match[str]) -> tuple[int, int]:
     if m["fence"]:
         return _closed(text, m["fence"], m.end())
     if m["tag"]:
-        if not _said_name(m):
+        if not _name_in_tag(m):
             return -1, m.end()
         end_tag = f"</{m['tag']}>"
     else:
@@ -180,7 +180,7 @@ def _span(text: str, m: re.Match[str]) -> tuple[int, int]:
     return (close, close + len(end_tag)) if close >= 0 else (len(text), len(text))
 
 
-def _said_name(m: re.Match[str]) -> str:
+def _name_in_tag(m: re.Match[str]) -> str:
     """The file's name in a tag; a name without an ending is a form's field or a tool's, not a file."""
     name = _NAMED.search(m["attributes"])
     return name[1] if name is not None and "." in name[1].rsplit("/", 1)[-1] else ""
@@ -193,7 +193,7 @@ def _block(text: str, m: re.Match[str], end: int) -> Block:
         inside = dedent(inside)
     if m["fence"]:
         return _fenced(text, m, inside)
-    return _file(_said_name(m) if m["tag"] else (m["said"] or m["given"]).strip(), inside)
+    return _file(_name_in_tag(m) if m["tag"] else (m["said"] or m["given"]).strip(), inside)
 
 
 def _closed(text: str, fence: str, start: int) -> tuple[int, int]:

@@ -92,7 +92,7 @@ class Constants(NamedTuple):
     """What a program does with constants."""
 
     units: tuple[Unit, ...]
-    said: tuple[tuple[Row, int], ...]
+    rows: tuple[tuple[Row, int], ...]
     """Constants that are answered, wherever: (tokens, line)."""
     digests: tuple[int, ...]
     """Lines on which something is held against what looks like a checksum, where one is computed."""
@@ -114,38 +114,40 @@ def _lexed(text: str, language: str) -> Iterator[Item]:
     line, at, before = 1, 0, "line"
     while m := _LEXER.match(text, at):
         kind = m.lastgroup or ""
-        said, at = m[kind], m.end()
+        literal, at = m[kind], m.end()
         if kind == "note":
-            if said[0] == "/" and not slashes:
-                said = said[: 2 if said[1] == "/" else 1]
-                kind, at = "sign", m.start("note") + len(said)
+            if literal[0] == "/" and not slashes:
+                literal = literal[: 2 if literal[1] == "/" else 1]
+                kind, at = "sign", m.start("note") + len(literal)
             else:
-                line += said.count("\n")
+                line += literal.count("\n")
                 continue
         if kind == "line":
             line += 1
-            yield Item("line", said[1:], line)
+            yield Item("line", literal[1:], line)
         elif kind == "text":
-            body = _body(said)
+            body = _body(literal)
             # a text that is a statement of its own is a comment
-            if not (before == "line" and said.lstrip("rbuRBU")[:3] in ('"""', "'''")) and body is not None:
+            if not (before == "line" and literal.lstrip("rbuRBU")[:3] in ('"""', "'''")) and body is not None:
                 value = tuple(t.lower() for t in tokens_in(body))
-                yield Item("const", said, line, value, ((value,),))
-            line += said.count("\n")
-        elif kind == "number" or said.lower() in _SPELLED:
-            value = tuple(tokens_in(said.lower().replace("_", "").rstrip("ul") if kind == "number" else said.lower()))
-            yield Item("const", said, line, value, ((value,),))
+                yield Item("const", literal, line, value, ((value,),))
+            line += literal.count("\n")
+        elif kind == "number" or literal.lower() in _SPELLED:
+            value = tuple(
+                tokens_in(literal.lower().replace("_", "").rstrip("ul") if kind == "number" else literal.lower())
+            )
+            yield Item("const", literal, line, value, ((value,),))
         else:
-            yield Item(kind, said, line)
+            yield Item(kind, literal, line)
         before = kind
 
 
-def _body(said: str) -> str | None:
+def _body(literal: str) -> str | None:
     """What a text says; None for one with values in it."""
-    mark = said[0].lower() if said[0] not in "\"'`" else ""
-    said = said.lstrip("rbuRBU")
-    size = 3 if said[:3] in ('"""', "'''") else 1
-    body = said[size:-size] if len(said) > 2 * size else ""
+    mark = literal[0].lower() if literal[0] not in "\"'`" else ""
+    literal = literal.lstrip("rbuRBU")
+    size = 3 if literal[:3] in ('"""', "'''") else 1
+    body = literal[size:-size] if len(literal) > 2 * size else ""
     if "r" in mark:
         return body
     return body.replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"').replace("\\'", "'")

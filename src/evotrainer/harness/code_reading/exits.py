@@ -37,22 +37,22 @@ def early_exits(t: ParsedProgram) -> Iterator[Bypass]:
     before they say or return anything."""
     zero = frozenset(k for k, v in t.known.items() if isinstance(v, ast.Constant) and v.value in (None, 0))
     hollow = bool(t.functions) and all(map(empty, t.functions))
-    line, said = _exit_of(t.body, t, zero, module=True, hollow=hollow)
+    line, output = _exit_of(t.body, t, zero, module=True, hollow=hollow)
     if line:
-        yield Bypass(EARLY, line, said == _NOTHING or hollow)
+        yield Bypass(EARLY, line, output == _NOTHING or hollow)
     named = {getattr(n, "id", "") or getattr(n, "attr", "") for n in t.of(ast.Name, ast.Attribute)}
     called = {name.rpartition(".")[2] for name, _ in t.calls}
     others = [f for f in t.functions if not empty(f)]
     for f in t.functions:
-        line, said = _exit_of(f.body, t, zero, module=False, hollow=False)
+        line, output = _exit_of(f.body, t, zero, module=False, hollow=False)
         # a function that is handed on and never called by its name handles something
-        if not line or said == _COMPUTED or (f.name in named and f.name not in called):
+        if not line or output == _COMPUTED or (f.name in named and f.name not in called):
             continue
         given = {p.arg for p in (*f.args.posonlyargs, *f.args.args)} - {"self", "cls"}
         asked = bool(given) or line < max(getattr(s, "lineno", 0) for s in f.body)
         # one that takes nothing and does nothing else is there to end the program, where others do the work
         if asked or len(others) == 1:
-            yield Bypass(EARLY, line, said == _NOTHING)
+            yield Bypass(EARLY, line, output == _NOTHING)
 
 
 def empty(f: ast.FunctionDef) -> bool:
@@ -89,16 +89,16 @@ def _exit_of(
     body: list[ast.stmt], t: ParsedProgram, zero: frozenset[str], module: bool, hollow: bool
 ) -> tuple[int, int]:
     """(line of an exit that these statements always reach, 0 without one; what they say before)."""
-    said = _NOTHING
+    output = _NOTHING
     for n in _always(body):
         if _exits(n, t, zero):
-            return n.lineno, said
+            return n.lineno, output
         if isinstance(n, ast.Return | ast.Raise):
-            return 0, said
-        said = max(said, _says(n, module))
-        if said == _COMPUTED and not hollow:
-            return 0, said
-    return 0, said
+            return 0, output
+        output = max(output, _may_output(n, module))
+        if output == _COMPUTED and not hollow:
+            return 0, output
+    return 0, output
 
 
 def _exits(n: ast.stmt, t: ParsedProgram, zero: frozenset[str]) -> bool:
@@ -120,11 +120,11 @@ def _success(arguments: list[ast.expr], zero: frozenset[str]) -> bool:
     )
 
 
-def _says(n: ast.stmt, module: bool) -> int:
+def _may_output(n: ast.stmt, module: bool) -> int:
     """Might the statement answer, or call what does? Definitions and imports do not."""
     if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Import | ast.ImportFrom):
         return _NOTHING
-    said = _NOTHING
+    output = _NOTHING
     for c in walk(n):
         if isinstance(c, ast.Return | ast.Yield | ast.YieldFrom):
             return _COMPUTED
@@ -132,10 +132,10 @@ def _says(n: ast.stmt, module: bool) -> int:
             name = c.func.attr if isinstance(c.func, ast.Attribute) else getattr(c.func, "id", "")
             if name in _SAYS:
                 constant = name in _WRITES and all(isinstance(a, ast.Constant) for a in c.args)
-                said = max(said, _CONSTANT if constant else _COMPUTED)
+                output = max(output, _CONSTANT if constant else _COMPUTED)
             elif module and isinstance(c.func, ast.Name) and name not in _BUILTINS:
                 return _COMPUTED
-    return said
+    return output
 
 
 def hard_exits(t: ParsedProgram) -> Iterator[Bypass]:
@@ -168,8 +168,8 @@ def _after_output(t: ParsedProgram) -> set[int]:
     for n in t.nodes if reads else ():
         body = getattr(n, "body", None)
         ends = isinstance(body, list) and len(body) > 1 and isinstance(body[-1], ast.Expr)
-        said = max(_says(s, False) for s in body[:-1]) if ends else _NOTHING  # type: ignore[index]
-        if said == _COMPUTED and "flush" in ast.dump(ast.Module(body, [])):  # type: ignore[arg-type]
+        output = max(_may_output(s, False) for s in body[:-1]) if ends else _NOTHING  # type: ignore[index]
+        if output == _COMPUTED and "flush" in ast.dump(ast.Module(body, [])):  # type: ignore[arg-type]
             found |= {id(x) for x in walk(body[-1])}  # type: ignore[index]
     return found
 

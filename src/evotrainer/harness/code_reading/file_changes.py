@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 from evotrainer.harness.code_reading import shell
-from evotrainer.harness.code_reading.actions import Action, is_shell, normal
+from evotrainer.harness.code_reading.actions import Action, is_shell, normal_form
 from evotrainer.harness.code_reading.change import OPENED, Change, Way, patched, short
 from evotrainer.harness.code_reading.python_files import python_changes
 
@@ -67,7 +67,7 @@ def changes(name: str, text: str) -> tuple[Change, ...]:
             code = str(value.get("code", "")) if value else text
             found = [replace(c, shell=True) for c in _of_python(code)]
         else:
-            found = list(_of_text(normal(Action(name, text, None), shell.MAX_SCRIPT)))
+            found = list(_of_text(normal_form(Action(name, text, None), shell.MAX_SCRIPT)))
     return tuple(dict.fromkeys(found))
 
 
@@ -131,7 +131,7 @@ def _of_text(text: str) -> Iterator[Change]:
     if word in _PATCHERS and "<<" not in text[:200]:
         yield from patched(text, text)
         return
-    before: shell.Simple | None = None
+    before: shell.SimpleCommand | None = None
     for one in shell.commands(text):
         if one.piped and before is not None and one.given is None:
             one = replace(one, given=_printed(before))
@@ -143,7 +143,7 @@ def _of_text(text: str) -> Iterator[Change]:
         before = one
 
 
-def _printed(one: shell.Simple) -> str | None:
+def _printed(one: shell.SimpleCommand) -> str | None:
     """What a command prints, where that can be told from it."""
     if one.name in ("echo", "printf"):
         text = " ".join(w for w in one.words[1:] if not re.fullmatch(r"-[neE]+", w))
@@ -159,7 +159,7 @@ def _plain_edit(word: str, rest: str) -> Iterator[Change]:
     if m := _WINDOW.match(rest):
         yield Change(OPENED, "change", new=m[3], line=line, lines=(int(m[1]), int(m[2])))
         return
-    parts = list(next(iter(shell.commands("x " + rest)), shell.Simple()).words[1:])
+    parts = list(next(iter(shell.commands("x " + rest)), shell.SimpleCommand()).words[1:])
     way: Way = _VERBS.get(word, "change")
     if parts and re.fullmatch(_PATH, parts[0]) and re.search(r"[./]", parts[0]):
         numbered = len(parts) > 1 and parts[1].isdecimal()
@@ -172,13 +172,13 @@ def _plain_edit(word: str, rest: str) -> Iterator[Change]:
         yield Change(OPENED, way, new=parts[0], line=line)
 
 
-def _redirected(one: shell.Simple) -> Iterator[Change]:
+def _redirected(one: shell.SimpleCommand) -> Iterator[Change]:
     for path, more in one.writes:
         if path and not path.startswith("/dev/"):
             yield Change(path, "add" if more else "write", new=_printed(one))
 
 
-def _of_command(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
+def _of_command(one: shell.SimpleCommand, before: shell.SimpleCommand | None) -> Iterator[Change]:
     name, words, names = one.name, one.words, _names(one.words)
     if name == "git" and len(words) > 2:
         yield from _of_git(replace(one, words=[w for w in words[1:] if w != "--no-pager"]), before)
@@ -202,7 +202,7 @@ def _of_command(one: shell.Simple, before: shell.Simple | None) -> Iterator[Chan
         yield from (Change(p, _SIMPLE[name], new="" if name == "touch" else None) for p in names)
 
 
-def _of_git(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
+def _of_git(one: shell.SimpleCommand, before: shell.SimpleCommand | None) -> Iterator[Change]:
     verb, words = one.words[0], one.words
     names = [w for w in _names(words) if not re.search(r"[~^]", w)]
     if verb in ("rm", "mv") and "--cached" not in words:  # that is out of the index only
@@ -224,7 +224,7 @@ def _names(words: Sequence[str]) -> list[str]:
     return [w for w in words[1:] if not w.startswith("-") and w]
 
 
-def _at(one: shell.Simple, path: str) -> str:
+def _at(one: shell.SimpleCommand, path: str) -> str:
     """The path from where the command runs, as far as that is known."""
     if not one.folder or not path or path.startswith(("/", "~", "$", "*", "\0")):
         return path
@@ -247,7 +247,7 @@ def _moved(name: str, paths: Sequence[str]) -> Iterator[Change]:
         yield Change(f"{to.rstrip('/')}/{base}" if into else to, "write", source=p)
 
 
-def _found(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
+def _found(one: shell.SimpleCommand, before: shell.SimpleCommand | None) -> Iterator[Change]:
     """`find ... -delete`, `find ... -exec rm`, `find ... | xargs rm`."""
     find = before if one.name == "xargs" and before is not None else one
     words = [w for w in one.words if w != "{}"]
@@ -258,14 +258,14 @@ def _found(one: shell.Simple, before: shell.Simple | None) -> Iterator[Change]:
             yield Change(f"{where}{name}", "remove")
 
 
-def _of_patch_command(one: shell.Simple) -> Iterator[Change]:
+def _of_patch_command(one: shell.SimpleCommand) -> Iterator[Change]:
     # a file of commands or a patch that another action wrote: `tampering.py` knows what is in it
     names = [*one.reads, *(w for w in _names(one.words) if w.endswith((".patch", ".diff")))]
     text = one.given or (one.words[-1] if len(one.words) > 1 and one.name in _PATCHERS else "")
     yield from patched(text, one.line) if text else (Change(p, "change", source="\0patch") for p in names[:1])
 
 
-def _of_interpreter(one: shell.Simple) -> Iterator[Change]:
+def _of_interpreter(one: shell.SimpleCommand) -> Iterator[Change]:
     for w, code in itertools.pairwise([*one.words[1:], ""]):
         if w == "-c":
             yield from _of_python(code, one.line)
@@ -300,7 +300,7 @@ def _editor(words: Sequence[str]) -> Iterator[Change]:
         yield from _of_call(words[0], {"command": plain[0], "path": plain[1], **given})
 
 
-def stream_edits(one: shell.Simple) -> Iterator[Change]:
+def stream_edits(one: shell.SimpleCommand) -> Iterator[Change]:
     """What a command changes in place."""
     editor = one.name in _LINE_EDITORS
     options = [w for w in one.words[1:] if re.match(r"-\w|--\w", w)]
@@ -317,7 +317,7 @@ def stream_edits(one: shell.Simple) -> Iterator[Change]:
                 yield from _script(script, one, path)
 
 
-def _script(script: str, one: shell.Simple, path: str) -> Iterator[Change]:
+def _script(script: str, one: shell.SimpleCommand, path: str) -> Iterator[Change]:
     """The edits of a script of sed, or of Perl and the editors where they are substitutions."""
     at, found = 0, 0
     while found < MOST_EDITS and (m := _STREAM.match(script, at)):

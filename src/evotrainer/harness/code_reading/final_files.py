@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from textwrap import dedent
 
-from evotrainer.harness.code_reading.actions import actions_of, as_done, before_actions, normal
+from evotrainer.harness.code_reading.actions import actions_of, normal_form, texts_before_actions, with_written_calls
 from evotrainer.harness.code_reading.change import OPENED, Change
 from evotrainer.harness.code_reading.file_changes import changes
 from evotrainer.harness.code_reading.paths import cleaned, same_file
@@ -61,10 +61,10 @@ def edited_files(turns: Sequence[Turn]) -> dict[str, EditedFile]:
     """Path -> file, in the order of their last edit; at most MAX_FILES, the last ones."""
     found: dict[str, EditedFile] = {}
     opened = ""
-    for action in as_done(actions_of(turns), before_actions(turns))[:MAX_ACTIONS]:
+    for action in with_written_calls(actions_of(turns), texts_before_actions(turns))[:MAX_ACTIONS]:
         if action.ok is False:
             continue
-        if m := _OPENS.match(normal(action, 300)):
+        if m := _OPENS.match(normal_form(action, 300)):
             opened = m[1]
         for c in changes(action.name, action.text):
             _change(found, c, opened if c.path == OPENED else c.path)

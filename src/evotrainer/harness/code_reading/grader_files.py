@@ -90,13 +90,17 @@ def _of_paths(t: ParsedProgram, c: ast.Call, paths: list[ast.expr], method: bool
             READS, c.lineno, getattr(c.func, "attr", "open") in ("open", "read_text", "read_bytes"), ("__file__",)
         )
         return
-    said = [spelled(p, t.looped | t.known) or "" for p in paths]
-    path = "/".join(said).rstrip("/") if method else next((x for x in said if _SURE.search(x)), said[0] if said else "")
+    spellings = [spelled(p, t.looped | t.known) or "" for p in paths]
+    path = (
+        "/".join(spellings).rstrip("/")
+        if method
+        else next((x for x in spellings if _SURE.search(x)), spellings[0] if spellings else "")
+    )
     about = tuple(x for x in (path.lower().rstrip("/*").rpartition("/")[2],) if x)
     if _writes(c, 0 if method else 1) or getattr(c.func, "attr", "").startswith("write_"):
         if _GRADE.search(path):
             yield Bypass(WRITES, c.lineno, False, about)
-    elif path in ("/", "//") or (method and said[0] == "/"):
+    elif path in ("/", "//") or (method and spellings[0] == "/"):
         yield Bypass(READS, c.lineno)
     elif path and " " not in path and (_SURE.search(path) or _SHAPE.search(path)):
         yield Bypass(READS, c.lineno, _SURE.search(path) is not None, about)

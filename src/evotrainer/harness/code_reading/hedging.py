@@ -37,10 +37,10 @@ def hedging(answer: str, choices: frozenset[str]) -> float | None:
     stated = _STATEMENT.findall(answer[-TAIL:])
     if not stated and len(answer) > SHORT:
         return None
-    said = stated[-1] if stated else answer
-    if _REFUSES.search(said):
+    last = stated[-1] if stated else answer
+    if _REFUSES.search(last):
         return 0.0
-    if choices and (choices <= {*_NAMED.findall(said)} or _EVERY.search(said)):
+    if choices and (choices <= {*_NAMED.findall(last)} or _EVERY.search(last)):
         return 1.0
-    listed = _LISTED.match(said)
+    listed = _LISTED.match(last)
     return 0.5 if listed and len({*re.findall(_VALUE, listed[0])}) > 3 else 0.0

@@ -15,9 +15,9 @@ from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import Block, blocks
 from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants
-from evotrainer.harness.code_reading.handed_in import LeftFile, answering, left_files
 from evotrainer.harness.code_reading.literals import tokens_in
 from evotrainer.harness.code_reading.prompt_examples import PromptExamples, prompt_examples
+from evotrainer.harness.code_reading.submissions import LeftFile, answering, left_files
 from evotrainer.harness.code_reading.visible_tests import ShownTest
 from evotrainer.records.rollout import Turn, prompt_of
 
@@ -62,7 +62,7 @@ COMPARING = r"[=!]= ?(?:[3-9'\"\[({-]|[0-2][\w.])|(?: in ?|[\[(])[\[({]|\{|case 
 """Texts without any of these compare with no constant."""
 
 
-class Known(NamedTuple):
+class KnownTest(NamedTuple):
     """A visible test that a program knows."""
 
     rule: str
@@ -120,12 +120,14 @@ class Shown:
     def named(self) -> frozenset[str]:
         """Tokens that the task names outside of its examples."""
         rows = {_tokens(x) for g, w, _ in self.pairs for side in (g, w) for x in side.splitlines()}
-        return frozenset(t.strip(".`?!*$") for x in self.prompt.prose if (said := _tokens(x)) not in rows for t in said)
+        return frozenset(
+            t.strip(".`?!*$") for x in self.prompt.prose if (tokens := _tokens(x)) not in rows for t in tokens
+        )
 
     def numbers(self, wanted: Sequence[str]) -> int:
         """How much numbers of an expected output tell, small ones in a longer row alone: words that are expected an
         honest program writes, too."""
-        total = sum(_tells(t) for t in {*wanted} - self.named if not t.isalpha() and any(map(str.isdigit, t)))
+        total = sum(_weight_of_token(t) for t in {*wanted} - self.named if not t.isalpha() and any(map(str.isdigit, t)))
         return total + (sum(t.isdigit() and t in _SMALL for t in wanted) // 2 if total else 0)
 
     @cached_property
@@ -150,7 +152,7 @@ def _tokens(text: str) -> Row:
     return tuple(tokens_in(text.replace("\\n", "\n").lower()))
 
 
-def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool = True) -> list[Known]:
+def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool = True) -> list[KnownTest]:
     """The visible tests that a program knows, certain ones first; none where what it shares with them may be chance.
 
     reads_input: does it look at any input at all? Of a program that does not, the answer alone tells."""
@@ -158,9 +160,10 @@ def known_tests(shown: Shown, text: str, language: str = "", reads_input: bool =
         return []
     found = constants(text, language)
     hits = [*_recognised(found.units, shown)]
-    hits += _written(found.said, shown, reads_input)
+    hits += _written(found.rows, shown, reads_input)
     hits += (
-        Known("checksum of an input", line, "holds a checksum against a constant", False) for line in found.digests[:1]
+        KnownTest("checksum of an input", line, "holds a checksum against a constant", False)
+        for line in found.digests[:1]
     )
     return sorted(hits, key=lambda h: not h.certain)
 
@@ -174,7 +177,7 @@ class _Met(NamedTuple):
     """The example was read as input and output; else it stands somewhere in the prompt's tests."""
 
 
-def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[Known]:
+def _recognised(units: Sequence[Unit], shown: Shown) -> Iterator[KnownTest]:
     met = [m for u in units if 0 < len(u.asked) <= MAX_ROW and (m := _meets(u, shown)) is not None]
     if not met:
         return
@@ -203,15 +206,15 @@ def _is_strong(m: _Met, named: frozenset[str]) -> bool:
     if m.weight >= 3 or (m.whole and m.weight and len(set(m.unit.asked)) > 1):
         return True
     answer = m.unit.answer or ()
-    long = len(answer) > 3 and sum(_tells(t) for t in set(answer) - named) >= 4
+    long = len(answer) > 3 and sum(_weight_of_token(t) for t in set(answer) - named) >= 4
     # what the task names, too, is its example, where nothing else is asked
     return (long and not _base(m.unit.asked)) or (m.whole and _weight(m.unit.asked, frozenset()) >= 3)
 
 
-def _hit(m: _Met, certain: bool) -> Known:
+def _hit(m: _Met, certain: bool) -> KnownTest:
     answer = f" -> {' '.join(m.unit.answer)[:200]}" if m.right and m.unit.answer is not None else ""
     what = "answers" if answer else "recognises"
-    return Known("visible test", m.unit.line, f"{what} {' '.join(m.unit.asked)[:200]}{answer}", certain and m.right)
+    return KnownTest("visible test", m.unit.line, f"{what} {' '.join(m.unit.asked)[:200]}{answer}", certain and m.right)
 
 
 def _meets(u: Unit, shown: Shown) -> _Met | None:
@@ -265,11 +268,11 @@ def _weight(tokens: Row, named: frozenset[str]) -> int:
     several = len(tokens) >= SEVERAL
     if len(set(tokens)) == 1:
         tokens, several = tokens[:1], several and len(tokens) > 4
-    total = sum(_tells(t) for t in tokens if several or t not in named)
+    total = sum(_weight_of_token(t) for t in tokens if several or t not in named)
     return total + (sum(t in _SMALL for t in tokens) // 2 if several or total else 0)
 
 
-def _tells(token: str) -> int:
+def _weight_of_token(token: str) -> int:
     if token in _SMALL:
         return 0
     number = token.lstrip("-").replace(".", "", 1)
@@ -291,12 +294,12 @@ def _in_a_row(asked: Iterable[Row]) -> bool:
     return bool(ones) and not several and ones[0] <= 2 and ones[-1] - ones[0] <= len(ones)
 
 
-def _written(said: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -> Iterator[Known]:
+def _written(constant_rows: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -> Iterator[KnownTest]:
     """Expected outputs that a program answers by constants: of one that reads no input they are all that it can say,
     of any other they nominate where they tell enough together."""
     with_input = [e for e in shown.examples if e.given and e.lines]
     wanted = dict.fromkeys(e.wanted for e in with_input)
-    lines = {w: line for w in wanted if (line := _answered(said, w))}
+    lines = {w: line for w in wanted if (line := _answered(constant_rows, w))}
     weights = {w: _weight(w, shown.named) for w in lines}
     if not reads_input:
         passed = all(e.passed for e in with_input)
@@ -304,16 +307,18 @@ def _written(said: Sequence[tuple[Row, int]], shown: Shown, reads_input: bool) -
         one = len(wanted) == 1 and len(with_input) >= SEVERAL
         for w, line in lines.items():
             if weights[w] or one or (passed and not shown.named.issuperset(w)):
-                yield Known(BLIND, line, f"writes {' '.join(w)[:200]} and reads no input", weights[w] > 0)
+                yield KnownTest(BLIND, line, f"writes {' '.join(w)[:200]} and reads no input", weights[w] > 0)
     elif sum(map(shown.numbers, lines)) >= ENOUGH:
-        yield from (Known(ANSWER, lines[w], f"writes {' '.join(w)[:200]}", False) for w in lines if shown.numbers(w))
+        yield from (
+            KnownTest(ANSWER, lines[w], f"writes {' '.join(w)[:200]}", False) for w in lines if shown.numbers(w)
+        )
 
 
-def _answered(said: Sequence[tuple[Row, int]], wanted: Row) -> int:
+def _answered(constant_rows: Sequence[tuple[Row, int]], wanted: Row) -> int:
     """The line on which some constants in a row begin that together are what is wanted; 0 without any."""
-    for i, (_, line) in enumerate(said):
+    for i, (_, line) in enumerate(constant_rows):
         joined: Row = ()
-        for row, _ in said[i : i + len(wanted)]:
+        for row, _ in constant_rows[i : i + len(wanted)]:
             joined += row
             if joined == wanted:
                 return line
@@ -322,17 +327,17 @@ def _answered(said: Sequence[tuple[Row, int]], wanted: Row) -> int:
     return 0
 
 
-class Quoted(NamedTuple):
+class QuotedTest(NamedTuple):
     """A known test with the line of the program that knows it."""
 
-    known: Known
+    known: KnownTest
     line: str
 
 
 class KnownAnswers(NamedTuple):
     """What the programs of a rollout know."""
 
-    hits: tuple[Quoted, ...] = ()
+    hits: tuple[QuotedTest, ...] = ()
     """Certain ones first."""
     programs: int = 0
     """Read, where there are tests that they may know."""
@@ -365,14 +370,14 @@ def special_cased(
     elif not programs:
         programs = [LeftFile(b, True, True, frozenset()) for b in _others(blocks(completion))]
     hits = [
-        Quoted(k if f.solves else k._replace(certain=False), line)
+        QuotedTest(k if f.solves else k._replace(certain=False), line)
         for f in programs
         for k in known_tests(shown, f.block.text, f.block.language, f.reads_input)
         if (line := _line(f.block.text, k.line)).partition("\n")[0] not in f.before
     ]
     hits.sort(key=lambda h: not h.known.certain)
-    said = {row for f in programs for row, _ in constants(f.block.text, f.block.language).said}
-    literal = any(_weight(w, shown.named) and (w in said) for e in shown.examples for w in (*e.lines, e.wanted))
+    rows = {row for f in programs for row, _ in constants(f.block.text, f.block.language).rows}
+    literal = any(_weight(w, shown.named) and (w in rows) for e in shown.examples for w in (*e.lines, e.wanted))
     return KnownAnswers(tuple(hits), len(programs), literal, bool(hits) and hits[0].known.rule == BLIND)
 
 
@@ -414,6 +419,6 @@ def possible(text: str, shown: Shown, compares: bool = True) -> bool:
         if m["sure"] and len(found) >= SEVERAL and shown.given.issuperset(found):
             return True
         for t in shown.given.intersection(found):
-            much = SEVERAL if len(t) > 3 or _tells(t) >= SEVERAL else 1 if t in _SMALL else 2
+            much = SEVERAL if len(t) > 3 or _weight_of_token(t) >= SEVERAL else 1 if t in _SMALL else 2
             points[t] = max(points.get(t, 0), much if m["sure"] or m["left"] else much / 2)
     return sum(points.values()) >= SEVERAL

@@ -16,7 +16,7 @@ from posixpath import normpath
 from typing import Literal, NamedTuple
 
 from evotrainer.harness.code_reading import file_changes, shell
-from evotrainer.harness.code_reading.actions import Action, as_done, normal
+from evotrainer.harness.code_reading.actions import Action, normal_form, with_written_calls
 from evotrainer.harness.code_reading.patches_and_hashes import likeness
 from evotrainer.harness.code_reading.paths import base_of, names, same_file
 from evotrainer.harness.code_reading.test_files import own_file
@@ -119,7 +119,7 @@ def readings(name: str, text: str) -> tuple[Reading, ...]:
     """What an action looks at that may hold the answer, by its text alone."""
     if not GATE.search(text):
         return ()
-    line = normal(Action(name, text, None), shell.MAX_SCRIPT)
+    line = normal_form(Action(name, text, None), shell.MAX_SCRIPT)
     if text.lstrip().startswith("{") and line.split(" ", 1)[0] == name:  # no shell, but a tool with its arguments
         read = _READ_TOOL.search(name) is not None
         found = [*_of_paths(line.split(), line[:200]), *_of_web(line)] if read else []
@@ -133,7 +133,7 @@ def suspect(name: str, text: str) -> bool:
     return bool(readings(name, text))
 
 
-def _of_command(one: shell.Simple) -> Iterator[Reading]:
+def _of_command(one: shell.SimpleCommand) -> Iterator[Reading]:
     line = one.line
     if one.name in ("echo", "printf"):
         return
@@ -170,7 +170,7 @@ def _of_web(text: str) -> Iterator[Reading]:
         yield from (Reading("web", m["repo"], text[:300]) for m in _WEB.finditer(text[:4000]))
 
 
-def _of_git(one: shell.Simple) -> Iterator[Reading]:
+def _of_git(one: shell.SimpleCommand) -> Iterator[Reading]:
     rest = list(one.words[1:])
     while rest and rest[0].startswith("-"):
         rest = rest[2:] if rest[0] in ("-C", "-c") else rest[1:]
@@ -185,8 +185,8 @@ def _of_git(one: shell.Simple) -> Iterator[Reading]:
         kind = None if {"--abort", "--continue", "--quit"} & {*rest} else "foreign"
     elif verb in ("log", "whatchanged", "reflog"):
         # titles alone give no answer away; who then shows a commit that is none of HEAD's is caught there
-        told = verb != "log" or not quiet or any(w.startswith("--grep") for w in rest)
-        kind = None if not told else "foreign" if _ELSEWHERE.search(line) else "older"
+        shows = verb != "log" or not quiet or any(w.startswith("--grep") for w in rest)
+        kind = None if not shows else "foreign" if _ELSEWHERE.search(line) else "older"
     elif verb in ("show", "cat-file", "checkout", "restore", "diff", "difftool", "reset") and not quiet:
         older = _HASH.search(line) or re.search(r"[~^]", line) or (verb == "show" and "HEAD:" not in line)
         kind = "foreign" if _ELSEWHERE.search(line) else "older" if older else None
@@ -207,7 +207,7 @@ class _Episode:
 
     def remember(self, a: Action, printed: str) -> None:
         """Take an action in."""
-        line = normal(a)
+        line = normal_form(a)
         if "git" in line:
             # a command that failed as a whole may have put the work aside all the same
             self.stashed |= _STASHES.search(line) is not None
@@ -250,18 +250,18 @@ class _Episode:
         return re.search(inside, text) is not None
 
 
-def found(said: Sequence[str], actions: Sequence[Action], patch: str = "", gold: str = "") -> list[Leak]:
-    """Looks at where the answer is kept, certain ones first; said: as for `tampering.found`. patch, gold: what was
+def found(texts: Sequence[str], actions: Sequence[Action], patch: str = "", gold: str = "") -> list[Leak]:
+    """Looks at where the answer is kept, certain ones first; texts: as for `tampering.found`. patch, gold: what was
     handed in and the reference; where they are the same, a look was enough."""
-    actions = as_done(actions, said)
-    e, out = _Episode(said[0] if said else ""), list[Leak]()
+    actions = with_written_calls(actions, texts)
+    e, out = _Episode(texts[0] if texts else ""), list[Leak]()
     for i, a in enumerate(actions):
-        printed, line = said[i + 1] if i + 1 < len(said) else "", normal(a)
+        printed, line = texts[i + 1] if i + 1 < len(texts) else "", normal_form(a)
         e.commands = f"{e.commands}\n{_URL.sub('', line[:2000])}"[-200_000:]
         for r in readings(a.name, a.text) if a.ok is not False else ():
             if r.kind == "stash" and _STASHES.search(line):
                 continue
-            taken, named = _taken(r, i, said, actions), e.names(r)
+            taken, named = _taken(r, i, texts, actions), e.names(r)
             if e.is_leak(r, printed):
                 # what the task names is one step less: what would be certain is open, what is open is none
                 out += [Leak(i, r.line, taken and not named)] if taken or not named else []
@@ -273,10 +273,10 @@ def found(said: Sequence[str], actions: Sequence[Action], patch: str = "", gold:
     return sorted(out, key=lambda x: (not x.certain, x.place))
 
 
-def _taken(r: Reading, i: int, said: Sequence[str], actions: Sequence[Action]) -> bool:
+def _taken(r: Reading, i: int, texts: Sequence[str], actions: Sequence[Action]) -> bool:
     """Do later edits of other files write lines that only the output of action i had shown: of a diff those of one
     side, of anything else any?"""
-    printed, before = said[i + 1][:200_000] if i + 1 < len(said) else "", "\n".join(said[: i + 1])
+    printed, before = texts[i + 1][:200_000] if i + 1 < len(texts) else "", "\n".join(texts[: i + 1])
     diff = "\n@@ " in printed or "\ndiff --git" in printed
     rows = [x for x in printed.split("\n") if not x.startswith(("+++ ", "--- "))]
     for sign in "+-" if diff else ("",):
@@ -288,7 +288,7 @@ def _taken(r: Reading, i: int, said: Sequence[str], actions: Sequence[Action]) -
             for c in file_changes.changes(actions[j].name, actions[j].text) if actions[j].ok is not False else ():
                 if c.new and not own_file(c.path) and not (r.kind == "file" and same_file(c.path, r.what)):
                     here = {x for x in fresh if x in c.new and x not in c.old}
-                    between = "\n".join(said[i + 2 : j + 1]) if here else ""
+                    between = "\n".join(texts[i + 2 : j + 1]) if here else ""
                     taken |= {x for x in here if x not in between}
         if taken and len(taken) >= min(MIN_TAKEN, len(fresh)):
             return True

@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Sequence
 
 from evotrainer.harness.code_reading import shell
-from evotrainer.harness.code_reading.actions import Action, normal
+from evotrainer.harness.code_reading.actions import Action, normal_form
 
 MAX_TASK = 100_000
 ABSENT = re.compile(
@@ -54,8 +54,8 @@ def names(task: str, path: str) -> bool:
 def mentioned(a: Action) -> str:
     """Files that an action names, texts that it writes apart."""
     if a.text.lstrip().startswith("{"):
-        return normal(a)[:300]
-    return "\n".join(" ".join([*one.words, *one.reads])[:2000] for one in shell.commands(normal(a)))
+        return normal_form(a)[:300]
+    return "\n".join(" ".join([*one.words, *one.reads])[:2000] for one in shell.commands(normal_form(a)))
 
 
 def known(path: str, texts: Sequence[str], own: Sequence[str], visited: Collection[str]) -> bool:
@@ -83,12 +83,12 @@ def _means(mention: str, path: str, visited: Collection[str]) -> bool:
     return any(same_file(shown.rsplit("/", 1)[0], f) for f in visited)
 
 
-def shown_of(name: str, actions: Sequence[Action], said: Sequence[str], piece: str = "") -> str:
+def shown_of(name: str, actions: Sequence[Action], texts: Sequence[str], piece: str = "") -> str:
     """All that the latest output about the file of that name with this piece shows of it, line numbers apart; empty
-    without one. said: what each action could read, so that the output of action i is said[i + 1]."""
-    for i in range(min(len(actions), len(said) - 1) - 1, -1, -1):
-        printed = said[i + 1][:MAX_SHOWN]
-        if piece in printed and name in normal(actions[i])[:400]:
+    without one. texts: what each action could read; texts[i + 1] is the output of action i."""
+    for i in range(min(len(actions), len(texts) - 1) - 1, -1, -1):
+        printed = texts[i + 1][:MAX_SHOWN]
+        if piece in printed and name in normal_form(actions[i])[:400]:
             # of a failing test the line that fails, and not what it came to
             rows = _NUMBERED.sub(lambda m: m[2], printed).split("\n")
             return "\n".join(x.removeprefix(">") for x in rows if not x.startswith("E "))

@@ -80,8 +80,8 @@ def prompt_examples(prompt: str) -> PromptExamples:
     # a test on the line of its marker begins there, with its call
     begins_line = marker[0].lower().startswith(("assert", ">>>", "should"))
     begin = prompt.rfind("\n", 0, marker.start()) + 1 if begins_line else marker.start()
-    said = set(prompt[:begin].splitlines())
-    return PromptExamples(tuple(pairs)[:MAX_EXAMPLES], tuple(x for x in prose if x in said), prompt[begin:])
+    before = set(prompt[:begin].splitlines())
+    return PromptExamples(tuple(pairs)[:MAX_EXAMPLES], tuple(x for x in prose if x in before), prompt[begin:])
 
 
 def _below_titles(prompt: str) -> Iterator[tuple[str, str]]:

@@ -55,8 +55,8 @@ class _Program:
         self.read = {p for name, c in self.calls for p in self._reads(name, c)}
         pairs = [map(self.text, c.args[:2]) for name, c in self.calls if name in ("replace", "sub") and len(c.args) > 1]
         self.swaps = [s for old, new in pairs for s in zip(old, new, strict=False)]
-        said = [self.text(c.args[0]) for name, c in self.calls if name == "write" and c.args]
-        self.said = said[0][0] if len(said) == 1 and said[0] else None
+        written = [self.text(c.args[0]) for name, c in self.calls if name == "write" and c.args]
+        self.said = written[0][0] if len(written) == 1 and written[0] else None
         """What is written, where the program writes one text only"""
 
     def _bind(self, target: ast.expr, values: Sequence[ast.expr]) -> None:

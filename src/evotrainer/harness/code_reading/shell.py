@@ -34,7 +34,7 @@ _SHELLS = frozenset({"bash", "sh", "zsh", "dash", "ksh"})
 
 
 @dataclass(slots=True)
-class Simple:
+class SimpleCommand:
     """One simple command."""
 
     words: list[str] = field(default_factory=list)
@@ -61,9 +61,9 @@ class Simple:
 
 
 @lru_cache(maxsize=1024)
-def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
+def commands(text: str, depth: int = 0) -> tuple[SimpleCommand, ...]:
     """Simple commands in their order, those of shells within shells (`bash -c`, `$(...)`) among them."""
-    found: list[Simple] = []
+    found: list[SimpleCommand] = []
     folder = ""
     for one in _simple(text[:MAX_SCRIPT]):
         inner = _of_inner_shell(one)
@@ -84,7 +84,7 @@ def commands(text: str, depth: int = 0) -> tuple[Simple, ...]:
     return tuple(found)
 
 
-def _of_inner_shell(one: Simple) -> str | None:
+def _of_inner_shell(one: SimpleCommand) -> str | None:
     if one.name == "eval":
         return " ".join(one.words[1:])
     code = (b for a, b in pairwise(one.words) if re.fullmatch(r"-\w*c", a))
@@ -95,10 +95,10 @@ class _Reader:
     """Words and redirects as they come."""
 
     def __init__(self) -> None:
-        self.one = Simple()
+        self.one = SimpleCommand()
         self.word: str | None = None
         self.redirect = ""
-        self.pending: list[tuple[str, Simple]] = []
+        self.pending: list[tuple[str, SimpleCommand]] = []
 
     def add(self, piece: str) -> None:
         self.word = piece if self.word is None else self.word + piece
@@ -120,15 +120,15 @@ class _Reader:
             # what goes to the error stream alone is no file of interest, but it is written all the same
             self.one.writes.append((word, ">>" in how))
 
-    def finish(self, piped: bool, line: str) -> Simple:
+    def finish(self, piped: bool, line: str) -> SimpleCommand:
         self.finish_word()
         self.redirect = ""
-        done, self.one = self.one, Simple(piped=piped)
+        done, self.one = self.one, SimpleCommand(piped=piped)
         done.words, done.line = _bare(done.words), line.strip()
         return done
 
 
-def _simple(text: str) -> Iterator[Simple]:
+def _simple(text: str) -> Iterator[SimpleCommand]:
     at, start, r = 0, 0, _Reader()
     while m := _PIECE.match(text, at):
         kind, piece = m.lastgroup, m[0]
@@ -164,7 +164,7 @@ def _simple(text: str) -> Iterator[Simple]:
     yield r.finish(False, text[start : start + MAX_LINE])
 
 
-def _documents(text: str, at: int, pending: list[tuple[str, Simple]]) -> int:
+def _documents(text: str, at: int, pending: list[tuple[str, SimpleCommand]]) -> int:
     """Read the here-documents that begin at `at`; the place after the last."""
     for word, one in pending:
         end = re.compile(rf"^[ \t]*{re.escape(word)}[ \t\r]*$", re.MULTILINE).search(text, at)

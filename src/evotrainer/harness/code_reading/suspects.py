@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evotrainer.harness.code_reading import said_to_judge
+from evotrainer.harness.code_reading import judge_appeals
 from evotrainer.harness.code_reading.bypass import GATE
 
 _Places = NDArray[np.int64]
 ONE_PASS_FROM = 1 << 20
 """Bytes of text from which a search for literals needs one pass over all rather than one of each text."""
-SUSPICIOUS = GATE, r"conftest|customize\.py|pytest\.ini|\.pth\b", said_to_judge.SPOKEN
+SUSPICIOUS = GATE, r"conftest|customize\.py|pytest\.ini|\.pth\b", judge_appeals.SPOKEN
 """In RE2's syntax: the gates of all rules for programs, files that test runners load, what answers say to a judge. One
 after the other: as one pattern they outgrow the memory of RE2's automaton, and cost seven times as much."""
 

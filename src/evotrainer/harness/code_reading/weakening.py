@@ -86,12 +86,12 @@ def effect_of(gone: Iterable[str], came: Iterable[str]) -> TestEffect | None:
     return None
 
 
-def asks(lines: Iterable[str]) -> bool:
+def has_assertion(lines: Iterable[str]) -> bool:
     """Does any of these lines assert anything?"""
     return _first(_ASSERT, lines) != ""
 
 
-def hook(came: Iterable[str]) -> TestEffect | None:
+def hook_effect(came: Iterable[str]) -> TestEffect | None:
     """Of lines that come into a file that a runner loads unasked: certain where they decide what is run and what
     passes, open where they replace something."""
     if line := _first(_HOOKS, came) or _first(_SKIPS, came):
@@ -100,7 +100,7 @@ def hook(came: Iterable[str]) -> TestEffect | None:
     return TestEffect(False, "replaces something in", line) if line else None
 
 
-def silenced(gone: Iterable[str], came: Iterable[str]) -> TestEffect | None:
+def skipped_tests(gone: Iterable[str], came: Iterable[str]) -> TestEffect | None:
     """Of net changes of a project's settings: tests that are left out, or a command of tests that passes anyway."""
     was, now = _net(gone, came)
     if line := _first(_SKIPS, now):

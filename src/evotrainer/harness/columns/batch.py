@@ -58,9 +58,9 @@ class Batch:
 
     def with_components(self, values: Mapping[str, Floats]) -> Batch:
         """The same rollouts with further reward components, (N,) each."""
-        told = replace(self.traits, components={**self.traits.components, **values})
+        traits = replace(self.traits, components={**self.traits.components, **values})
         batch = copy(self)
-        batch.traits, batch._seen = told, {}
+        batch.traits, batch._seen = traits, {}
         return batch
 
     @classmethod
@@ -158,7 +158,7 @@ class Batch:
         return float(known.mean()) * self.n if len(known) else 0.0
 
     @cached_property
-    def handed_in(self) -> float:
+    def submissions(self) -> float:
         """The same with programs that parse in part, as those that were cut off."""
         partial = self.trait("partial")
         known = partial[~np.isnan(partial)]
@@ -197,9 +197,9 @@ class Batch:
 
     def rollout(self, i: int) -> Rollout:
         """Live rollout i, whole."""
-        return self.some([i])[0]
+        return self.rollouts_at([i])[0]
 
-    def some(self, indices: Sequence[int]) -> list[Rollout]:
+    def rollouts_at(self, indices: Sequence[int]) -> list[Rollout]:
         """Live rollouts, whole; keep the list short where they are stored."""
         return self.source.rollouts(self.rows[list(indices)].tolist())
 
@@ -268,7 +268,7 @@ NEEDS: dict[str, Callable[[Batch], bool]] = {
     "programs": lambda b: b.programs > 0,
     # programs that cannot be read are there, too: the detector says so
     "programs or patches": lambda b: (
-        b.patches > 0 or b.handed_in > 0 or bool((b.trait("unread") > 0).any() or (b.trait("bypass") > 0).any())
+        b.patches > 0 or b.submissions > 0 or bool((b.trait("unread") > 0).any() or (b.trait("bypass") > 0).any())
     ),
     "groups": lambda b: bool((b.sizes > 1).any()),
     "detail.tests": _any("explained"),

@@ -28,7 +28,7 @@ SCALARS = ("reward", "advantage", "mean_logprob", "entropy", "step")
 
 
 @dataclass(frozen=True, slots=True)
-class Coded:
+class CodedColumn:
     """A text column of few distinct values: `code` [N] is the place in `names`, -1 for none."""
 
     code: Ints
@@ -48,9 +48,9 @@ class RolloutColumns:
     """SCALARS, and truth (1 correct, 0 incorrect), finish (codes of FINISH), tokens, turns (of the assistant), prompt
     (1 where the first turn is not the assistant's and holds text)."""
     components: dict[str, Floats]
-    fault: Coded
+    fault: CodedColumn
     """`error_kind`"""
-    subject: Coded
+    subject: CodedColumn
     """Whose rollouts they are: run, branch and split, as far as they are said."""
     text: bytes
     """All completions (assistant turns joined by newlines), UTF-8, one after the other."""
@@ -113,10 +113,10 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     counts = turns.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     role, text, calls, turn_tokens = turns.flatten().flatten()
     row = np.repeat(np.arange(n), counts)
-    said = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
-    answers = np.bincount(row[said], minlength=n)
+    by_policy = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
+    answers = np.bincount(row[by_policy], minlength=n)
     lists = pa.ListArray.from_arrays(
-        pa.array(np.concatenate([[0], np.cumsum(answers)]), pa.int32()), text.filter(pa.array(said)).fill_null("")
+        pa.array(np.concatenate([[0], np.cumsum(answers)]), pa.int32()), text.filter(pa.array(by_policy)).fill_null("")
     )
     joined = pc.binary_join(lists, "\n").fill_null("")
     buffer, starts, ends = _spans(joined)
@@ -129,14 +129,14 @@ def from_table(table: pa.Table, first: int = 0) -> RolloutColumns:
     scalars["finish"] = _coded(table["finish"], FINISH)
     scalars["tokens"] = _floats(table["tokens"])
     counted = _floats(turn_tokens)
-    known = said & ~np.isnan(counted)
+    known = by_policy & ~np.isnan(counted)
     summed = np.bincount(row[known], weights=counted[known], minlength=n)
     some = np.bincount(row[known], minlength=n) > 0
     # imported rollouts often count their turns only
     scalars["tokens"] = np.where(np.isnan(scalars["tokens"]) & some, summed, scalars["tokens"])
     scalars["turns"] = answers.astype(float)
     # answers counted over all turns, less those of earlier rollouts: 0 until the rollout's own first answer
-    asked = np.cumsum(said) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
+    asked = np.cumsum(by_policy) - np.repeat((np.cumsum(answers) - answers), counts) == 0  # before the first answer
     length = pc.binary_length(text).fill_null(0).to_numpy(zero_copy_only=False)
     scalars["prompt"] = (np.bincount(row[asked], weights=length[asked], minlength=n) > 0).astype(float)
     return RolloutColumns(
@@ -220,25 +220,25 @@ def _keys(table: pa.Table, first: int) -> dict[str, Ints]:
     return {"id": _codes(id), "task": _codes(task), "group": _codes(group)}
 
 
-def _coded_text(column: Any) -> Coded:
+def _coded_text(column: Any) -> CodedColumn:
     import pyarrow.compute as pc
 
     encoded = pc.dictionary_encode(_one(column) if hasattr(column, "chunks") else column)
-    return Coded(
+    return CodedColumn(
         encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64),
         tuple(encoded.dictionary.to_pylist()),
     )
 
 
-def _subjects(table: pa.Table) -> Coded:
+def _subjects(table: pa.Table) -> CodedColumn:
     import pyarrow.compute as pc
 
     # Arrow's own way to join and skip nulls loses the rows that hold nothing else
     whole = _coded_text(pc.binary_join_element_wise(*(_text(table[c]) for c in ("run", "branch", "split")), "\x1f"))
     places: dict[str, int] = {}
-    said = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
-    code = np.array([places.setdefault(name, len(places)) for name in said], dtype=np.int64)
-    return Coded(code[whole.code], tuple(places))
+    names = (" ".join(filter(None, name.split("\x1f"))) for name in whole.names)
+    code = np.array([places.setdefault(name, len(places)) for name in names], dtype=np.int64)
+    return CodedColumn(code[whole.code], tuple(places))
 
 
 def _components(column: Any, n: int) -> dict[str, Floats]:
@@ -327,10 +327,10 @@ def _prompts(turns: Any, rows: Ints, pattern: str) -> tuple[Ints, list[str]]:
     lists = turns.take(pa.array(rows))
     counts = lists.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     role, text, _, _ = lists.flatten().flatten()
-    said = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
+    by_policy = pc.equal(role, "assistant").fill_null(False).to_numpy(zero_copy_only=False)
     row = np.repeat(np.arange(len(rows)), counts)
-    answers = np.bincount(row[said], minlength=len(rows))
-    before = np.cumsum(said) - np.repeat(np.cumsum(answers) - answers, counts) == 0
+    answers = np.bincount(row[by_policy], minlength=len(rows))
+    before = np.cumsum(by_policy) - np.repeat(np.cumsum(answers) - answers, counts) == 0
     asked = np.bincount(row[before], minlength=len(rows))
     each = pa.ListArray.from_arrays(
         pa.array(np.concatenate([[0], np.cumsum(asked)]), pa.int32()), text.filter(pa.array(before)).fill_null("")

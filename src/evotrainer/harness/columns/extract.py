@@ -12,27 +12,27 @@ import numpy as np
 
 from evotrainer.algorithm.rewards import repeated_share
 from evotrainer.harness.code_reading import (
-    handed_in,
     hedging,
     known_tests,
     leaking,
     patched,
     patches_and_hashes,
     prompt_examples,
+    submissions,
     tampering,
 )
 from evotrainer.harness.code_reading.actions import (
     Action,
     ActionKind,
     actions_of,
-    before_actions,
+    call_outcome,
     outputs,
+    texts_before_actions,
     unread_calls,
-    worked,
 )
 from evotrainer.harness.code_reading.final_files import EditedFile
+from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.restated_tests import changed_test
-from evotrainer.harness.code_reading.said_to_judge import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
 from evotrainer.harness.code_reading.test_files import GATE
 from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
@@ -101,7 +101,7 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
     x["bypass"][:] = 0.0
     x["tampers"][text.fenced & ~chunk.acting] = 0.0
     for i in rows.tolist():
-        given = handed_in.handed_in(chunk.completion(i))
+        given = submissions.submission(chunk.completion(i))
         main = given.main
         x["is_code"][i] = main is not None and not main.facts.partial
         x["partial"][i] = main is not None and main.facts.partial
@@ -115,7 +115,9 @@ def _program_traits(chunk: RolloutColumns, x: dict[str, Floats], sampled: bool, 
     repeating = {i for i in echoing if repeated(chunk.completion(i), "") is not None}
     calling = {i for i in suspects if chunk.calling[i]}
     suspects = sorted(repeating.union(suspects) - calling)
-    asking = [i for i in suspects if chunk.acting[i] or i in repeating or handed_in.depends(chunk.completion(i))]
+    asking = [
+        i for i in suspects if chunk.acting[i] or i in repeating or submissions.depends_on_task(chunk.completion(i))
+    ]
     known = dict(zip(asking, chunk.turns(asking), strict=True))
     for i in suspects:
         _bypass_of(chunk, x, i, known.get(i, ()))
@@ -128,33 +130,33 @@ def _bypass_of(
     i: int,
     turns: Sequence[Turn],
     files: Mapping[str, EditedFile] | None = None,
-) -> Sequence[handed_in.Broken]:
+) -> Sequence[submissions.BrokenRule]:
     """Read what is handed in; what it breaks."""
-    hits, given = handed_in.bypasses(turns, chunk.completion(i), files)
-    x["bypass"][i] = handed_in.level(hits) if hits or (given.programs and not given.unread) else np.nan
+    hits, given = submissions.bypasses(turns, chunk.completion(i), files)
+    x["bypass"][i] = submissions.bypass_level(hits) if hits or (given.programs and not given.unread) else np.nan
     x["unread"][i] = _unread(given, chunk, i)
     if given.files:
-        loaded = handed_in.runner_file(given, turns) is not None
+        loaded = submissions.runner_file(given, turns) is not None
         x["tampers"][i] = loaded if loaded or not given.unread or chunk.acting[i] else np.nan
     return hits
 
 
-def _unread(given: handed_in.HandedIn, chunk: RolloutColumns, i: int) -> bool:
+def _unread(given: submissions.Submission, chunk: RolloutColumns, i: int) -> bool:
     """Is a program handed in that was not read? What agents and talks show on the way may be broken."""
     return given.unread > 0 or (given.broken > 0 and not chunk.acting[i])
 
 
-def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], said: bool) -> None:
-    """What an agent hands in by tools and in words; parsed only where a search of these (`said`: of the words) says
+def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequence[Turn], spoke: bool) -> None:
+    """What an agent hands in by tools and in words; parsed only where a search of these (`spoke`: of the words) says
     that it may break a rule."""
-    writes, suspect, files = handed_in.may_bypass(turns)
-    hits = _bypass_of(chunk, x, i, turns, files) if said else ()
+    writes, suspect, files = submissions.may_bypass(turns)
+    hits = _bypass_of(chunk, x, i, turns, files) if spoke else ()
     if writes and not np.isnan(x["is_code"][i]):
         x["is_code"][i], x["partial"][i] = 1.0, 0.0
-    if suspect and not said:
-        hits = handed_in.bypasses(turns, chunk.completion(i), files)[0]
+    if suspect and not spoke:
+        hits = submissions.bypasses(turns, chunk.completion(i), files)[0]
     if hits or (writes and not x["unread"][i] > 0):
-        x["bypass"][i] = np.fmax(x["bypass"][i], handed_in.level(hits))
+        x["bypass"][i] = np.fmax(x["bypass"][i], submissions.bypass_level(hits))
 
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
@@ -224,7 +226,7 @@ def _action_traits(
             for c, shown in zip(t.tool_calls, printed, strict=True):
                 call_row.append(i)
                 call_tool.append(tools.setdefault(str(c.name)[:80], len(tools)))
-                call_ok.append(worked(c, shown))
+                call_ok.append(call_outcome(c, shown))
         actions = actions_of(turns)
         commands = [a.command for a in actions]
         if chunk.calling[i]:  # what an agent does is in its calls
@@ -233,29 +235,29 @@ def _action_traits(
             _by_tools(chunk, x, i, turns, i in suspects)
         read = [read_command(a.name, a.text) for a in actions[:KEPT_ACTIONS]]
         # calls in a form that nobody reads are no sign of doing nothing
-        blind = not chunk.calling[i] and unread_calls(actions, before_actions(turns))
+        blind = not chunk.calling[i] and unread_calls(actions, texts_before_actions(turns))
         none = math.nan if blind else 0.0
         if not blind:
             _count_actions(x, i, len(actions), [(r.kind, a.ok) for r, a in zip(read, actions, strict=False)])
         again = _repeated_calls(turns, actions[:KEPT_ACTIONS], (r.kind for r in read)) if chunk.calling[i] else math.nan
         x["action_run"][i], x["repeated_calls"][i] = longest_run(commands), again
-        x["repetition"][i] = _said_again(turns, float(x["repetition"][i]))
-        _, tampers, leaks = [any(said) for said in zip(*read, strict=True)] or [False] * 3
+        x["repetition"][i] = _episode_repetition(turns, float(x["repetition"][i]))
+        _, tampers, leaks = [any(column) for column in zip(*read, strict=True)] or [False] * 3
         x["leaks"][i] = none
         x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none
         # by text alone a command may change tests or read answers; who wrote the file, what came back: that needs turns
         detail = chunk.details.get(i, {})
         patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
-        said = "" if any(a.name for a in actions) else chunk.completion(i)
-        heard, acts = before_actions(turns), actions[:KEPT_ACTIONS]
-        if tampers or GATE.search(patch) or GATE.search(said):
+        completion = "" if any(a.name for a in actions) else chunk.completion(i)
+        texts, acts = texts_before_actions(turns), actions[:KEPT_ACTIONS]
+        if tampers or GATE.search(patch) or GATE.search(completion):
             named = patches_and_hashes.named_tests(detail)
             x["tampers"][i] = np.fmax(
-                x["tampers"][i], _open_or_certain(tampering.found(heard, acts, named, patch)) or none
+                x["tampers"][i], _open_or_certain(tampering.found(texts, acts, named, patch)) or none
             )
-        if leaks or leaking.GATE.search(said):
-            x["leaks"][i] = _open_or_certain(leaking.found(heard, acts, patch, gold)) or none
+        if leaks or leaking.GATE.search(completion):
+            x["leaks"][i] = _open_or_certain(leaking.found(texts, acts, patch, gold)) or none
     calls: dict[str, np.ndarray] = {
         "row": np.array(call_row, dtype=np.int64),
         "tool": np.array(call_tool, dtype=np.int32),
@@ -310,24 +312,24 @@ def _own_repetition(texts: Sequence[str], turns: Sequence[Turn]) -> float:
     its turns that occurred before."""
     counts = [words(t) for t in texts]
     total = sum(map(len, counts))
-    return max(sum(len(w) * repeated_share(w) for w in counts) / total if total else 0.0, _turns_again(turns))
+    return max(sum(len(w) * repeated_share(w) for w in counts) / total if total else 0.0, _repeated_turns(turns))
 
 
-def _turns_again(turns: Sequence[Turn]) -> float:
+def _repeated_turns(turns: Sequence[Turn]) -> float:
     """Share of an episode's turns (their calls, or their text without any) that occurred before."""
     keys = [tuple((c.name, c.arguments) for c in t.tool_calls) or turn_text(t) for t in turns if t.role == "assistant"]
     # fewer than 4 turns: one that is said twice would be a third of the episode, and is often a retry
     return 1.0 - len(set(keys)) / len(keys) if len(keys) > 3 else 0.0
 
 
-def _said_again(turns: Sequence[Turn], whole: float) -> float:
+def _episode_repetition(turns: Sequence[Turn], whole: float) -> float:
     """Repetition of an episode: the larger of 4-gram repetition within its turns and the share of its turns (their
     calls, or their text without any) that occurred before. Answers that are revised turn by turn share most of their
     words and echo nothing."""
     own = [t for t in turns if t.role == "assistant"]
     if len(own) < 2:
         return whole
-    again = _turns_again(turns)
+    again = _repeated_turns(turns)
     # little repetition over the whole text leaves little within turns: the costly count per turn is skipped
     return max(whole, again) if whole <= ECHO_FLOOR else _own_repetition([turn_text(t) for t in own], turns)
 
@@ -375,11 +377,11 @@ def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
         if hits is not None:
             x["reaches"][i] = len(hits)
         # of a rollout that acts the patch has been read beside its actions
-        told = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
+        tampering_degree = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
         if patches_and_hashes.broken_protection(detail.get("protected")) is not None:
-            told = 1.0
+            tampering_degree = 1.0
         # NaN: neither actions nor anything else had been looked at
-        x["tampers"][i] = np.fmax(x["tampers"][i], told)
+        x["tampers"][i] = np.fmax(x["tampers"][i], tampering_degree)
         if patch and (gold := patches_and_hashes.gold_of(detail)):
             like = patches_and_hashes.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

@@ -63,7 +63,7 @@ class FeatureView:
     @cached_property
     def rollouts(self) -> list[Rollout]:
         """Whole ones: what a Python function is shown."""
-        return self.batch.some(range(len(self)))
+        return self.batch.rollouts_at(range(len(self)))
 
     @cached_property
     def turns(self) -> list[tuple[Any, ...]]:
@@ -74,7 +74,7 @@ class FeatureView:
         return self.batch.column("task")
 
     @property
-    def odd_tasks(self) -> np.ndarray:
+    def half_of_tasks(self) -> np.ndarray:
         """Rollouts of one half of the tasks, chosen by a hash of their names, bool (N,)."""
         # by name and not by place: a task is on the same side in every version, so halves can be compared between
         # versions
@@ -111,8 +111,8 @@ class FeatureView:
         if feature in LENGTHS:
             return self.batch.trait(feature)
         if feature == "copied:tests":
-            told = zip(self.turns, self.batch.column("detail"), strict=True)
-            return np.array([_copied_tests(turns, detail) for turns, detail in told], dtype=np.float64)
+            rows = zip(self.turns, self.batch.column("detail"), strict=True)
+            return np.array([_copied_tests(turns, detail) for turns, detail in rows], dtype=np.float64)
         if feature in OVERLAPS:
             return np.array([_OVERLAP[feature](turns) for turns in self.turns], dtype=np.float64)
         if feature.startswith("component:"):
@@ -166,7 +166,7 @@ def _copied_prompt(turns: Sequence[Turn]) -> float:
 
 def _copied_observations(turns: Sequence[Turn]) -> float:
     """Words of the assistant that the environment had said since the first answer and the prompt does not hold."""
-    heard: set[str] = set()
+    shown: set[str] = set()
     asked = set(_long(prompt_of(turns)))
     own = total = 0
     acting = False
@@ -176,11 +176,11 @@ def _copied_observations(turns: Sequence[Turn]) -> float:
             found = [w for w in _long(text) if w not in asked]
             # in characters, so that a long identifier that was copied weighs more than a short word
             total += sum(map(len, found))
-            own += sum(len(w) for w in found if w in heard)
+            own += sum(len(w) for w in found if w in shown)
         else:
             acting = acting or total > 0
             # before the first answer it is the prompt that speaks, which `asked` holds already
-            heard.update(_long(turn_text(t)) if total else ())
+            shown.update(_long(turn_text(t)) if total else ())
     return own / total if total and acting else float("nan")
 
 

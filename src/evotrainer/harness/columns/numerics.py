@@ -172,7 +172,7 @@ def glitches(values: list[float], sd: float) -> list[int]:
     return found if len(found) <= max(2, len(y) // 20) else []
 
 
-def mended(values: list[float], at: list[int]) -> list[float]:
+def interpolated(values: list[float], at: list[int]) -> list[float]:
     """The curve with the points at these places replaced by the mean of their neighbours."""
     return [(values[i - 1] + values[i + 1]) / 2 if i in at else v for i, v in enumerate(values)]
 

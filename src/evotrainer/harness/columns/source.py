@@ -90,7 +90,7 @@ class InMemoryRollouts(KeptTraits):
         return InMemoryRollouts(self.rollouts(rows))
 
 
-class Stored(KeptTraits):
+class StoredRollouts(KeptTraits):
     """A table of stored rollouts, one chunk a column."""
 
     def __init__(self, table: pa.Table) -> None:
@@ -123,7 +123,7 @@ class Stored(KeptTraits):
         return [none if i is None else known[i] for i in each.indices.to_pylist()]
 
     def take(self, rows: Rows) -> RolloutSource:
-        return Stored(self._rows(rows))
+        return StoredRollouts(self._rows(rows))
 
     def _rows(self, rows: Rows, columns: list[str] | None = None) -> pa.Table:
         import pyarrow as pa
@@ -190,5 +190,7 @@ def stored(batches: Iterable[pa.RecordBatch]) -> RolloutSource:
             size = 0
         pieces[-1].append(b)
         size += b.nbytes
-    parts: list[RolloutSource] = [Stored(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces]
+    parts: list[RolloutSource] = [
+        StoredRollouts(pa.Table.from_batches(p, arrow_schema()).combine_chunks()) for p in pieces
+    ]
     return parts[0] if len(parts) == 1 else JoinedRollouts(parts)

@@ -10,7 +10,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from evotrainer.harness.columns.chunk import Coded
+from evotrainer.harness.columns.chunk import CodedColumn
 from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits
 
 
@@ -61,8 +61,8 @@ def load(source: Path | io.BytesIO) -> Traits | None:
             components=part("component/"),
             solution=arrays["solution"],
             sketch=arrays["sketch"],
-            fault=Coded(arrays["fault"].astype(np.int64), tuple(meta["faults"])),
-            subject=Coded(arrays["subject"].astype(np.int64), tuple(meta["subjects"])),
+            fault=CodedColumn(arrays["fault"].astype(np.int64), tuple(meta["faults"])),
+            subject=CodedColumn(arrays["subject"].astype(np.int64), tuple(meta["subjects"])),
             calls=part("call/"),
             tools=tuple(meta["tools"]),
         )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from evotrainer.harness.columns.chunk import Coded
+from evotrainer.harness.columns.chunk import CodedColumn
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
@@ -41,12 +41,12 @@ are nominations alone, 0 where probes ran and saw nothing, NaN where none ran. j
 recorded tests (see `extract._test_traits`); special: 1 certain, 0.5 nominated (`extract._known_tests`)."""
 
 
-class Picked(Mapping[str, np.ndarray]):
+class TraitSelection(Mapping[str, np.ndarray]):
     """Some rows of some columns; a column is copied when it is asked for."""
 
     def __init__(self, columns: Mapping[str, np.ndarray], rows: Ints) -> None:
         # a pick of a pick composes its indices: chains of picks would copy a column once per link
-        inner = columns if isinstance(columns, Picked) else None
+        inner = columns if isinstance(columns, TraitSelection) else None
         self.columns: Mapping[str, np.ndarray] = inner.columns if inner else columns
         self.rows: Ints = inner.rows[rows] if inner else rows
 
@@ -70,8 +70,8 @@ class Traits:
     components: Mapping[str, Floats]
     solution: Ints
     sketch: np.ndarray
-    fault: Coded
-    subject: Coded
+    fault: CodedColumn
+    subject: CodedColumn
     calls: dict[str, np.ndarray] = field(default_factory=dict)
     """row, tool (place in `tools`), ok (1, 0, -1 unknown); shape (C,)"""
     tools: tuple[str, ...] = ()
@@ -126,13 +126,13 @@ def join(parts: Sequence[Traits]) -> Traits:
     )
 
 
-def _join_coded(parts: Sequence[Coded]) -> Coded:
+def _join_coded(parts: Sequence[CodedColumn]) -> CodedColumn:
     names = tuple(dict.fromkeys(k for p in parts for k in p.names))
     place = {k: i for i, k in enumerate(names)}
     # -1 (none) is the last place of each table, which is where numpy finds index -1
     tables = [np.array([*(place[k] for k in p.names), -1], dtype=np.int64) for p in parts]
     codes = [table[p.code] for table, p in zip(tables, parts, strict=True)]
-    return Coded(np.concatenate(codes) if codes else np.zeros(0, np.int64), names)
+    return CodedColumn(np.concatenate(codes) if codes else np.zeros(0, np.int64), names)
 
 
 def take(t: Traits, rows: Ints) -> Traits:
@@ -147,12 +147,12 @@ def take(t: Traits, rows: Ints) -> Traits:
     return replace(
         t,
         n=len(rows),
-        keys=Picked(t.keys, rows),
-        columns=Picked(t.columns, rows),
-        components=Picked(t.components, rows),
+        keys=TraitSelection(t.keys, rows),
+        columns=TraitSelection(t.columns, rows),
+        components=TraitSelection(t.components, rows),
         solution=t.solution[rows],
         sketch=t.sketch[rows],
-        fault=Coded(t.fault.code[rows], t.fault.names),
-        subject=Coded(t.subject.code[rows], t.subject.names),
+        fault=CodedColumn(t.fault.code[rows], t.fault.names),
+        subject=CodedColumn(t.subject.code[rows], t.subject.names),
         calls=calls,
     )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from evotrainer.harness.code_reading.actions import outputs, worked
+from evotrainer.harness.code_reading.actions import call_outcome, outputs
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
@@ -159,8 +159,8 @@ def tool_misuse(given: DetectorInput) -> list[Finding]:
     failed = dict(zip(tools, np.bincount(calls["tool"][bad], minlength=len(tools)).tolist(), strict=True))
     quotes: list[Quote] = []
     for i in np.unique(calls["row"][bad])[:3]:
-        said, answer = _failed_call(given.batch.turns([int(i)])[0])
-        quotes.append(given.quote(int(i), text=said, note=f"failed call; it printed: {clean(answer, 120)}"))
+        call, answer = _failed_call(given.batch.turns([int(i)])[0])
+        quotes.append(given.quote(int(i), text=call, note=f"failed call; it printed: {clean(answer, 120)}"))
     most = sorted(failed.items(), key=lambda kv: -kv[1])[:3]
     worst = ", ".join(f"{v}x {clean(k, 40) or 'call'}" for k, v in most if v)
     claim = f"{rate:.0%} of {n} tool calls fail: {worst}"
@@ -171,7 +171,7 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
     """(the first call that failed, what it printed)."""
     for i, t in enumerate(turns):
         for c, printed in zip(t.tool_calls, outputs(turns, i) if t.tool_calls else (), strict=True):
-            if worked(c, printed) == 0:
+            if call_outcome(c, printed) == 0:
                 return f"{c.name} {c.arguments}".strip(), printed or ""
     return "", ""
 

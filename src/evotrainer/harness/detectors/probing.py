@@ -45,7 +45,7 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
     names: Counter[str] = Counter()
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
-    for i, r in zip(first, given.batch.some(first), strict=True):
+    for i, r in zip(first, given.batch.rollouts_at(first), strict=True):
         facts = ProgramProbes.of(r.detail.get("probes")).facts
         names.update({f.probe for f in facts})
         if facts:
@@ -53,8 +53,8 @@ def _finding(given: DetectorInput, mask: np.ndarray, looked: int, severity: Seve
             text = f"{f.probe}: input {f.input}\ngot {f.got}\nwanted {f.wanted}"
             quotes.append(given.quote(i, text, note=f.probe))
     hits = int(mask.sum())
-    told = ", ".join(f"{n}x {k}" for k, n in names.most_common())
-    claim = f"{hits} of {looked} {what}: {told}"
+    counts = ", ".join(f"{n}x {k}" for k, n in names.most_common())
+    claim = f"{hits} of {looked} {what}: {counts}"
     return given.finding(
         severity, claim, {"share": hits / looked, "hits": hits, "ran": looked}, quotes, "", severity != "info", True
     )

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evotrainer.harness.columns.numerics import clustered_mean, glitches, mended, nan_or, slope_t
+from evotrainer.harness.columns.numerics import clustered_mean, glitches, interpolated, nan_or, slope_t
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Quote, Severity
 
@@ -144,7 +144,7 @@ def proxy_slopes(given: DetectorInput) -> list[Finding]:
     pair = given.context.proxy
     proxy, true = pair or ("reward", "score")
     p, t = _together(given, *(f"rewards/{x}/mean" if pair else x for x in (proxy, true)))
-    p, t = (mended(y, glitches(y, given.thresholds["glitch"])) for y in (p, t))
+    p, t = (interpolated(y, glitches(y, given.thresholds["glitch"])) for y in (p, t))
     if pair is None:
         if len(p) < given.thresholds["min_points"]:
             return []

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from evotrainer.harness.columns.numerics import glitches, mended, slope_t
+from evotrainer.harness.columns.numerics import glitches, interpolated, slope_t
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Severity
 
@@ -171,7 +171,7 @@ def score_jump(given: DetectorInput) -> list[Finding]:
     series = next((x for x in curves if len(x) >= given.thresholds["min_points"]), None)
     if series is None or min(series) < -1e-6 or max(series) > 1.0 + 1e-6:
         return []
-    y = np.array(mended(series, glitches(series, given.thresholds["glitch"])))
+    y = np.array(interpolated(series, glitches(series, given.thresholds["glitch"])))
     mean = np.convolve(y, np.ones(width) / width, mode="valid")
     # difference of neighbouring windows that share no step, so that one noisy step counts on one side only
     rise = mean[width:] - mean[:-width]

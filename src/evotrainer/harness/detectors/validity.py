@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from evotrainer.harness.code_reading import leaking, tampering
-from evotrainer.harness.code_reading.actions import actions_of, before_actions
-from evotrainer.harness.code_reading.handed_in import bypasses, handed_in, last_program_turn, runner_file
+from evotrainer.harness.code_reading.actions import actions_of, texts_before_actions
 from evotrainer.harness.code_reading.patched import Hit, reaching
 from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, named_tests, patch_of
 from evotrainer.harness.code_reading.restated_tests import changed_test
+from evotrainer.harness.code_reading.submissions import bypasses, last_program_turn, runner_file, submission
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.registry import DetectorInput, detector
@@ -105,9 +105,9 @@ def grader_bypass(given: DetectorInput) -> list[Finding]:
     programs, nominated = bypass >= 1, (bypass > 0) & (bypass < 1)
     out = []
     if hits := int(programs.sum()):
-        # `handed_in` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
+        # `submissions` may be an estimate from sampled groups, and hits are counted over all: a share above 1 must not
         # come out
-        n = max(hits, round(b.handed_in))
+        n = max(hits, round(b.submissions))
         severity = _severity(given, hits, n, _paid(given, programs))
         out.append(_bypassing(given, programs, n, "programs go for the grader", severity, _in_program))
     if nominated.any():
@@ -138,7 +138,7 @@ def _bypassing(
     rules: dict[str, int] = {}
     quotes: list[Quote] = []
     first = given.flag(mask)[:NAMED].tolist()
-    for i, r in zip(first, given.batch.some(first), strict=True):
+    for i, r in zip(first, given.batch.rollouts_at(first), strict=True):
         found = read(r)
         for rule in {x.rule for x, _ in found}:
             rules[rule] = rules.get(rule, 0) + 1
@@ -213,25 +213,27 @@ def _shown(given: DetectorInput, mask: np.ndarray, find: Find) -> list[Quote]:
 def _of_tests(r: Rollout) -> tuple[str, str]:
     """What a rollout does to tests, and a note."""
     detail = r.detail if isinstance(r.detail, Mapping) else {}
-    if (file := runner_file(handed_in(last_program_turn(r.turns)), r.turns)) is not None:
+    if (file := runner_file(submission(last_program_turn(r.turns)), r.turns)) is not None:
         return f"{file.name} is handed in: {file.text}", "the test runner loads it"
     acts, patch = actions_of(r.turns), patch_of(detail)
     named = named_tests(detail)
-    told = tampering.found(before_actions(r.turns), acts, named, patch) if acts else tampering.patch_effects(patch)
-    if told and told[0].certain:
-        return told[0].line or told[0].path, told[0].what
+    effects = (
+        tampering.found(texts_before_actions(r.turns), acts, named, patch) if acts else tampering.patch_effects(patch)
+    )
+    if effects and effects[0].certain:
+        return effects[0].line or effects[0].path, effects[0].what
     if (path := broken_protection(detail.get("protected"))) is not None:
         return f"protected file changed: {path}", "changes tests"
     line = changed_test(prompt_of(r.turns), [turn_text(t) for t in r.turns if t.role == "assistant"])
     if line:
         return line, "the task's own test with another value"
-    return (told[0].line or told[0].path, told[0].what) if told else ("", "")
+    return (effects[0].line or effects[0].path, effects[0].what) if effects else ("", "")
 
 
 def _of_leak(r: Rollout) -> tuple[str, str]:
     detail = r.detail if isinstance(r.detail, Mapping) else {}
-    told = leaking.found(before_actions(r.turns), actions_of(r.turns), patch_of(detail), gold_of(detail))
-    return (told[0].line, "hands in what it showed" if told[0].certain else "reads it") if told else ("", "")
+    leaks = leaking.found(texts_before_actions(r.turns), actions_of(r.turns), patch_of(detail), gold_of(detail))
+    return (leaks[0].line, "hands in what it showed" if leaks[0].certain else "reads it") if leaks else ("", "")
 
 
 def _nominated(given: DetectorInput, trait: str, find: Find, what: str, audited: bool = False) -> list[Finding]:

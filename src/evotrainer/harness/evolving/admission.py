@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from statistics import median
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.features import LENGTHS, RESTATES, FeatureView, components_of, restates
 from evotrainer.harness.evolving.authored import Mask, Runner, check_spec, flagged, flags
-from evotrainer.harness.evolving.detector_quality import Fire, LabelledPolicy, fire_of_mask, over_steps, test_detector
 from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
 from evotrainer.records.detectors import Admission, DetectorSpec
 
@@ -94,7 +94,7 @@ def admit(
     numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
     if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
         return answer(False, why)
-    like, name = most_alike(masks, versions, builtin, authored, runner)
+    like, name = most_similar(masks, versions, builtin, authored, runner)
     numbers["overlap"] = like
     if like >= MOST_OVERLAP:
         asked = f"Jaccard {like:.2f}, below {MOST_OVERLAP:g} is asked"
@@ -124,7 +124,7 @@ def _tried(
     if cost > MOST_CPU_S:
         return {}, f"too slow: {cost:.1f} CPU-s per 1,000 rollouts, at most {MOST_CPU_S:g}"
     masks = {name: flags(spec, v, runner) for name, v in versions.items()}
-    if spec.form == "python" and (n := moody(spec, versions, masks, runner)):
+    if spec.form == "python" and (n := inconsistent_rows(spec, versions, masks, runner)):
         return masks, f"not deterministic: on the same rollouts in another order it answers otherwise for {n}"
     return masks, ""
 
@@ -174,7 +174,7 @@ def _says_too_little(x: Mapping[str, float], n_bad: int, n_clean: int, warn: flo
     return ""
 
 
-def moody(
+def inconsistent_rows(
     spec: DetectorSpec, versions: Mapping[str, FeatureView], masks: Mapping[str, Mask], runner: Runner | None
 ) -> int:
     """Rollouts that a function flags otherwise when it is asked a second time, all versions shuffled together."""
@@ -254,28 +254,47 @@ def _counts(
     damage: Mapping[str, int],
 ) -> dict[str, float]:
     """Precision, recall, false positives and lead time over the held-out versions."""
-    fires: dict[str, Fire] = {}
+    fired: dict[str, bool] = {}
+    leads = []
     for name in (*bad, *clean):
-        # at the threshold itself an admitted detector fires, `fire_of_mask` asks for more than it
-        whole = fire_of_mask(masks[name], spec.warn - 1e-9)
-        series = [(s, fire_of_mask(flags(spec, v, runner), spec.warn - 1e-9)) for s, v in steps.get(name, ())]
-        fires[name] = over_steps(series, whole)
-    versions = [LabelledPolicy(n, True, damage=damage.get(n)) for n in bad] + [LabelledPolicy(n, False) for n in clean]
-    c = test_detector(spec.name, fires, versions).unseen
-    out = {
-        "precision": c.precision,
-        "precision_low": c.precision_low,
-        "recall": c.recall,
-        "recall_low": c.recall_low,
-        "false_positive_rate": c.false_positive_rate,
-        "false_positive_high": c.false_positive_high,
-        "lead_steps": c.lead_steps,
-    }
-    found = {k: float(v) for k, v in out.items() if v is not None}
-    return found | {"false_positives": float(sum(fires[n].fired for n in clean)), "versions": float(len(versions))}
+        fired[name] = speaks(masks[name], spec.warn)
+        series = [(step, speaks(flags(spec, v, runner), spec.warn)) for step, v in steps.get(name, ())]
+        first = next((step for step, spoke in series if spoke), None)
+        if name in bad and name in damage and fired[name] and first is not None:
+            leads.append(damage[name] - first)
+    wrong = sum(fired[n] for n in clean)
+    return rates(fired, bad, leads) | {"false_positives": float(wrong), "versions": float(len(fired))}
 
 
-def most_alike(
+def speaks(mask: Mask, warn: float) -> bool:
+    """Does a detector speak of rollouts of which it flags these? At the threshold itself it does."""
+    return (float(np.mean(mask)) if len(mask) else 0.0) > warn - 1e-9
+
+
+def rates(fired: Mapping[str, bool], bad: Collection[str], leads: Sequence[int]) -> dict[str, float]:
+    """Precision, recall and false positives over versions, with exact one-sided bounds, and the median lead; what
+    cannot be told is left out."""
+    caught, spoke, n_bad = sum(fired[n] for n in bad), sum(fired.values()), len(bad)
+    out: dict[str, float | None] = {}
+    out["precision"], out["precision_low"], _ = exact(caught, spoke)
+    out["recall"], out["recall_low"], _ = exact(caught, n_bad)
+    out["false_positive_rate"], _, out["false_positive_high"] = exact(spoke - caught, len(fired) - n_bad)
+    out["lead_steps"] = float(median(leads)) if leads else None
+    return {k: v for k, v in out.items() if v is not None}
+
+
+def exact(k: int, n: int) -> tuple[float | None, float | None, float | None]:
+    """(k/n, lower, upper bound), each bound one-sided at BOUND (Clopper and Pearson 1934); None for n = 0."""
+    from scipy.special import betaincinv
+
+    if n == 0:
+        return None, None, None
+    low = float(betaincinv(k, n - k + 1, 1 - BOUND)) if k else 0.0
+    high = float(betaincinv(k + 1, n - k, BOUND)) if k < n else 1.0
+    return round(k / n, 6), round(low, 6), round(high, 6)
+
+
+def most_similar(
     masks: Mapping[str, Mask],
     versions: Mapping[str, FeatureView],
     builtin: Sequence[str],

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +31,7 @@ SandboxError: the machine's fault."""
 
 Mask = np.ndarray
 PROXY_GAP = "proxy_gap"
-"""Kind of the detectors mined from a standing gap. They question no branch's validity, and are what its remedy rests
+"""Kind of the detectors mined from a unexplained gap. They question no branch's validity, and are what its remedy rests
 on: their findings are warnings."""
 NAME = re.compile(r"[a-z][a-z0-9_]{2,79}")
 MAX_PATTERN = 300
@@ -81,10 +81,10 @@ def found(pattern: str, texts: Sequence[str], who: str = "detector") -> Mask:
         # polars uses Rust's regex crate: no backtracking, so no pattern is exponential in the text (ReDoS)
         return pl.Series(list(texts), dtype=pl.String).str.contains(f"(?m){pattern}").to_numpy().astype(bool)
     except pl.exceptions.ComputeError as e:
-        said = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
+        error_text = next((ln for ln in reversed(str(e).splitlines()) if ln.startswith("error")), cut(e, 120))
         raise ConfigError(
-            f"{who}: {quoted(pattern)} is no regular expression here ({said}); look-around and back-references are not "
-            "offered (Rust syntax, linear time)"
+            f"{who}: {quoted(pattern)} is no regular expression here ({error_text}); look-around and back-references "
+            "are not offered (Rust syntax, linear time)"
         ) from None
 
 
@@ -217,13 +217,13 @@ def describe(spec: DetectorSpec) -> str:
     return spec.does + (" (a size, which names no cause)" if size else "")
 
 
-def flagged(builtin: Sequence[str], batch: Batch, thresholds: Mapping[str, float] | None = None) -> dict[str, Mask]:
+def flagged(builtin: Sequence[str], batch: Batch) -> dict[str, Mask]:
     """Built-in detector -> the rollouts that its findings on a batch are about, bool (N,)."""
     found: list[tuple[str, RolloutSource, Ints]] = []
     token = FLAGGED.set(found)
     try:
         for name in builtin:
-            DETECTORS[name].read(batch, {}, HarnessContext(), thresholds)
+            DETECTORS[name].read(batch, {}, HarnessContext())
     finally:
         FLAGGED.reset(token)
     return {name: np.isin(batch.rows, [i for by, _, at in found if by == name for i in at]) for name in builtin}

@@ -2,7 +2,7 @@
 
 Three are moves, sought in this order: signals that contradict one another (what is paid rose, the outcome did not), a
 score that moved, a behaviour that shifted. Differences are paired by task; each needs a size and a number of standard
-errors. The fourth moves not: what is paid is wrong, in many attempts, and no finding says why (`standing_gap`).
+errors. The fourth moves not: what is paid is wrong, in many attempts, and no finding says why (`unexplained_gap`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.evolving.named_rollouts import EARNED
 from evotrainer.records.findings import SHORTCUT, Finding
 
-Trigger = Literal["score_move", "behaviour_shift", "contradiction", "standing_gap"]
+Trigger = Literal["score_move", "behaviour_shift", "contradiction", "unexplained_gap"]
 
 MOVE = 0.05
 """Smallest move of a branch's score that wants an explanation, score units."""
@@ -86,7 +86,7 @@ def find_gap(
     return None
 
 
-def standing_gap(now: Mapping[str, FeatureView], findings: Iterable[Finding], paid: Sequence[str]) -> Gap | None:
+def unexplained_gap(now: Mapping[str, FeatureView], findings: Iterable[Finding], paid: Sequence[str]) -> Gap | None:
     """The component of `paid` that most attempts earn though they are wrong, where no finding says why.
 
     A level and not a move: what the policy before did as often is no contradiction, and still misses the point.
@@ -104,7 +104,7 @@ def standing_gap(now: Mapping[str, FeatureView], findings: Iterable[Finding], pa
             f"{tasks} tasks) and no finding says why"
         )
         numbers = {"gap": share, "errors": errors, "tasks": float(tasks), "trials": float(len(now))}
-        best = Gap("standing_gap", claim, numbers, tuple(now), (name, "outcome"))
+        best = Gap("unexplained_gap", claim, numbers, tuple(now), (name, "outcome"))
     return best
 
 

@@ -59,7 +59,7 @@ class CandidatePredicate:
 
 
 @dataclass(frozen=True, slots=True)
-class Mined:
+class MinedPredicates:
     """The best candidate of each family, best first, and how many predicates were compared."""
 
     candidates: tuple[CandidatePredicate, ...]
@@ -72,12 +72,12 @@ def mine(
     components: Iterable[tuple[str, str]] = (),
     behaviours: bool = True,
     about: Callable[[DetectorSpec], bool] | None = None,
-) -> Mined:
+) -> MinedPredicates:
     """Contrast two sets of rollouts. components: pairs (a, b) where a may say yes to what b says no to; without
     `behaviours` they alone are compared; with `about` only those predicates for which it holds."""
     bad, clean = thin(bad), thin(clean)
     if not len(bad) or not len(clean):
-        return Mined((), 0)
+        return MinedPredicates((), 0)
     families = predicates(bad, clean) if behaviours else []
     families.append(("components", *_differences(bad, clean, components)))
     if about is not None:
@@ -88,7 +88,7 @@ def mine(
         ]
     compared = sum(len(specs) for _, specs, _, _ in families)
     if not compared:
-        return Mined((), 0)
+        return MinedPredicates((), 0)
     # Bonferroni over everything compared, in all families: the more one looks, the farther it must stand out
     q = _quantile(1 - LEVEL / compared)
     tasks_bad, tasks_clean = _codes(bad), _codes(clean)
@@ -113,7 +113,7 @@ def mine(
             warn = min(1.0, max(0.02, round(float(p_b[i] + p_c[i]) / 2, 2)))
             spec = specs[i].model_copy(update={"warn": warn})
             best.append(CandidatePredicate(spec, name, float(p_b[i]), float(p_c[i]), float(low[i]), float(p[i])))
-    return Mined(tuple(sorted(best, key=lambda c: -c.low)), compared)
+    return MinedPredicates(tuple(sorted(best, key=lambda c: -c.low)), compared)
 
 
 def predicates(bad: FeatureView, clean: FeatureView) -> list[Family]:

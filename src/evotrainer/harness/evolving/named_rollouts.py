@@ -19,7 +19,7 @@ EARNED = 0.5
 
 def halves(v: FeatureView) -> list[tuple[str, FeatureView]]:
     """Two halves of the tasks, by a hash of their names."""
-    odd = v.odd_tasks
+    odd = v.half_of_tasks
     return [("even", v.pick(np.flatnonzero(~odd))), ("odd", v.pick(np.flatnonzero(odd)))]
 
 

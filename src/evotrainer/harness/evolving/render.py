@@ -55,9 +55,9 @@ def gap_lines(g: GapSeen) -> list[str]:
     if g.trigger == "agent":
         out = [f"  proposed in round {g.round}: {g.claim}"]
     elif g.trigger == "learned":
-        out = [f"  learned from rollouts of {g.branch}: {g.told}"]
+        out = [f"  learned from rollouts of {g.branch}: {g.summary}"]
     else:
-        out = [f"  gap in {g.branch} against {g.against}: {g.told}"]
+        out = [f"  gap in {g.branch} against {g.against}: {g.summary}"]
     if g.candidates:
         out.append(f"     {g.candidates} predicates compared on {', '.join(g.mined)}")
     out += [f"     {'admitted' if a.admitted else 'refused '} {a.detector.name}: {a.reason}" for a in g.considered]

@@ -197,18 +197,18 @@ def _run_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
     for kind, field, value in sorted(seen, key=lambda k: (not k[0], k[1] != "status", repr(k))):
         which = 'rollout["tests"]' + (f' if t.get("kind") == {json.dumps(kind)}' if kind else "")
         of = f"{kind} run" if kind else "recorded run"
-        told = f"has {field} {value!r}" if value != "" else f"has an empty {field}"
+        clause = f"has {field} {value!r}" if value != "" else f"has an empty {field}"
         tag = f"{kind or 'run'}_{field}_{value if value != '' else 'empty'}"
         same = "==" if isinstance(value, str) else "is"
         test = (
             f't.get("{field}") {same} {_literal(value)}' if value != "" else f'not str(t.get("{field}") or "").strip()'
         )
         yield Clause(
-            f"any({test} for t in {which})", f"no {of} {told}", f"no_{tag}", _runs(kind, field, value, some=False)
+            f"any({test} for t in {which})", f"no {of} {clause}", f"no_{tag}", _runs(kind, field, value, some=False)
         )
         yield Clause(
             f"not all({test} for t in {which})",
-            f"every {of} {told}",
+            f"every {of} {clause}",
             f"all_{tag}",
             _runs(kind, field, value, some=True),
         )
@@ -249,20 +249,20 @@ def _call_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
         )
 
 
-def said(e: Mapping[str, Any]) -> int:
+def policy_chars(e: Mapping[str, Any]) -> int:
     """Characters of all that the policy wrote."""
     return sum(len(t["text"]) for t in e["turns"] if t["role"] == "assistant")
 
 
 def _length_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
     total = 'sum(len(t["text"]) for t in rollout["turns"] if t["role"] == "assistant")'
-    cuts = sorted({round(float(q)) for q in np.quantile([said(e) for e in shown], QUANTILES)}) if shown else []
+    cuts = sorted({round(float(q)) for q in np.quantile([policy_chars(e) for e in shown], QUANTILES)}) if shown else []
     for cut in cuts:
         yield Clause(
             f"{total} > {cut}",
             f"the answer has at most {cut} characters",
             f"at_most_{cut}_chars",
-            lambda e, cut=cut: said(e) <= cut,  # type: ignore[misc]
+            lambda e, cut=cut: policy_chars(e) <= cut,  # type: ignore[misc]
         )
 
 
@@ -307,8 +307,8 @@ def _function(taken: Sequence[Clause]) -> tuple[str, str, str]:
     """(name, source, what it measures)."""
     name = _IDENTIFIER.sub("_", "_and_".join(c.name for c in taken).lower()).strip("_")[:48].strip("_")
     about = "1 when " + " and ".join(c.about for c in taken) + "."
-    told = about.replace("\\", "/").replace('"', "'")
+    docstring = about.replace("\\", "/").replace('"', "'")
     lines = ["import re", "", ""] if any("re.search(" in c.breach for c in taken) else []
-    lines += ["def reward(rollout):", f'    """{told}"""']
+    lines += ["def reward(rollout):", f'    """{docstring}"""']
     lines += [f"    if {c.breach}:\n        return 0.0" for c in taken]
     return name if name[:1].isalpha() else f"c_{name}"[:48], "\n".join([*lines, "    return 1.0", ""]), about

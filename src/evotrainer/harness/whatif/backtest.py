@@ -20,8 +20,7 @@ from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, finite, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors.validity import invalid_mask
-from evotrainer.harness.whatif import replays_sampling as replays_sampling  # registers its replays
-from evotrainer.harness.whatif import replays_training as replays_training
+from evotrainer.harness.whatif import factor_replays as factor_replays  # registers its replays
 from evotrainer.harness.whatif.forecast import REPLAYED, forecast, held_against
 from evotrainer.harness.whatif.replay import (
     BLIND,
@@ -98,7 +97,7 @@ def backtest(
         )
     x = ReplayInput(batch, parent, child, context or HarnessContext())
     verdict, reason, numbers = replay(x) if replay else ("silent", f"{factor} changes how strongly groups pull", {})
-    said = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
+    expected = _rounded(forecast(x, numbers, factor)) if batch.has("outcome") else None
     agreement, why, moved = held_against(intervention.prediction, x, numbers, factor)
     if moved is not None:
         numbers = numbers | {"predicted_before": moved.before, "predicted_after": moved.after, "predicted_se": moved.se}
@@ -106,7 +105,7 @@ def backtest(
     if agreement == "contradicts" and verdict != "contradicts":
         verdict, reason = "contradicts", f"its own prediction cannot come true: {why} ({reason})"
     label = "backtest_contradicted" if verdict == "contradicts" and factor in CODE else ""
-    return answer(verdict, reason, numbers, forecast=said, prediction=agreement, label=label)
+    return answer(verdict, reason, numbers, forecast=expected, prediction=agreement, label=label)
 
 
 def _rounded(x: float | None) -> float | None:

@@ -37,7 +37,7 @@ _NUMBERS = (ast.Compare, ast.BoolOp, ast.UnaryOp, ast.BinOp, ast.Call, ast.Subsc
             ast.Name, ast.ListComp, ast.SetComp)  # fmt: skip
 
 
-def missed(values: Floats, truth: Floats) -> float:
+def ranking_error(values: Floats, truth: Floats) -> float:
     """Share of (correct, incorrect) pairs that values rank wrongly, ties half, whichever way round they rank; NaN
     where fewer than `SEEN` rollouts of either outcome are known. Both (N,)."""
     ok = ~(np.isnan(values) | np.isnan(truth))
@@ -59,7 +59,7 @@ def untied(values: Floats, truth: Floats) -> float:
 
 def least_left(offered: Mapping[str, Floats], truth: Floats) -> float:
     """What the best two components on offer leave together, ties half; 1 where none is."""
-    left = (missed(a + b, truth) for a, b in combinations_with_replacement(offered.values(), 2))
+    left = (ranking_error(a + b, truth) for a, b in combinations_with_replacement(offered.values(), 2))
     return min((x for x in left if x == x), default=1.0)
 
 
@@ -68,7 +68,7 @@ def limit(offered: Mapping[str, Floats], truth: Floats) -> float:
     than twice as much together, as these are for sale, half of what they leave however their ties are broken, as what
     they are added to breaks them. Where they leave nothing, nothing is a copy."""
     sums = (a + b for a, b in combinations_with_replacement(offered.values(), 2))
-    return min([MISSED, *(untied(s, truth) / 2 for s in sums if missed(s, truth) < 2 * MISSED)])
+    return min([MISSED, *(untied(s, truth) / 2 for s in sums if ranking_error(s, truth) < 2 * MISSED)])
 
 
 def on_offer(batch: Batch, unpayable: Collection[str]) -> dict[str, Floats]:
@@ -87,7 +87,7 @@ def hook_copies(
     right = np.bincount(group[ok], weights=truth[ok], minlength=batch.n_groups)
     mixed = (right > 0) & (right < np.bincount(group[ok], minlength=batch.n_groups))
     known = np.where(mixed[group], truth, np.nan)
-    if not unpayable or missed(own, known) <= MISSED:
+    if not unpayable or ranking_error(own, known) <= MISSED:
         return ""
     offered = on_offer(batch, unpayable)
     most, left = limit(offered, truth), least_left(offered, truth)
@@ -107,12 +107,14 @@ def new_code(old: Recipe, new: Recipe, kind: Literal["written", "hooks"]) -> dic
 
 def copied(values: Floats, truth: Floats, most: float = MISSED) -> str:
     """Why values are the outcome under another name, which is not for sale; empty where they are not. Both (N,)."""
-    share = missed(values, truth)
+    share = ranking_error(values, truth)
     if not share < most:
         return ""
     n = int((~(np.isnan(values) | np.isnan(truth))).sum())
-    told = f"{1 - share:.1%} of the pairs" if share else "all pairs"
-    return f"it tells the outcome itself, {told} of correct and incorrect among {n} rollouts, which is not for sale"
+    share_text = f"{1 - share:.1%} of the pairs" if share else "all pairs"
+    return (
+        f"it tells the outcome itself, {share_text} of correct and incorrect among {n} rollouts, which is not for sale"
+    )
 
 
 def within(
@@ -132,19 +134,22 @@ def within(
     why = ""
     for each, least in ((FIRST, ROUGHLY), (TRACED, most)):
         places = [i for t in (1.0, 0.0) for i in np.flatnonzero(truth == t)[:each].tolist()]
-        said = caller.call(traced, entry, [(shown[i],) for i in places])
-        if len(said.failed) > (1 - COVERED) * len(places):
-            return "probe_failed", f"followed expression by expression: {said.failed[min(said.failed)]}"
+        traced_answers = caller.call(traced, entry, [(shown[i],) for i in places])
+        if len(traced_answers.failed) > (1 - COVERED) * len(places):
+            return (
+                "probe_failed",
+                f"followed expression by expression: {traced_answers.failed[min(traced_answers.failed)]}",
+            )
         columns, sized = np.full((3 * len(lines), len(places)), np.nan), np.ones(len(lines), bool)
-        for k, row in enumerate(said.values):
+        for k, row in enumerate(traced_answers.values):
             for at, *three, size in row or ():
                 columns[3 * at : 3 * at + 3, k] = three
                 sized[at] &= size
         kept, long = truth[places], _lengths([shown[i] for i in places])
         at_hand = [v[places] for v in own]
         # where the length of what is shown tells as much, lengths of what is made of it (lines, words) tell nothing new
-        told = min((x for v in long if (x := missed(v, kept)) == x), default=1.0)
-        most_at = [min(least, told) if size else least for size in sized]
+        distance = min((x for v in long if (x := ranking_error(v, kept)) == x), default=1.0)
+        most_at = [min(least, distance) if size else least for size in sized]
         found = (n for n, c in enumerate(columns) if _is_copy(c, kept, most_at[n // 3], at_hand, long))
         if (n := next(found, None)) is None:
             return None
@@ -154,7 +159,7 @@ def within(
 
 def _is_copy(values: Floats, truth: Floats, most: float, own: Sequence[Floats], long: Sequence[Floats]) -> bool:
     known = ~np.isnan(values)
-    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not missed(values, truth) < most:
+    if min(float(known[truth == t].mean()) for t in (1.0, 0.0)) < COVERED or not ranking_error(values, truth) < most:
         return False
     return not (_among(values, own, np.array_equal) or _among(values, long, _same_order))
 

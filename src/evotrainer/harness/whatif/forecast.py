@@ -202,13 +202,13 @@ def held_against(
     if s is None:
         return "", "", None
     sign = 1 if prediction.direction == "up" else -1
-    said = f"predicted {prediction.metric} {prediction.direction} by {prediction.size:g}"
-    moved = f"{said}; replayed {s.before:.3g} -> {s.after:.3g}"
+    claim = f"predicted {prediction.metric} {prediction.direction} by {prediction.size:g}"
+    moved = f"{claim}; replayed {s.before:.3g} -> {s.after:.3g}"
     if sign * s.change < -max(MARGIN, 2 * s.se):
         return "contradicts", f"{moved}: the other way", s
     room = (1 - s.before) if sign > 0 else s.before
     if s.share and prediction.size > room + 2 * s.se_before + 1e-9:
-        return "contradicts", f"{said}, but it stands at {s.before:.3g}: there is no room for that", s
+        return "contradicts", f"{claim}, but it stands at {s.before:.3g}: there is no room for that", s
     if sign * s.change >= prediction.size and prediction.size > 0:
         return "agrees", moved, s
     return "open", moved, s

@@ -84,8 +84,8 @@ def held_against(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext
         if (fault := (said := answers(x, name)).fault) is not None:
             return fault[0], f"{fault[0]}: {name}: {fault[1]}"
         own = np.nan_to_num(own_advantages(batch, recipe, compose_or_stored(x)))
-        if told := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
-            return "reads_protected", f"reads_protected: {name}: {told}"
+        if copies := hook_copies(batch, context.unpayable, own, said.advantages, said.weights):
+            return "reads_protected", f"reads_protected: {name}: {copies}"
     return "", ""
 
 
@@ -103,8 +103,8 @@ def answers(x: ReplayInput, name: str) -> HookAnswers:
             if fault:
                 break
         known[name] = found
-    said: HookAnswers = known[name]
-    return said
+    known_answers: HookAnswers = known[name]
+    return known_answers
 
 
 _FIELDS = {"advantages": "advantages", "weights": "weights", "select": "drawn"}
@@ -125,7 +125,7 @@ class _Played:
         b, recipe = x.batch, x.old
         reward = compose_or_stored(x)
         paid = [None if math.isnan(v) else v for v in reward.tolist()]
-        rollouts = [replace(r, reward=v) for r, v in zip(b.some(range(b.n)), paid, strict=True)]
+        rollouts = [replace(r, reward=v) for r, v in zip(b.rollouts_at(range(b.n)), paid, strict=True)]
         ends = [*b.first[1:].tolist(), b.n]
         groups = [rollouts[i:j] for i, j in zip(b.first.tolist(), ends, strict=True)]
         return cls(b, recipe, x.context.unpayable, groups, own_advantages(b, recipe, reward))
@@ -138,20 +138,20 @@ class _Played:
     def advantages(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
         pairs = zip(self.groups, nested(self.own, self.groups), strict=True)
         calls = [(group_view(g, own, self.step, self.recipe.steps, self.protected),) for g, own in pairs]
-        fault, said = _asked(
+        fault, values = _asked(
             caller,
             (source, "advantages", calls),
             lambda v, call: wrong_advantages(v, call[0]["rewards"]),
             self.recipe.prompts_per_step,
         )
-        return fault, flat(said)[0]
+        return fault, flat(values)[0]
 
     def weights(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
         each = self.recipe.prompts_per_step
         blocks = [self.groups[i : i + each] for i in range(0, len(self.groups), each)]
         calls = [(rollout_views(b, self.step, self.recipe.steps, self.protected),) for b in blocks]
-        fault, said = _asked(caller, (source, "weights", calls), lambda v, call: wrong_weights(v, len(call[0])), 1)
-        return fault, flat(said)[0]
+        fault, values = _asked(caller, (source, "weights", calls), lambda v, call: wrong_weights(v, len(call[0])), 1)
+        return fault, flat(values)[0]
 
     def select(self, source: str, caller: HookCaller) -> tuple[Fault | None, Floats]:
         """Played over some steps, each group drawn giving its task's stored pass rate."""
@@ -159,7 +159,7 @@ class _Played:
         tasks, rate = self._tasks(), self._rates()
         n, steps = min(self.recipe.prompts_per_step, n_tasks), min(self.recipe.steps, STEPS)
         calls: list[tuple[Any, ...]] = []
-        said: list[list[int]] = []
+        picks: list[list[int]] = []
         seen: list[list[float]] = []
         took = 0.0
         for step in range(1, steps + 1):
@@ -170,14 +170,14 @@ class _Played:
             wrong = found.failed.get(0) or wrong_choice(found.values[0], n, n_tasks, ())
             if wrong:
                 return ("probe_failed", f"in step {step}: {wrong}"), np.zeros(0)
-            said.append(found.values[0])
-            seen += [[i, step, rate[i]] for i in said[-1]]
+            picks.append(found.values[0])
+            seen += [[i, step, rate[i]] for i in picks[-1]]
         again = caller.call(source, "select", calls[::-1])
-        if again.values[::-1] != said:
+        if again.values[::-1] != picks:
             return ("nondeterministic", "the same history, asked again in another order, is answered otherwise"), _NONE
         if took > SLOW_S * steps:
             return ("too_slow", _slow(took / steps)), _NONE
-        drawn = np.bincount([i for row in said for i in row], minlength=n_tasks).astype(float)
+        drawn = np.bincount([i for row in picks for i in row], minlength=n_tasks).astype(float)
         reach, most = float(drawn.sum() ** 2 / (drawn**2).sum()), min(n_tasks, n * steps)
         if reach < NARROW * most:
             why = f"it draws effectively {reach:.0f} tasks again and again, of {most} that {steps} steps could reach"
@@ -219,8 +219,8 @@ def _asked(
     places = sorted({round(i) for i in np.linspace(0, len(calls) - 1, min(PROBES, len(calls)))})
 
     def fault_in(values: Sequence[Any], failed: dict[int, str], at: Sequence[int]) -> str:
-        told = (failed.get(k) or wrong(v, calls[i]) for k, (v, i) in enumerate(zip(values, at, strict=True)))
-        return next((x for x in told if x), "")
+        problems = (failed.get(k) or wrong(v, calls[i]) for k, (v, i) in enumerate(zip(values, at, strict=True)))
+        return next((x for x in problems if x), "")
 
     first = caller.call(source, entry, [calls[i] for i in places])
     if said := fault_in(first.values, first.failed, places):
@@ -246,11 +246,11 @@ def effective(x: ReplayInput, recipe: Recipe) -> Floats:
     for entry in ("advantages", "weights"):
         if (found := hook_of(recipe.hooks, entry)) is None:
             continue
-        said = answers(y, found[0])
-        if entry == "advantages" and said.advantages is not None:
-            a = said.advantages
-        if entry == "weights" and said.weights is not None:
-            a = weighed(a, said.weights)
+        hook_answers = answers(y, found[0])
+        if entry == "advantages" and hook_answers.advantages is not None:
+            a = hook_answers.advantages
+        if entry == "weights" and hook_answers.weights is not None:
+            a = weighed(a, hook_answers.weights)
     return np.where(trained_groups(x.batch, recipe, reward)[x.batch.group], np.nan_to_num(a), 0.0)
 
 

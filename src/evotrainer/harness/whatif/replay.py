@@ -49,7 +49,7 @@ def repeated_tokens(batch: Batch) -> Floats:
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class RewardOrder:
     """How rewards order correct and incorrect rollouts within groups. Arrays over groups, shape (G,)."""
 
     pairs: Floats
@@ -76,12 +76,12 @@ class Order:
         return float(self.wrong[groups].sum() / n) if n else math.nan
 
 
-def order_of(batch: Batch, reward: Floats) -> Order:
+def order_of(batch: Batch, reward: Floats) -> RewardOrder:
     pairs, inverted, tied = pair_order(reward, batch.truth, batch.group, batch.n_groups)
-    return Order(pairs, inverted + tied / 2, inverted)
+    return RewardOrder(pairs, inverted + tied / 2, inverted)
 
 
-def order_change(batch: Batch, old: Order, new: Order) -> tuple[float, float]:
+def order_change(batch: Batch, old: RewardOrder, new: RewardOrder) -> tuple[float, float]:
     """(change of the misranked share, its standard error clustered by task); NaN without pairs."""
     total = old.pairs.sum()
     if not total:
@@ -103,7 +103,7 @@ def dead(batch: Batch, reward: Floats) -> tuple[np.ndarray, np.ndarray]:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RewardTerm:
     """One term of a reward over the batch."""
 
     variance_share: float
@@ -114,7 +114,7 @@ class Part:
     """Share of its most frequent value among rollouts it applies to."""
 
 
-def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[str, Part]:
+def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[str, RewardTerm]:
     """Each weighted component's part in a reward."""
     total = centred(reward, batch.group, batch.n_groups)
     variance = float((total * total).sum())
@@ -125,7 +125,7 @@ def parts(batch: Batch, weights: Mapping[str, float], reward: Floats) -> dict[st
         r = within_correlation(np.sign(weight) * x, batch.truth, batch.group, batch.n_groups)
         known = np.round(x[~np.isnan(x)], 9)
         modal = np.unique(known, return_counts=True)[1].max() / len(known) if len(known) else math.nan
-        out[name] = Part(
+        out[name] = RewardTerm(
             variance_share=float((own * total).sum()) / variance if variance > 1e-12 else 0.0,
             correlation=math.nan if r is None else r,
             modal_share=float(modal),

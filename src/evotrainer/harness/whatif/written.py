@@ -26,9 +26,9 @@ from evotrainer.harness.whatif.copies import (
     within,
 )
 from evotrainer.harness.whatif.hooks import held_against
-from evotrainer.records.foreign import Called
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import cause
+from evotrainer.records.untrusted_values import CallResults
 from evotrainer.records.written import Scorer, evidence, static_fault
 
 PROBES = 16
@@ -82,7 +82,7 @@ def on_own_rollouts(batch: Batch, recipe: Recipe, context: HarnessContext) -> Fa
     """(label, why) of what a training's own rollouts say against code of its recipe: computed again it has other values
     than were stored, or there it tells the outcome, which it did not on those that it was admitted on."""
     chosen = batch.pick(range(0, batch.n, max(1, -(-batch.n // AGAIN))))
-    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in chosen.some(range(chosen.n))]
+    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in chosen.rollouts_at(range(chosen.n))]
     for name, source in {n: s for r in recipe.chain for n, s in r.written.items()}.items():
         assert context.scorer is not None
         values = _floats(context.scorer(source, shown))
@@ -109,7 +109,7 @@ def _rewards(batch: Batch, old: Recipe, new: Recipe, context: HarnessContext) ->
         return ScoredBatch(batch)
     if context.scorer is None:
         return ScoredBatch(batch, why=f"{', '.join(wanted)} is code, and there is no sandbox to run it in")
-    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in batch.some(range(batch.n))]
+    shown = [evidence(r.turns, r.components, r.detail, context.unpayable) for r in batch.rollouts_at(range(batch.n))]
     values: dict[str, Floats] = {}
     for name, source in wanted.items():
         if name not in context.checked:
@@ -131,8 +131,8 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
     """(label, why) where a component pays the outcome itself, by its values or by an expression of its own."""
     offered = on_offer(batch, context.unpayable)
     most, own = limit(offered, batch.truth), list(offered.values())
-    if most <= 0 < least_left(offered, batch.truth) and (told := copied(values, batch.truth, TINY)):
-        return "reads_protected", told  # it knows what nothing on offer tells
+    if most <= 0 < least_left(offered, batch.truth) and (copy := copied(values, batch.truth, TINY)):
+        return "reads_protected", copy  # it knows what nothing on offer tells
     if most <= 0 and context.scorer is not None:
         # what is on offer tells all: code is a copy where it tells as much beside another rollout's components
         other = np.random.default_rng(0).permutation(len(shown)).tolist()
@@ -140,20 +140,20 @@ def _sold(source: str, shown: Sequence[dict[str, Any]], values: Floats, batch: B
         most, own = MISSED, []
         if copied(values, batch.truth):
             values = _floats(context.scorer(source, shown))
-    if (told := copied(values, batch.truth, most)) and not is_length(values, shown):
-        return "reads_protected", told
+    if (copy := copied(values, batch.truth, most)) and not is_length(values, shown):
+        return "reads_protected", copy
     return within(source, shown, batch.truth, own, context.hooks, most) if context.hooks else None
 
 
-def _floats(answers: Called) -> Floats:
+def _floats(answers: CallResults) -> Floats:
     return np.array([np.nan if v is None else v for v in answers.values], dtype=np.float64)
 
 
-def _slow(answers: Called, n: int) -> str:
+def _slow(answers: CallResults, n: int) -> str:
     return f"{1000 * answers.cpu_s / n:.0f} CPU-ms a rollout; at most {1000 * SLOW_S:.0f}"
 
 
-def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[Fault, Called]:
+def check(source: str, shown: Sequence[dict[str, Any]], scorer: Scorer) -> tuple[Fault, CallResults]:
     """((label, why) or None, the values on all rollouts or on those that it was tried on).
 
     In this order: it fails on a few rollouts; it answers otherwise when asked again, in another order; it takes too

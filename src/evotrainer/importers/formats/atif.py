@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import (
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
     Ending,
     attempt,
     digest,
@@ -29,8 +29,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.spoken import as_text
-from evotrainer.importers.tolerant import number, quiet, text, whole
+from evotrainer.importers.lenient_json import number, read_json, read_json_or_none, text
+from evotrainer.importers.messages import as_text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 MAIN = "trajectory.json"
@@ -79,14 +79,14 @@ class Atif(LogFormat):
             yield from self.read(agent)
             return
         try:
-            data = whole(path)
+            data = read_json(path)
         except ValueError as e:
             yield Skipped(path.name, str(e))
             return
         if _is_trial(data):
             trajectories = (path.parent / "agent" / MAIN, path.parent / MAIN)
             # else that file's reading takes the result along
-            if not any(_is_trajectory(quiet(p)) for p in trajectories):
+            if not any(_is_trajectory(read_json_or_none(p)) for p in trajectories):
                 yield attempt(path.name, lambda: rollout(path, {}, data, path.parent))
         elif not isinstance(data, dict) or not isinstance(data.get("steps"), list):
             yield Skipped(path.name, "no ATIF trajectory: an object with schema_version and steps was expected")
@@ -111,7 +111,7 @@ def _is_trial(value: Any) -> bool:
 
 def _trial_of(folder: Path) -> dict[str, Any] | None:
     """The trial result that lies in a folder."""
-    found = quiet(folder / "result.json")
+    found = read_json_or_none(folder / "result.json")
     return found if _is_trial(found) else None
 
 
@@ -198,7 +198,7 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
         if not name or "\0" in name or name in seen:
             break
         seen.add(name)
-        part = quiet(path.parent / name)
+        part = read_json_or_none(path.parent / name)
         if not _is_trajectory(part):
             break
         out.append(part)
@@ -209,12 +209,12 @@ def _continued(path: Path, data: dict[str, Any]) -> list[dict[str, Any]]:
 def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str, Any]]]:
     """Turns of all parts, and the metrics of each step that the policy sampled in this attempt. A step marked as copied
     context was sampled before: in a continuation it is left out, in a first part it is what the policy was shown."""
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     sampled: list[dict[str, Any]] = []
     for n, part in enumerate(parts):
         for step in listing(part.get("steps")):
             if not isinstance(step, dict):
-                t.say("user", as_text(step))
+                t.add_turn("user", as_text(step))
                 continue
             copied = bool(step.get("is_copied_context"))
             if copied and n:
@@ -225,12 +225,12 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
             words = "\n".join(x for x in spoken if x)
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
-                t.say("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
+                t.add_turn("assistant", words, calls, whole_number(metrics.get("completion_tokens")))
                 # a step without a model call (a scripted action) has no sampled tokens to account for
                 if step.get("llm_call_count") != 0:
                     sampled.append(metrics)
             else:
-                t.say("system" if source == "system" else "user", words)
+                t.add_turn("system" if source == "system" else "user", words)
             for r in listing(mapping(step.get("observation")).get("results")):
                 seen = mapping(r)
                 to = seen.get("source_call_id")

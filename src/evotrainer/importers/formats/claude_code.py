@@ -17,10 +17,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import HEAD, Fault, LogFormat, Skipped, Source, given_id, run_folder, task_of
-from evotrainer.importers.foreign import Ending, attempt, digest, mapping, whole_number, word
+from evotrainer.importers.common import Ending, attempt, digest, mapping, whole_number, word
+from evotrainer.importers.lenient_json import beginning, text
 from evotrainer.importers.lines import objects
-from evotrainer.importers.spoken import as_text
-from evotrainer.importers.tolerant import beginning, text
+from evotrainer.importers.messages import as_text
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
@@ -152,21 +152,21 @@ def _rollout(path: Path, rows: list[dict[str, Any]], talk: list[dict[str, Any]])
 
 def _ending(last: dict[str, Any], result: dict[str, Any]) -> Ending:
     """(finish, class of fault, text) by the last message, else by the line of the result."""
-    said = text(last["message"].get("content")).strip() or as_text(last.get("error"))
+    last_text = text(last["message"].get("content")).strip() or as_text(last.get("error"))
     if last.get("isApiErrorMessage"):
-        return "error", "model_api", said[:400] or "API error"
+        return "error", "model_api", last_text[:400] or "API error"
     finish, kind = RESULTS.get(text(result.get("subtype")), (None, None))
-    told = text(result.get("result"))
-    if result.get("is_error") and kind is None and told.startswith("API Error"):
-        return "error", "model_api", told[:400]
+    result_text = text(result.get("result"))
+    if result.get("is_error") and kind is None and result_text.startswith("API Error"):
+        return "error", "model_api", result_text[:400]
     if finish is None and last["type"] == "assistant":
         finish = "stop" if last["message"].get("stop_reason") in ("end_turn", "stop_sequence") else None
-    return finish, kind, (told[:400] or f"result: {result['subtype']}") if kind else None
+    return finish, kind, (result_text[:400] or f"result: {result['subtype']}") if kind else None
 
 
 def _turns(talk: list[dict[str, Any]]) -> tuple[Turn, ...]:
     """Lines of one message are one turn; results of tools answer their calls by id."""
-    t = chat.Talk(chat.error_flag)
+    t = chat.Conversation(chat.error_flag)
     at = 0
     while at < len(talk):
         row, content = talk[at], list[Any]()

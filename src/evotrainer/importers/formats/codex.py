@@ -17,10 +17,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, run_folder, task_of
-from evotrainer.importers.foreign import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
+from evotrainer.importers.common import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
+from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.importers.lines import objects
-from evotrainer.importers.spoken import refused
-from evotrainer.importers.tolerant import from_text, text
+from evotrainer.importers.messages import refused
 from evotrainer.records.rollout import Rollout
 
 _EXIT = re.compile(r"(?:^|\n)(?:Exit code:|Process exited with code) (-?\d{1,9})\b")
@@ -92,9 +92,9 @@ def _as_saved(row: dict[str, Any]) -> list[dict[str, Any]]:
         call = {"name": "exec_command", "arguments": {"cmd": item["command"]}}
     else:
         call = {"name": word(item.get("tool"), item.get("type")), "arguments": item.get("arguments")}
-    said = item.get("aggregated_output") or text(mapping(item.get("result")).get("content"))
+    shown = item.get("aggregated_output") or text(mapping(item.get("result")).get("content"))
     status = {"completed": True, "failed": False}.get(text(item.get("status")))
-    output: Any = {"output": said, "success": status, "metadata": {"exit_code": item.get("exit_code")}}
+    output: Any = {"output": shown, "success": status, "metadata": {"exit_code": item.get("exit_code")}}
     output = "exec command rejected by user" if item.get("status") == "declined" else output
     id = item.get("id")
     called = line("response_item", type="custom_tool_call", call_id=id, **call)
@@ -120,7 +120,7 @@ def _rollout(path: Path, rows: list[dict[str, Any]]) -> Rollout:
     context: dict[str, Any] = next(reversed(_payloads(rows, "turn_context")), {})
     session = word(meta.get("id"), path.stem)
     asked = [text(e.get("message")).strip() for e in events if e.get("type") == "user_message"]
-    talk = chat.Talk()
+    talk = chat.Conversation()
     for item in items:
         for one in _scripted(item) or [item]:
             chat.add(talk, [_with_success(_by_whom(one, asked))])
@@ -160,10 +160,10 @@ def _scripted(item: dict[str, Any]) -> list[dict[str, Any]]:
     for m, end in zip(called, [*(x.start() for x in called[1:]), len(script)], strict=False):
         shell = "exec" in m[1] or "shell" in m[1]
         found = _COMMAND.search(script, m.end(), end) if shell else _GIVEN.match(script, m.end(), end)
-        said = (_unquoted(found[1]) if found[1] else texts.get(found[2])) if found else None
-        if said is not None and (shell or m[1] == "apply_patch"):
+        patch = (_unquoted(found[1]) if found[1] else texts.get(found[2])) if found else None
+        if patch is not None and (shell or m[1] == "apply_patch"):
             # as a call alone has it: a command in a field, a patch as it is
-            given = {"arguments": {"cmd": said}} if shell else {"input": said}
+            given = {"arguments": {"cmd": patch}} if shell else {"input": patch}
             out.append({"type": "custom_tool_call", "name": m[1], **given})
     if out:
         out[0]["call_id"] = item.get("call_id")
@@ -195,8 +195,8 @@ def _with_success(item: dict[str, Any]) -> dict[str, Any]:
         output = next((output[k] for k in ("output", "content") if k in output), item["output"])
     words = text(output)
     scripted = words.startswith("Script ")
-    if code is None and (said := (_EXIT_IN_SCRIPT if scripted else _EXIT).search(words[:1000])):
-        code = int(said[1])
+    if code is None and (status := (_EXIT_IN_SCRIPT if scripted else _EXIT).search(words[:1000])):
+        code = int(status[1])
     if isinstance(code, int):
         worked = code == 0
     elif words.startswith(("apply_patch verification failed", "failed to ", "unsupported call", "Script failed")):

@@ -18,8 +18,7 @@ from typing import Any
 from evotrainer.errors import StoreError
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.faults import Silence, silence
-from evotrainer.importers.foreign import (
+from evotrainer.importers.common import (
     attempt,
     ident,
     kind_of,
@@ -32,7 +31,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.tolerant import number, parse, text, whole
+from evotrainer.importers.faults import Silence, silence
+from evotrainer.importers.lenient_json import number, parse, read_json, text
 from evotrainer.importers.zipped import Archive
 from evotrainer.records import asserts
 from evotrainer.records.rollout import Finish, Rollout
@@ -75,7 +75,7 @@ class Inspect(LogFormat):
             raise StoreError(f"cannot read {path}: {e.strerror}; check the path and its permissions") from e
 
     def _json(self, path: Path) -> Iterator[Rollout | Skipped]:
-        log = whole(path)
+        log = read_json(path)
         if not isinstance(log, dict):
             raise ValueError("no Inspect log: the JSON value is not an object")
         samples = listing(log.get("samples"))
@@ -279,8 +279,8 @@ def _detail(
     tests: list[dict[str, Any]],
 ) -> dict[str, Any]:
     events = [e for e in listing(sample.get("events")) if isinstance(e, dict) and e.get("event") == "sandbox"]
-    told = ("action", "file", "cmd", "input", "result", "output")
-    calls = [{k: short(plain(e[k])) for k in told if e.get(k) is not None} for e in events[:MAX_CALLS]]
+    fields = ("action", "file", "cmd", "input", "result", "output")
+    calls = [{k: short(plain(e[k])) for k in fields if e.get(k) is not None} for e in events[:MAX_CALLS]]
     found = {
         "target": plain(sample.get("target")),
         "choices": plain(sample.get("choices")),
@@ -351,8 +351,8 @@ def silent_scorers(sample: dict[str, Any], scores: dict[str, dict[str, Any]]) ->
         last: dict[str, Silence | None] = {}
         for e in replies:
             output = mapping(e.get("output"))
-            said = silence(output) if isinstance(output.get("choices"), list) else "empty"
-            last[word(e.get("model"))] = "errored" if e.get("error") else said
+            silent = silence(output) if isinstance(output.get("choices"), list) else "empty"
+            last[word(e.get("model"))] = "errored" if e.get("error") else silent
         found = next(iter(last.values()), None)
         if found is not None and None not in last.values():
             name = scorer if scorer in scores else next(iter(scores)) if len(scores) == 1 else ""

@@ -13,10 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, last_line, listing, mapping, plain, word
-from evotrainer.importers.spoken import RETURNED, as_text, call_of, fenced_command, role, said, spoken
-from evotrainer.importers.tolerant import number, text
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
+    JsonValueImporter,
+    digest,
+    ident,
+    kind_of,
+    last_line,
+    listing,
+    mapping,
+    plain,
+    word,
+)
+from evotrainer.importers.lenient_json import number, text
+from evotrainer.importers.messages import RETURNED, as_text, call_of, fenced_command, message_text, parse_message, role
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 SUBMIT = "COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -33,7 +43,7 @@ FAULTS: dict[str, Fault] = {"userinterruption": "cancelled", "keyboardinterrupt"
 """Exit statuses are names of exceptions: any that is neither here nor in FINISHES is a fault, classed by its words."""
 
 
-class MiniSweAgent(OneValue, LogFormat):
+class MiniSweAgent(JsonValueImporter, LogFormat):
     """The attempt of one mini-swe-agent trajectory file."""
 
     name = "mini_swe_agent"
@@ -117,25 +127,25 @@ def ending(status: str, trace: str) -> tuple[Finish | None, Fault | None]:
 
 
 def _turns(messages: list[Any]) -> tuple[Turn, ...]:
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     waiting = 0
     for m in messages:
         if not isinstance(m, dict):
-            t.say("user", as_text(m))
+            t.add_turn("user", as_text(m))
             continue
         extra = mapping(m.get("extra"))
         who = role(m.get("role"))
         if who == "assistant":
             calls = _commands(m, extra)
-            t.say(who, said(m), calls)
+            t.add_turn(who, message_text(m), calls)
             waiting = len(calls)
         # in 1.x replies come as user messages: as many as there were commands are replies, the rest is talk
         elif who == "tool" or (who == "user" and waiting and m.get("role") != "exit"):
             to = m.get("tool_call_id")
-            t.reply(said(m), to if isinstance(to, str) else None, _worked(text(m.get("content")), extra))
+            t.reply(message_text(m), to if isinstance(to, str) else None, _worked(text(m.get("content")), extra))
             waiting = max(waiting - 1, 0)
         elif m.get("role") != "exit":
-            t.say(who, said(m))
+            t.add_turn(who, message_text(m))
     return t.turns()
 
 
@@ -150,7 +160,7 @@ def _commands(m: dict[str, Any], extra: dict[str, Any]) -> list[Any]:
     if actions := listing(extra.get("actions")):
         made = [a if isinstance(a, dict) else {"command": a} for a in actions]
         return [{"name": "bash", "arguments": as_text(a.get("command", a)), "id": call_of(a).id} for a in made]
-    if calls := spoken(m).calls:
+    if calls := parse_message(m).calls:
         return calls
     # the agent itself refuses a message with two blocks and asks again
     command = fenced_command(text(m.get("content")))

@@ -15,11 +15,11 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, task_of
+from evotrainer.importers.common import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.faults import silence
-from evotrainer.importers.foreign import SWE_TASK, kind_of, listing, mapping, verdict, word
 from evotrainer.importers.jsonl import RecordReader
+from evotrainer.importers.lenient_json import from_text, number, text
 from evotrainer.importers.lines import records
-from evotrainer.importers.tolerant import from_text, number, text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 _ENDS: dict[str, tuple[Finish | None, Fault | None]] = {
@@ -102,20 +102,20 @@ def _rollout(reader: RecordReader, r: dict[str, Any], n: int) -> Rollout | str:
 
 def _turns(r: dict[str, Any], params: dict[str, Any], response: dict[str, Any]) -> tuple[tuple[Turn, ...], str]:
     """(turns, the prompt's text); a call and the words before it are one turn."""
-    talk = chat.Talk()
+    talk = chat.Conversation()
     if isinstance(params.get("instructions"), str):
-        talk.say("system", params["instructions"])
+        talk.add_turn("system", params["instructions"])
     given = params.get("input")
     chat.add(talk, given if isinstance(given, str) else _items(given))
     if not talk.turns() and (problem := mapping(params.get("metadata")).get("problem_statement")):
-        talk.say("user", text(problem))
+        talk.add_turn("user", text(problem))
     prompt = "\n".join(t.text for t in talk.turns())
     output = response.get("output")
     chat.add(talk, output if isinstance(output, str) else _items(output))
     if not output and isinstance(patch := r.get("model_patch"), str) and patch:
-        talk.say("assistant", patch)  # a patch that was only verified
-    if not response and isinstance(said := r.get("policy_response"), str):
-        talk.say("assistant", said)
+        talk.add_turn("assistant", patch)  # a patch that was only verified
+    if not response and isinstance(response_text := r.get("policy_response"), str):
+        talk.add_turn("assistant", response_text)
     return talk.turns(), prompt
 
 
@@ -185,8 +185,8 @@ def _undecided(evaluation: Any) -> bool:
     math_with_autograder: `\\boxed{Correct}`), and the reply without one?"""
     if not isinstance(evaluation, dict) or not evaluation.keys() <= {"responses_create_params", "response"}:
         return False
-    said = "".join(text(mapping(x).get("content")) for x in listing(mapping(evaluation.get("response")).get("output")))
-    return bool(said.strip()) and not _VERDICT.search(said)
+    texts = "".join(text(mapping(x).get("content")) for x in listing(mapping(evaluation.get("response")).get("output")))
+    return bool(texts.strip()) and not _VERDICT.search(texts)
 
 
 def _finish(r: dict[str, Any], response: dict[str, Any]) -> Finish | None:

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import (
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
     SWE_TASK,
     Ending,
     digest,
@@ -28,9 +28,9 @@ from evotrainer.importers.foreign import (
     verdict,
     word,
 )
+from evotrainer.importers.lenient_json import number, text
 from evotrainer.importers.lines import Counters, records
-from evotrainer.importers.spoken import as_text
-from evotrainer.importers.tolerant import number, text
+from evotrainer.importers.messages import as_text
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 OWN: tuple[tuple[re.Pattern[str], Finish], ...] = (
@@ -121,22 +121,22 @@ def _ending(r: dict[str, Any], report: dict[str, Any], spoke: bool) -> Ending:
 
 
 def _turns(r: dict[str, Any]) -> tuple[Turn, ...]:
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     events = [e for x in listing(r.get("history")) for e in (x if isinstance(x, list) else [x]) if isinstance(e, dict)]
     asked = text(r.get("instruction"))
-    if asked and not any(_said(e) == asked for e in events[:8]):
-        t.say("user", asked)
+    if asked and not any(_text(e) == asked for e in events[:8]):
+        t.add_turn("user", asked)
     for e in events:
         _sdk_event(t, e) if "kind" in e else _event(t, e)
     return t.turns()
 
 
-def _said(e: dict[str, Any]) -> str:
+def _text(e: dict[str, Any]) -> str:
     message = mapping(e.get("llm_message")).get("content", mapping(e.get("args")).get("content"))
     return text(message) if message is not None else text(e.get("message"))
 
 
-def _event(t: Talk, e: dict[str, Any]) -> None:
+def _event(t: Conversation, e: dict[str, Any]) -> None:
     """An action or observation of OpenHands before its SDK."""
     args, source = mapping(e.get("args")), e.get("source")
     if "observation" in e:
@@ -151,20 +151,20 @@ def _event(t: Talk, e: dict[str, Any]) -> None:
     kind = e.get("action")
     if kind in ("system", "change_agent_state", "recall", "null", None):
         if kind == "system":
-            t.say("system", text(args.get("content")))
+            t.add_turn("system", text(args.get("content")))
         return
     if kind == "message":
-        t.say("assistant" if source == "agent" else "user", _said(e))
+        t.add_turn("assistant" if source == "agent" else "user", _text(e))
         return
     made = mapping(e.get("tool_call_metadata"))
     call = {"id": made.get("tool_call_id"), "name": word(made.get("function_name"), kind)}
-    said = [word(args.get("thought"), args.get("final_thought"))]
+    parts = [word(args.get("thought"), args.get("final_thought"))]
     # the arguments as the model wrote them; what the agent made of them where these are not kept
     response = mapping(next(iter(listing(mapping(made.get("model_response")).get("choices"))), None))
     calls = listing(mapping(response.get("message")).get("tool_calls"))
     own = next((mapping(c.get("function")) for c in calls if mapping(c).get("id") == call["id"]), {})
     given = own.get("arguments") or {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", -1)}
-    t.say("assistant", "\n".join(x for x in said if x), [call | {"arguments": as_text(given)}])
+    t.add_turn("assistant", "\n".join(x for x in parts if x), [call | {"arguments": as_text(given)}])
 
 
 _NOISE = frozenset((
@@ -173,15 +173,15 @@ _NOISE = frozenset((
 ))  # fmt: skip
 
 
-def _sdk_event(t: Talk, e: dict[str, Any]) -> None:
+def _sdk_event(t: Conversation, e: dict[str, Any]) -> None:
     """An event of OpenHands' SDK."""
     kind = e["kind"]
     if kind == "MessageEvent":
         message = mapping(e.get("llm_message"))
         agent = e.get("source") == "agent" or message.get("role") == "assistant"
-        t.say("assistant" if agent else "user", text(message.get("content")))
+        t.add_turn("assistant" if agent else "user", text(message.get("content")))
     elif kind == "SystemPromptEvent":
-        t.say("system", text(e.get("system_prompt")))
+        t.add_turn("system", text(e.get("system_prompt")))
     elif kind == "ActionEvent":
         call = mapping(e.get("tool_call"))
         made = mapping(call.get("function")) or call
@@ -189,7 +189,7 @@ def _sdk_event(t: Talk, e: dict[str, Any]) -> None:
         name = word(e.get("tool_name"), made.get("name"))
         thoughts = [text(e.get("reasoning_content")), text(e.get("thought"))]
         raw = {"id": e.get("tool_call_id"), "name": name, "arguments": as_text(given)}
-        t.say("assistant", "\n".join(x for x in thoughts if x), [raw])
+        t.add_turn("assistant", "\n".join(x for x in thoughts if x), [raw])
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen, to = mapping(e.get("observation")), e.get("tool_call_id")
         words = text(seen.get("content", seen.get("output"))) or text(e.get("error"))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
-from evotrainer.importers.chat import Talk, error_flag, turns
-from evotrainer.importers.foreign import OneValue, digest, ident, kind_of, listing, mapping, plain, short, word
-from evotrainer.importers.spoken import role, said
-from evotrainer.importers.tolerant import from_text, text
+from evotrainer.importers.chat import Conversation, error_flag, turns
+from evotrainer.importers.common import JsonValueImporter, digest, ident, kind_of, listing, mapping, plain, short, word
+from evotrainer.importers.lenient_json import from_text, text
+from evotrainer.importers.messages import message_text, role
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
 FAULTS: dict[str, Fault] = {
@@ -57,7 +57,7 @@ SCANNED = 4000
 """Characters at either end of an observation in which signs of success and failure are looked for."""
 
 
-class SweAgent(OneValue, LogFormat):
+class SweAgent(JsonValueImporter, LogFormat):
     """Attempts of an SWE-agent trajectory file."""
 
     name = "swe_agent"
@@ -73,7 +73,7 @@ class SweAgent(OneValue, LogFormat):
         first = source.first
         return isinstance(first, dict) and (
             _steps_of(first)
-            or _told(first)
+            or _is_demonstration(first)
             or any(_steps_of(a) for a in listing(first.get("attempts"))[:5] if isinstance(a, dict))
         )
 
@@ -96,7 +96,7 @@ def _steps_of(run: dict[str, Any]) -> bool:
     return all(isinstance(s, dict) and ("action" in s or "observation" in s) for s in steps[:5])
 
 
-def _told(run: dict[str, Any]) -> bool:
+def _is_demonstration(run: dict[str, Any]) -> bool:
     """Is it a conversation without steps, as demonstrations are kept?"""
     messages = [m for m in listing(run.get("history"))[:3] if isinstance(m, dict)]
     return "trajectory" not in run and bool(messages) and all("role" in m and "agent" in m for m in messages)
@@ -104,7 +104,7 @@ def _told(run: dict[str, Any]) -> bool:
 
 def rollout(path: Path, run: dict[str, Any], k: int, place: str) -> Rollout | Skipped:
     """One attempt; a Skipped where it has no steps to read."""
-    if not isinstance(run.get("trajectory"), list) and not _told(run):
+    if not isinstance(run.get("trajectory"), list) and not _is_demonstration(run):
         return Skipped(f"{path.name}:{place}", "no list of steps under `trajectory`")
     info = mapping(run.get("info"))
     config = mapping(from_text(run.get("replay_config")))
@@ -169,12 +169,12 @@ def ending(status: str) -> tuple[Finish | None, Fault | None]:
 def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
     if "trajectory" not in run:
         return turns(run["history"], lambda m: succeeded(text(m.get("content"))))
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     steps = [s for s in run["trajectory"] if isinstance(s, dict)]
     for m in _opening(run, steps):
         # demonstrations shown to the policy are not what it did
         who = role(m.get("role"))
-        t.say(who if who == "system" else "user", said(m))
+        t.add_turn(who if who == "system" else "user", message_text(m))
     for s in steps:
         action = text(s.get("action"))
         words = text(s.get("response")) or text(s.get("thought"))
@@ -184,12 +184,12 @@ def _turns(run: dict[str, Any]) -> tuple[Turn, ...]:
         if action.strip():
             # generations without tool calls: the command's first word is the tool
             name = named if isinstance(named, str) else action.split()[0]
-            t.say("assistant", words, [{"name": name, "arguments": action}])
+            t.add_turn("assistant", words, [{"name": name, "arguments": action}])
             t.reply(observation, None, succeeded(observation))
         else:
-            t.say("assistant", words)
+            t.add_turn("assistant", words)
             if observation:
-                t.say("user", observation)
+                t.add_turn("user", observation)
     return t.turns()
 
 

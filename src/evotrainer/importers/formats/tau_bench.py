@@ -14,8 +14,8 @@ from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source
 from evotrainer.importers.chat import error_prefix, turns
-from evotrainer.importers.foreign import (
-    OneValue,
+from evotrainer.importers.common import (
+    JsonValueImporter,
     digest,
     ident,
     kind_of,
@@ -28,8 +28,8 @@ from evotrainer.importers.foreign import (
     whole_number,
     word,
 )
-from evotrainer.importers.spoken import as_text, call_of
-from evotrainer.importers.tolerant import number, text
+from evotrainer.importers.lenient_json import number, text
+from evotrainer.importers.messages import as_text, call_of
 from evotrainer.records.rollout import Finish, Rollout
 
 DOMAINS = ("airline", "retail", "telecom", "mock", "banking_knowledge")
@@ -49,7 +49,7 @@ ENDS: dict[str, tuple[Finish | None, Fault | None]] = {
 own malformed message (agent_error) is the policy's doing; an error of the user simulator is not."""
 
 
-class TauBench(OneValue, LogFormat):
+class TauBench(JsonValueImporter, LogFormat):
     """Trials of a tau-bench or tau2-bench results file."""
 
     name = "tau_bench"

@@ -14,10 +14,20 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id
-from evotrainer.importers.chat import Talk, error_flag
-from evotrainer.importers.foreign import OneValue, digest, listing, mapping, plain, short, verdict, whole_number, word
-from evotrainer.importers.spoken import RETURNED, fenced_command
-from evotrainer.importers.tolerant import quiet, text
+from evotrainer.importers.chat import Conversation, error_flag
+from evotrainer.importers.common import (
+    JsonValueImporter,
+    digest,
+    listing,
+    mapping,
+    plain,
+    short,
+    verdict,
+    whole_number,
+    word,
+)
+from evotrainer.importers.lenient_json import read_json_or_none, text
+from evotrainer.importers.messages import RETURNED, fenced_command
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Finish, Rollout, Turn
 
@@ -55,7 +65,7 @@ _MINI = re.compile(
 _STAMP = re.compile(r"\d{4}-\d\d-\d\d")
 
 
-class TerminalBench(OneValue, LogFormat):
+class TerminalBench(JsonValueImporter, LogFormat):
     """The attempt of one trial, or those of a run whose trials lie nowhere else."""
 
     name = "terminal_bench"
@@ -133,7 +143,7 @@ def _rollout(path: Path, trial: dict[str, Any], folder: Path | None) -> Rollout:
 
 def policy_of(run: Path) -> str:
     """Agent and model of a run's folder; where `run_metadata.json` does not name both, the folder that does."""
-    known = mapping(quiet(run / RUN))
+    known = mapping(read_json_or_none(run / RUN))
     agent, model = word(known.get("agent_name")), word(known.get("model_name"))
     if model:
         return f"{agent}/{model}" if agent else model
@@ -160,9 +170,9 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
     An installed agent is one command of the terminal: what it printed is its own turn. Any other agent typed the
     commands itself.
     """
-    t = Talk(error_flag)
+    t = Conversation(error_flag)
     if instruction:
-        t.say("user", instruction)
+        t.add_turn("user", instruction)
     shell, missing = _commands(recording), ""
     installed = any(_INSTALLS in command for command, _ in shell)
     started = not installed
@@ -172,7 +182,7 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
         elif not command or command.startswith(_HARNESS):
             continue
         elif not installed:
-            t.say("assistant", "", [{"name": "bash", "arguments": command}])
+            t.add_turn("assistant", "", [{"name": "bash", "arguments": command}])
             if printed:
                 t.reply(short(printed), None, None)
         elif started:
@@ -182,17 +192,17 @@ def _turns(instruction: str, recording: str) -> tuple[tuple[Turn, ...], str]:
             elif steps := [*_MINI.finditer(printed)]:
                 _mini(t, steps)
             elif printed:
-                t.say("assistant", printed)
+                t.add_turn("assistant", printed)
     return t.turns(), missing
 
 
-def _mini(t: Talk, steps: list[re.Match[str]]) -> None:
+def _mini(t: Conversation, steps: list[re.Match[str]]) -> None:
     """The thoughts, commands and replies that mini-swe-agent printed."""
     for step in steps:
-        said, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()
-        command = fenced_command(said)
+        words, seen = step["said"], (step["seen"] or "").split("\n────")[0].strip()
+        command = fenced_command(words)
         calls = [] if command is None else [{"name": "bash", "arguments": command}]
-        t.say("assistant", said.split("```bash")[0].strip(), calls)
+        t.add_turn("assistant", words.split("```bash")[0].strip(), calls)
         if seen:
             code = RETURNED.search(seen)
             t.reply(short(seen), None, int(code[1]) == 0 if code else None)

@@ -18,8 +18,8 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, imported_id, task_of
+from evotrainer.importers.lenient_json import number
 from evotrainer.importers.lines import Counters, columns, convert_all
-from evotrainer.importers.tolerant import number
 from evotrainer.records import caps
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cut
@@ -79,7 +79,7 @@ class _Reader:
     def rollout(self, r: dict[str, Any], n: int) -> Rollout | str:
         if r.get("completion") is None:
             return "it has no completion"
-        talk = chat.Talk()
+        talk = chat.Conversation()
         chat.add(talk, r.get("prompt"))
         prompt = talk.turns()
         chat.add(talk, r["completion"], "assistant")
@@ -144,8 +144,8 @@ def agreeing(groups: Grouped, names: list[str]) -> list[str]:
     summed = [[(_sums(values), advantage) for values, advantage in rows] for rows in groups.values()]
     # the longest run first: extra logged numbers come after the rewards
     for n in range(len(names), 0, -1):
-        told = [_agrees([(x, a) for sums, a in rows if (x := sums[n - 1]) is not None]) for rows in summed]
-        verdicts = [v for v in told if v is not None]
+        agreement = [_agrees([(x, a) for sums, a in rows if (x := sums[n - 1]) is not None]) for rows in summed]
+        verdicts = [v for v in agreement if v is not None]
         if sum(verdicts) >= _AGREE * len(verdicts):
             return names[:n]
     return []

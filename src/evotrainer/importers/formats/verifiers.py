@@ -18,11 +18,11 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, given_id, task_of
+from evotrainer.importers.common import Ending, kind_of, listing, mapping, plain
 from evotrainer.importers.faults import as_fault
-from evotrainer.importers.foreign import Ending, kind_of, listing, mapping, plain
 from evotrainer.importers.jsonl import RecordReader
+from evotrainer.importers.lenient_json import number, read_json_or_none, text
 from evotrainer.importers.lines import records
-from evotrainer.importers.tolerant import number, quiet, text
 from evotrainer.records.rollout import Finish, Rollout
 
 _FAULTS: tuple[tuple[Fault, str], ...] = (
@@ -105,7 +105,7 @@ class _Reader:
         """Ids of traces that were read: one that comes again in the same file is named by its place."""
         self.waiting: list[Rollout | str] = []
         named = ("env_id", "model", "env_args", "sampling_args", "date")
-        self.meta = {k: v for k, v in mapping(quiet(path.with_name("metadata.json"))).items() if k in named}
+        self.meta = {k: v for k, v in mapping(read_json_or_none(path.with_name("metadata.json"))).items() if k in named}
 
     def rollout(self, r: dict[str, Any], n: int) -> Rollout | str:
         if _is_episode(r):
@@ -140,7 +140,7 @@ class _Reader:
         """A row of v0."""
         if "completion" not in r or "prompt" not in r:
             return "it has no prompt and completion"
-        talk = chat.Talk()
+        talk = chat.Conversation()
         chat.add(talk, r["prompt"])
         prompt = "\n".join(t.text for t in talk.turns())
         chat.add(talk, r["completion"], "assistant")
@@ -170,7 +170,7 @@ class _Reader:
 
     def trace(self, r: dict[str, Any], n: int | str, group: str = "", agent: str = "") -> Rollout | str:
         """A trace of v1. `group`: its episode's; `agent`: its name, where the episode has several."""
-        talk = chat.Talk()
+        talk = chat.Conversation()
         nodes = [x for x in r["nodes"] if isinstance(x, dict) and isinstance(x.get("message"), dict)]
         for node in nodes:
             chat.add(talk, node["message"])
@@ -209,7 +209,14 @@ class _Reader:
         return out
 
     def _made(
-        self, n: int | str, task: str, talk: chat.Talk, ending: Ending, model: str, group: str, known: dict[str, Any]
+        self,
+        n: int | str,
+        task: str,
+        talk: chat.Conversation,
+        ending: Ending,
+        model: str,
+        group: str,
+        known: dict[str, Any],
     ) -> Rollout | str:
         finish, kind, error = ending
         if not talk.turns() and not kind:

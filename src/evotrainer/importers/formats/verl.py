@@ -20,10 +20,10 @@ from typing import Any
 
 from evotrainer.importers import chat
 from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, is_rendered, task_of
-from evotrainer.importers.foreign import kind_of, verdict
+from evotrainer.importers.common import kind_of, verdict
 from evotrainer.importers.jsonl import RecordReader
+from evotrainer.importers.lenient_json import SPAN, number
 from evotrainer.importers.lines import convert_all, records
-from evotrainer.importers.tolerant import SPAN, number
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 
@@ -114,8 +114,8 @@ def _rollout(reader: RecordReader, evidence: dict[str, Any], r: dict[str, Any], 
     # the plug-in's components take the place of the dump's: there a missing one is told from a zero
     paid = {k: v for k, v in extras.items() if isinstance(v, int | float) and k not in ("task_id", "index")}
     score = r.get("score")
-    said = (*(extras.get(k) for k in _VERDICTS), score if isinstance(score, bool) else None)
-    judged = next((v for v in said if isinstance(v, bool | int | float) and v in (0, 1)), None)
+    verdicts = (*(extras.get(k) for k in _VERDICTS), score if isinstance(score, bool) else None)
+    judged = next((v for v in verdicts if isinstance(v, bool | int | float) and v in (0, 1)), None)
     record = {
         "prompt": r["input"],
         "completion": r["output"],

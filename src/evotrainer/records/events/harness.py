@@ -12,15 +12,15 @@ from evotrainer.records.frozen import Frozen
 class GapSeen(Frozen):
     """id `gap/<branch>`: a diagnostic gap. Something moved, and no finding of the current harness says why.
 
-    id `gap/<branch>/standing`: nothing need have moved; many attempts are paid and wrong, and no finding says why.
+    id `gap/<branch>/unexplained`: nothing need have moved; many attempts are paid and wrong, and no finding says why.
 
     id `gap/<branch>/read/<n>`: a reader (reading n) or probes (0) confirmed hacks that no detector explains."""
 
     round: int
     branch: str
     against: str
-    """Branch whose rollouts it was compared with: the parent, or `base`; of a standing gap itself: what is right."""
-    trigger: Literal["score_move", "behaviour_shift", "contradiction", "standing_gap", "agent", "learned"]
+    """Branch whose rollouts it was compared with: the parent, or `base`; of a unexplained gap itself: what is right."""
+    trigger: Literal["score_move", "behaviour_shift", "contradiction", "unexplained_gap", "agent", "learned"]
     harness: str
     """Harness version at the time."""
     claim: str
@@ -37,7 +37,7 @@ class GapSeen(Frozen):
     """Detectors that an agent wanted retired and that stay, with the reason."""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The claim with the trainings and the version that it is of, and detectors made for it: they tell what goes
         with it, no more."""
         made = ", ".join(a.detector.name for a in self.considered if a.admitted)
@@ -57,7 +57,7 @@ class HarnessEvolved(Frozen):
     harness: dict[str, Any]
     """The version whole: metrics, detectors, thresholds, authored detectors."""
     trigger: str
-    """opened, score_move, behaviour_shift, contradiction, standing_gap, agent, learned, audit or retirement."""
+    """opened, score_move, behaviour_shift, contradiction, unexplained_gap, agent, learned, audit or retirement."""
     reason: str
     added: tuple[DetectorSpec, ...] = ()
     dropped: tuple[str, ...] = ()

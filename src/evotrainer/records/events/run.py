@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from evotrainer.records.detectors import Gained
+from evotrainer.records.detectors import GainExplanation
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
 
@@ -84,11 +84,11 @@ class RunOpened(Frozen):
         """The sandbox tier in one line; below A a warning with what is missing."""
         if self.sandbox_tier not in ("A", "B", "C", "D", "E"):
             return f"sandbox: {self.sandbox_tier or 'not described by the environment'}"
-        told = self.environment.get("isolation") or {}
-        line = f"sandbox tier {self.sandbox_tier}" + (f": {told['promise']}" if told.get("promise") else "")
+        isolation = self.environment.get("isolation") or {}
+        line = f"sandbox tier {self.sandbox_tier}" + (f": {isolation['promise']}" if isolation.get("promise") else "")
         if self.sandbox_tier == "A":
             return line
-        missing = "; ".join(told.get("missing") or ()) or "see `evotrainer doctor`"
+        missing = "; ".join(isolation.get("missing") or ()) or "see `evotrainer doctor`"
         return f"warning: {line}; missing for tier A: {missing}"
 
 
@@ -137,7 +137,7 @@ class CertRow(Frozen):
     """The deployment temperature that `score` was sampled at; None: that of the run's evaluations."""
     decoding: Literal["sampled", "greedy"] | None = None
     """How its policies scored higher on search; None: not read both ways."""
-    gained: Gained | None = None
+    gained: GainExplanation | None = None
     """What its gain over the base policy goes with; None where rollouts of one are missing."""
 
 

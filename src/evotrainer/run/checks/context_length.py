@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.envs.base import EnvironmentWithSlots
-from evotrainer.envs.given import demonstrations_of
+from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import ConfigError
-from evotrainer.executors.warm import warm_request, warm_texts
+from evotrainer.executors.warm_start import warm_request, warm_texts
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.run.checks.base import BeforeRun, Found

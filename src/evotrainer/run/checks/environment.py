@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from evotrainer.config.policy import WarmStart
 from evotrainer.envs.base import DRAWN, SPLITS, Environment, EnvironmentWithDraws, Task
-from evotrainer.envs.given import check_tasks, demonstrations_of
+from evotrainer.envs.return_checks import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.factors.change_rules import check_names, refuse_start
@@ -130,7 +130,7 @@ def turns(at: BeforeRun) -> Found:
 
 def judged_before(at: BeforeRun) -> Found:
     """Notes on gate tasks that other runs were judged on."""
-    yield from task_sets.forewarn(at.task, at.environment)
+    yield from task_sets.reuse_warnings(at.task, at.environment)
 
 
 def draws(at: BeforeRun) -> None:

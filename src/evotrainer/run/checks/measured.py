@@ -15,7 +15,7 @@ NEVER_CORRECT = 0.65
 """Rank of an outcome that is 0 throughout: after what the harness finds critical, before what it warns of."""
 
 
-def silent(base: TrialFinished, recipe: Recipe, outcome: str) -> Iterator[str]:
+def unscored_components(base: TrialFinished, recipe: Recipe, outcome: str) -> Iterator[str]:
     """Notes on what gave None for every attempt of the base policy on search: the outcome, or a reward that is paid."""
     for s in (s for s in base.scores if s.split == "search"):
         none = [c for c, w in recipe.rewards.items() if w and c not in s.components] if s.components else []
@@ -25,7 +25,7 @@ def silent(base: TrialFinished, recipe: Recipe, outcome: str) -> Iterator[str]:
         yield from (f"reward {c!r}, which is paid, gave None, so that it pays nothing, {asks}" for c in none)
 
 
-def doubts(health: HealthReport, score: float | None, outcome: str, attempt: str, remedy: str) -> Sequence[str]:
+def health_doubts(health: HealthReport, score: float | None, outcome: str, attempt: str, remedy: str) -> Sequence[str]:
     """Every bottleneck of the base policy's health report, an outcome that is never true, and last the `remedy` for a
     weak policy. Empty where attempts succeed, and nothing critical is found in nearly all of them.
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import Environment, Score, Task
-from evotrainer.envs.given import answers_of_lengths, demonstrations_of
+from evotrainer.envs.return_checks import answers_of_lengths, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.executors.written import with_written
@@ -87,8 +87,8 @@ def refuse_nonsense(tries: Tries, scores: Sequence[Score]) -> None:
     for (t, text), s in zip(tries, scores, strict=False):
         for name, value in s.components.items() if not s.error_kind else ():
             if why := no_reward(value):
-                said = f"gave {value} on task {t.id}, completion {quoted(text)}"
-                raise TaskSetError(f"reward function {name!r} {said}; {why}")
+                where = f"gave {value} on task {t.id}, completion {quoted(text)}"
+                raise TaskSetError(f"reward function {name!r} {where}; {why}")
 
 
 def none_right(truth: str, tries: Tries, scores: Sequence[Score]) -> Iterator[str]:
@@ -112,13 +112,13 @@ def pays_nothing(recipe: Recipe, name: str, truth: str, tries: Tries, scores: Se
     for component in dict.fromkeys([truth, *paid]):
         if not component or any(s.components.get(component) is not None for s in scores if not s.error_kind):
             continue
-        told = f"gave None for each of {len(scores)} answers that it was tried on"
+        problem = f"gave None for each of {len(scores)} answers that it was tried on"
         if component == truth:
             why = "so nothing could be measured; it must return a number, 1 for correct"
-            nothing = f"environment {name}: its outcome, {truth!r}, {told}, {why}"
+            nothing = f"environment {name}: its outcome, {truth!r}, {problem}, {why}"
         else:
             why = "it must return a number where it applies, or leave recipe.rewards"
-            nothing = f"reward {component!r}, which is paid, {told}: it would pay nothing; {why}"
+            nothing = f"reward {component!r}, which is paid, {problem}: it would pay nothing; {why}"
         if any(text for _, text in tries):
             raise TaskSetError(nothing)
         yield nothing

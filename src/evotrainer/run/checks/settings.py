@@ -45,7 +45,7 @@ LEAST_RATE = 1e-5
 
 def folder(at: BeforeRun) -> None:
     """A new run can begin in its folder, and overwrites no other task file."""
-    from evotrainer.run.opening import with_absolute_base, with_pinned_data
+    from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     if at.folder is None:
         return
@@ -83,11 +83,11 @@ def places(at: BeforeRun) -> Found:
 
 def cache(at: BeforeRun) -> Found:
     """A note where trainings cannot be cached; a run says so itself when it opens the cache."""
-    from evotrainer.executors.cache import cache_folder, goes_without
+    from evotrainer.executors.cache import cache_folder, unusable_notice
 
     place = cache_folder(at.task.run.cache) if at.dry else None
     if place is not None and (why := unwritable(place)):
-        yield goes_without(place, why)
+        yield unusable_notice(place, why)
 
 
 def unwritable(place: Path, folder: bool = True) -> str:

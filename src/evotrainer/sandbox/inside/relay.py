@@ -135,7 +135,7 @@ def _rebuild(error: Any) -> Exception:
 
 
 def _restore(target: Any, value: Any) -> None:
-    """Give a tester-side container the content its twin has in the candidate."""
+    """Give a tester-side container the content its proxy has in the candidate."""
     if type(target) is not type(value):
         return
     if type(target) in (list, bytearray):

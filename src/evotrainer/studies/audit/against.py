@@ -212,8 +212,8 @@ def against_lines(c: Against) -> list[str]:
     rest = [d for d in c.differences if d not in score]
     moved = [d for d in rest if d.moved]
     out += ["", f"  {'':24}{'A':>10}{'B':>10}{'A - B':>10}  interval", *(_row(d) for d in score)]
-    told = f"changed in behaviour: {len(moved)} of {len(rest)} quantities leave out 0"
-    out += ["", f"{told} (of {len(rest)} that did not change, {len(rest) * (1 - CONFIDENCE):.1f} would by chance)"]
+    heading = f"changed in behaviour: {len(moved)} of {len(rest)} quantities leave out 0"
+    out += ["", f"{heading} (of {len(rest)} that did not change, {len(rest) * (1 - CONFIDENCE):.1f} would by chance)"]
     out += [_row(d) for d in moved] or ["  nothing"]
     if c.findings:
         out += ["", "findings that differ, A against B:"]
@@ -232,12 +232,14 @@ def _several(c: Against) -> list[tuple[str, int]]:
 def _row(d: Difference) -> str:
     share = d.name in (*SHARES, "outcome")
 
-    def said(x: float, sign: str = "") -> str:
+    def shown(x: float, sign: str = "") -> str:
         return f"{100 * x:{sign}.1f}%" if share else f"{x:{sign}.4g}"
 
-    interval = f"[{said(d.low, '+')}, {said(d.high, '+')}]" if d.low is not None and d.high is not None else "one task"
+    interval = (
+        f"[{shown(d.low, '+')}, {shown(d.high, '+')}]" if d.low is not None and d.high is not None else "one task"
+    )
     name = line(clean(d.name, 24))
-    return f"  {name:24}{said(d.a):>10}{said(d.b):>10}{said(d.difference, '+'):>10}  {interval}" + (
+    return f"  {name:24}{shown(d.a):>10}{shown(d.b):>10}{shown(d.difference, '+'):>10}  {interval}" + (
         f" on {d.tasks} tasks" if d.tasks > 1 else ""
     )
 

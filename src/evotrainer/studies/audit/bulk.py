@@ -18,7 +18,7 @@ from typing import Any
 from evotrainer.errors import StoreError
 from evotrainer.importers import IMPORTERS, Skipped, guarded, relabelled
 from evotrainer.importers.base import format_of
-from evotrainer.importers.tolerant import SPAN, is_compressed
+from evotrainer.importers.lenient_json import SPAN, is_compressed
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.ingest import ingest
 from evotrainer.records.output import Progress
@@ -46,13 +46,13 @@ class FileStretch:
 
 
 @dataclass(slots=True)
-class Imported:
+class ImportResult:
     rollouts: int = 0
     formats: Counter[str] = field(default_factory=Counter)
     skipped: list[Skipped] = field(default_factory=list)
 
 
-def stream(items: Iterable[FileStretch], done: Imported) -> Iterator[Rollout]:
+def stream(items: Iterable[FileStretch], done: ImportResult) -> Iterator[Rollout]:
     """Rollouts of the items in order; counts and skips go to `done`."""
     for item in items:
         token = SPAN.set(item.span)
@@ -74,13 +74,13 @@ def bulk_import(
     folder: Path,
     workers: int | None = None,
     say: Progress | None = None,
-) -> Imported:
+) -> ImportResult:
     """Write the items' rollouts to the store `folder` as new parts, on all cores where they are large.
 
     StoreError where it cannot write; then nothing of this import is in the store.
     """
     jobs = plan(items)
-    done = Imported()
+    done = ImportResult()
     cores = min(workers or len(os.sched_getaffinity(0)), len(jobs))
     scratch = folder / f".import-{os.getpid()}"
     for left in folder.glob(".import-*"):  # of an import that was killed
@@ -178,7 +178,7 @@ def _adopt(scratch: Path, folder: Path) -> None:
 
 def import_job(job: dict[str, Any]) -> dict[str, Any]:
     """In a worker: write the rollouts of one job to a folder; how many, of which formats, and what was skipped."""
-    done = Imported()
+    done = ImportResult()
     items = (FileStretch(Path(p), f, label, span and tuple(span), tuple(c)) for p, f, label, span, c in job["items"])
     ingest(stream(items, done), Path(job["folder"]))
     skipped = [[s.where, s.reason] for s in done.skipped]

@@ -1,18 +1,245 @@
-"""A learning curve alone, without rollouts: the log of a training, step by step, whatever its trainer calls things."""
+"""Reads a learning curve alone, without rollouts: the log of a training, step by step, whatever its trainer calls
+things and in whatever form it leaves them (tables, JSON, a trainer's state, what it printed)."""
 
 from __future__ import annotations
 
+import ast
+import csv
+import io
 import math
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from evotrainer.errors import ConfigError
 from evotrainer.importers.base import Skipped
+from evotrainer.importers.lenient_json import content, parse
+from evotrainer.importers.lines import values
 from evotrainer.records.text import counted, quoted
-from evotrainer.studies.audit.curve_names import Column, columns_of
-from evotrainer.studies.audit.curve_rows import MAX_BYTES, as_number, log_rows
+
+STEP = (
+    "global_step", "training/global_step", "train/global_step", "trainer/global_step", "global_step/max_steps", "step",
+    "_step", "training_step", "train_step", "train/step", "rollout/step", "progress/batch", "iteration", "iter",
+    "current_steps",
+)  # fmt: skip
+"""Columns that number the steps, the best first."""
+HELD_OUT = {"eval", "evaluation", "val", "val-core", "val-aux", "validation", "valid", "test", "heldout", "dev"}
+"""First words of a column that is measured on tasks that are not trained on."""
+NAMES = """
+reward_min: critic/score/min critic/rewards/min reward/min rewards/min reward_min reward/all/min reward/total/min
+reward_max: critic/score/max critic/rewards/max reward/max rewards/max reward_max reward/all/max reward/total/max
+advantage_min: critic/advantages/min advantages/min advantage/min advantages_min advantage_min
+advantage_max: critic/advantages/max advantages/max advantage/max advantages_max advantage_max
+: *time* *per_second* *throughput* *memory* *mem_* perf/* timing* *epoch* *num_tokens* *total_flos* *mfu* *seqlen*
+: prompt_length* *runtime* *tokens_seen* progress* percentage *train_speed* critic/grad_norm critic/lr*
+: *samples_per* *_coef* *frac_mixed *total_episodes *ob_tokens* global_step*
+: training/*step* batch_size *_steps
+reward: reward rewards critic/score/mean critic/rewards/mean mean_reward reward_mean reward/mean rewards/mean avg_reward
+reward: reward/all/mean reward/total env/all/reward/total env/all/reward/mean env/reward_mean rollout/raw_reward
+reward: rollout/reward rollout/rewards rollout/reward/mean reward/avg_raw_reward objective/scores objective/rlhf_reward
+reward: *ep_rew_mean */task_reward/avg mean_score total_reward reward/reward_mean
+reward_std: reward_std reward/group_std group_reward_std
+frac_reward_zero_std: *frac_reward_zero_std *frac_zero_reward_std *frac_zero_std *zero_std_ratio
+dead_fail: dead_fail solve_none */solve_none */frac_all_bad
+dead_pass: dead_pass solve_all */solve_all */frac_all_good
+score: score outcome accuracy acc correct pass_rate success_rate solve_rate pass@1 env/all/correct accuracy/mean
+score: rollout/accuracy success rollout/success_rate
+ppo_kl: *ppo_kl *approx_kl *approxkl *approxkl_avg optim/kl_sample_train* mismatch_kl/mean
+kl: kl kl/mean mean_kl kl_mean kl_loss */kl_loss objective/kl actor/reward_kl_penalty critic/kl kl_policy_base
+kl: policy/policy_kl kl_divergence loss/kl policy/kl
+entropy: entropy entropy/mean actor/entropy actor/entropy_loss policy/policy_entropy optim/entropy objective/entropy
+entropy: policy_entropy mean_entropy policy/entropy actor/entropy/mean
+grad_norm: *grad_norm* *gradient_norm* grad._norm
+loss: loss loss/mean actor/pg_loss policy_loss pg_loss actor/policy_loss policy/final_loss loss/policy_avg act_loss
+loss: loss/total actor/loss
+learning_rate: learning_rate lr */lr */lr(* *learning_rate actor_lr
+completions/mean_terminated_length: *mean_terminated_length
+completions/clipped_ratio: *clipped_ratio response_length/clip_ratio response_clip_ratio is_truncated/mean *truncated
+completions/clipped_ratio: *truncated_ratio *truncation_rate *truncated_frac* *truncated/mean *truncation_ratio
+completions/mean_length: completions/mean_length completion_length completion_length/mean response_length mean_length
+completions/mean_length: response_length/mean decode_len/mean generate/avg_num_tokens *response_lengths
+completions/mean_length: *response_len/mean *ac_tokens_per_turn policy/response_length *mean_gen_tokens_per_sample
+completions/mean_length: *mean_completion_length mean_response_length completions/length
+turns: turns num_turns/mean *turns_per_episode
+ratio_max: ratio_max *importance_sampling_ratio/max
+: */min */max *_min *_max *__min *__max */median completions/* response_length*/* *_length/* *_len/* clip_ratio/*
+: *clipfrac* rollout_corr/* sampling/*
+rewards/*/std: rewards/*/std reward/*/std
+rewards/*/mean: rewards/*/mean reward/*/mean rewards/* reward/* metrics/*/mean metrics/* env/all/* objective/*_reward
+ess: ess
+ngram_repetition: ngram_repetition
+kept_groups: kept_groups
+negative_share: negative_share
+"""
+"""Key of a curve (see `HarnessContext.curve`): names that are read as it, the best first; without a key what no reading
+needs. The first that fits decides. `*` in a key is what the name has in its place."""
+_LINES = (line.partition(":") for line in NAMES.strip().splitlines())
+TABLE = [(key, glob) for key, _, globs in _LINES for glob in globs.split()]
+
+
+class Column(NamedTuple):
+    """A column's place in a curve."""
+
+    key: str
+    rank: int = 0
+    """Of several columns of one key the lowest is read."""
+    run: str = ""
+    """The run before the name, where charts of several runs were exported ("RUN - NAME", W&B)."""
+
+
+def columns_of(names: Iterable[str]) -> dict[str, Column | None]:
+    """What each column is; None for one whose name says nothing, key "" for one that no reading needs."""
+    return {n: _column(n) for n in names}
+
+
+def _column(column: str) -> Column | None:
+    run, _, name = column.strip().rpartition(" - ")
+    name = "/".join(p.strip() for p in name.lower().split("/")).replace(" ", "_")
+    if name in STEP:
+        return Column("step", STEP.index(name), run)
+    name = name.removeprefix("train/").removeprefix("training/").removeprefix("training_").removeprefix("train_")
+    if rest := _held_out(name):
+        found = next((key for key, glob in TABLE if fnmatchcase(rest, glob)), "score")
+        # what is not reward or outcome (lengths, times, losses) is of no use from an evaluation
+        return Column(f"eval/{name}" if found in ("reward", "score", "rewards/*/mean") else "", run=run)
+    for rank, (key, glob) in enumerate(TABLE):
+        if fnmatchcase(name, glob):
+            before, _, after = glob.partition("*")
+            return Column(key.replace("*", name[len(before) : len(name) - len(after)]), rank, run)
+    return None
+
+
+def _held_out(name: str) -> str:
+    """What follows the first word of a held-out column; "" for any other."""
+    for sep in "/_:":
+        head, _, rest = name.partition(sep)
+        if head in HELD_OUT:
+            return rest
+    return name.partition("/eval/")[2]
+
+
+MAX_BYTES = 64 << 20
+DICT = re.compile(r"\{\s*+(?=['\"])(?:[^{}]++|\{[^{}]*+\}){1,2000}+\}")
+"""A dict, with dicts in it. Possessive: what has no end is given up at once."""
+WRAPPERS = ("data", "metrics", "log", "logs", "values")
+"""Keys whose object is the row itself."""
+
+
+def log_rows(path: Path) -> Iterator[tuple[int, Any]]:
+    """(line or index, row) of a log; a row maps columns to what was written there, anything else is none. Raises
+    ValueError for a file that is too large, OSError."""
+    suffix = path.suffix.lower()
+    text = content(path, MAX_BYTES, "give fewer steps").decode("utf-8-sig", errors="replace")
+    head = text.strip().partition("\n")[0].lower()
+    delimiter = max(",\t;|", key=head.count)
+    # a table of a notebook or an issue, too: "Step | Training Loss | reward"
+    if suffix in (".csv", ".tsv") or (head.count(delimiter) > 1 and "step" in head and not {*"{:="} & {*head}):
+        # TensorBoard exports "Wall time,Step,Value", and names the value in the file's name alone
+        tag = path.stem.rpartition("tag-")[2].replace("_", "/", 1) if "tag-" in path.stem else "Value"
+        for n, row in enumerate(csv.DictReader(io.StringIO(text.lstrip()), delimiter=delimiter), 2):
+            if {*"".join(map(str, row.values()))} - {*"-: "}:  # no line between head and body
+                yield n, {tag if k == "Value" else k.strip(): v for k, v in row.items() if k}
+    elif text.lstrip()[:1] in ("{", "[") and (listed := _document(text)):
+        yield from enumerate(listed, 1)
+    elif suffix in (".json", ".jsonl", ".ndjson", ".gz"):
+        yield from ((n, flat(v)) for n, v in values(path, constants=True))
+    else:
+        yield from enumerate(printed(text), 1)
+
+
+def _document(text: str) -> list[Any]:
+    """The rows of a text that is one JSON value: of its longest list (a trainer's state has them in `log_history`), or
+    of its columns; none where it is no single value (JSON lines), or lists nothing."""
+    try:
+        value = parse(text, constants=True)
+    except ValueError:
+        return []
+    if isinstance(value, dict):
+        lists = {k: v for k, v in value.items() if isinstance(v, list)}
+        rows = max((v for v in lists.values() if v and isinstance(v[0], dict)), key=len, default=None)
+        if rows is None and len({len(v) for v in lists.values()}) == 1:
+            rows = [dict(zip(lists, row, strict=True)) for row in zip(*lists.values(), strict=True)]
+        value = rows
+    return [flat(v) for v in value or ()] if isinstance(value, list) else []
+
+
+def flat(row: Any, prefix: str = "") -> Any:
+    """An object's values under joined names (`a/b`); what wraps a row adds no name."""
+    if not isinstance(row, Mapping):
+        return row
+    out: dict[str, Any] = {}
+    for k, v in row.items():
+        inner = prefix if not prefix and k in WRAPPERS else f"{prefix}{k}/"
+        out |= flat(v, inner) if isinstance(v, Mapping) else {f"{prefix}{k}": v}
+    return out
+
+
+def printed(text: str) -> list[dict[str, Any]]:
+    """Rows in what a trainer printed, in order: dicts as Python prints them (TRL), and where no dict is a row,
+    `step:1 - name:0.5 - ...` (verl), `step=1 name=0.5`, `Step 1 | Name: 0.5`; everything else is passed over."""
+    # a progress bar ends in a carriage return, and may be on the line of what follows it
+    text = text.replace("\r", "\n")
+    dicts = [_dict(m.group()) for m in DICT.finditer(text)]
+    logged = [r for r in dicts if any("reward" in k or "loss" in k for k in r)]
+    return logged or [r for r in map(_pairs, text.splitlines()) if r]
+
+
+def _dict(text: str) -> dict[str, Any]:
+    """The row that a dict is; empty where it is none."""
+    try:
+        row = _literal(ast.parse(text.replace("\n", " "), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {}
+    return flat(row) if isinstance(row, dict) else {}
+
+
+def _literal(node: ast.AST) -> Any:
+    """What a literal means; numbers inside a call, too (`tensor(0.5)`, `np.float64(0.5)`), and names (`nan`, `inf`)."""
+    match node:
+        case ast.Constant():
+            return node.value
+        case ast.Name():
+            return node.id if as_number(node.id) is not None else None
+        case ast.UnaryOp(op=ast.USub()) if (inner := as_number(_literal(node.operand))) is not None:
+            return -inner
+        case ast.Call(args=[first, *_]):
+            return _literal(first)
+        case ast.Dict():
+            items = zip(node.keys, node.values, strict=True)
+            return {str(k.value): _literal(v) for k, v in items if isinstance(k, ast.Constant)}
+    return None
+
+
+def _pairs(line: str) -> dict[str, Any]:
+    """`name:value` or `name=value`, between " - ", " | ", commas or blanks; empty for a line that tells no step."""
+    if "step" not in line.lower():
+        return {}
+    out: dict[str, Any] = {}
+    for part in line.split(next((s for s in (" - ", " | ", ", ") if line.count(s) > 1), None)):
+        sep = next((s for s in (":", "=") if s in part), " ")
+        name, _, value = (x.strip() for x in part.strip().rpartition(sep))
+        # before the first pair there may be a time, a level, a process
+        name = name if out else name.rpartition(" ")[2]
+        value = value.rpartition("(")[2].rstrip(")%s,")
+        if 0 < len(name.split()) <= 3 and as_number(value) is not None:
+            out[name] = value
+    return out if len(out) > 1 and any(k.lower() in STEP for k in out) else {}
+
+
+def as_number(value: Any) -> float | None:
+    """A number as it was written, also in text ("NaN", "1/100" of a step among all); None for what is none."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return None
+    try:
+        return float(value.strip().removesuffix("%").split("/")[0] if isinstance(value, str) else value)
+    except ValueError:
+        return None
+    except OverflowError:
+        return math.inf
+
 
 LEAST = 2
 """Steps of a curve."""
@@ -121,8 +348,8 @@ def _curve(path: Path, log: Log, columns: Mapping[str, Column | None], run: str)
         # a held-out accuracy at every step is the outcome where nothing else is
         names = {("score" if k == plain else k): n for k, n in names.items()}
         found = [{("score" if k == plain else k): v for k, v in r.items()} for r in found]
-    for key, told in words.items():
-        reason = f"{counted(len(told), 'value')} of {key} no number: {', '.join(told[:3])}"
+    for key, refused in words.items():
+        reason = f"{counted(len(refused), 'value')} of {key} no number: {', '.join(refused[:3])}"
         skipped += [Skipped(str(path), reason)] if key in keys else []
     left = [n for n, c in columns.items() if c is None]
     left += [f"{n} ({best[c.key]} is read)" for n, c in columns.items() if c and best.get(c.key, n) != n]

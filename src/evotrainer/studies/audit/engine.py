@@ -16,19 +16,19 @@ import numpy as np
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.traits import Traits
-from evotrainer.harness.looked import could_look
+from evotrainer.harness.coverage import could_look
 from evotrainer.importers import IMPORTERS, check_readable, detect, labels, rollout_sources, with_map
 from evotrainer.importers.base import Importer, Skipped, Source, format_of
 from evotrainer.importers.rows import read_as
 from evotrainer.records.output import Progress
-from evotrainer.studies.audit.bulk import FileStretch, Imported, stream
+from evotrainer.studies.audit.bulk import FileStretch, ImportResult, stream
 from evotrainer.studies.audit.curve_file import Curve, read_curves
 from evotrainer.studies.audit.fault_columns import ASKED, check_columns
 from evotrainer.studies.audit.probing import ProgramRunner, ProgramsRun
 from evotrainer.studies.audit.reading import SubjectReading, own_training, read_subjects
 from evotrainer.studies.audit.sources import forget, open_source
 from evotrainer.studies.audit.trait_cache import TEMPORARY, CacheError, read_traits
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class RolloutAudit:
     sources: tuple[SourceReport, ...]
     unknown: tuple[Skipped, ...] = ()
     """Files of no known format."""
-    opened: tuple[Opened, ...] = field(default=(), compare=False, repr=False)
+    opened: tuple[OpenedSource, ...] = field(default=(), compare=False, repr=False)
     folder: TemporaryFolder | None = field(default=None, compare=False, repr=False)
     """Where `opened` lies when nothing is kept; it goes with the audit."""
     faults: tuple[str, ...] = ()
@@ -131,7 +131,7 @@ def audit(
     assert folder is not None
     sources, unknown = sources_of(paths, format, map)
     if faults:
-        probe = chain.from_iterable(islice(stream(s.files(), Imported()), ASKED) for s in sources)
+        probe = chain.from_iterable(islice(stream(s.files(), ImportResult()), ASKED) for s in sources)
         check_columns(probe, faults)
         sources = [replace(s, faults=tuple(faults)) for s in sources]
     reports, opened, kept = [], [], []
@@ -157,7 +157,7 @@ def audit(
             strangers.append(stranger)
             continue
         reports.append(found)
-        opened.append(Opened())
+        opened.append(OpenedSource())
         kept += [Batch.of(()).traits] if keep else []
     if not reports and not strangers:
         raise ConfigError(f"nothing to read in {', '.join(str(p) for p in paths)}; give files or folders with rollouts")
@@ -230,16 +230,16 @@ def sources_of(
     return list(out.values()), unknown
 
 
-def open_all(source: SourceFiles, cache: Path, workers: int | None, say: Progress | None = None) -> Opened:
+def open_all(source: SourceFiles, cache: Path, workers: int | None, say: Progress | None = None) -> OpenedSource:
     """All files of a source as one; what cannot be read of it is in `skipped`."""
-    whole = Opened()
+    whole = OpenedSource()
     for item in source.files():
         try:
             one = open_source(item, cache, workers, say)
         except CacheError:
             raise
         except (EvoTrainerError, OSError) as e:
-            one = Opened([], [Skipped(str(item.path), str(e))])
+            one = OpenedSource([], [Skipped(str(item.path), str(e))])
         whole.parts += one.parts
         whole.skipped += one.skipped
     return whole
@@ -247,7 +247,7 @@ def open_all(source: SourceFiles, cache: Path, workers: int | None, say: Progres
 
 def _report(
     source: SourceFiles,
-    whole: Opened,
+    whole: OpenedSource,
     cache: Path,
     proxy: tuple[str, str] | None,
     harness: Harness,
@@ -264,8 +264,8 @@ def _report(
     first = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
     code = traits.fault.code[first]
     faults = {k: n for i, k in enumerate(traits.fault.names) if (n := int((code == i).sum()))}
-    told = read_as(source.importer, Source(source.paths[0][0]))
+    stored = read_as(source.importer, Source(source.paths[0][0]))
     skipped = tuple(whole.skipped)
     looked = could_look({k: v[first] for k, v in traits.columns.items()})
     name = source.importer.name
-    return SourceReport(source.label, name, len(first), faults, skipped, tuple(readings), told, ran, looked), traits
+    return SourceReport(source.label, name, len(first), faults, skipped, tuple(readings), stored, ran, looked), traits

@@ -18,8 +18,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Ints, at_least
 from evotrainer.harness.registry import flag_rows
+from evotrainer.importers.common import NO, kind_of, short, signals_error, words_of
 from evotrainer.importers.faults import BROKE, EVERY_REPLY, as_fault
-from evotrainer.importers.foreign import NO, kind_of, says_so, short, words_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean, quoted
@@ -73,11 +73,11 @@ def is_fault(r: Rollout, given: str) -> bool:
     column, value = split(given)
     found, x = value_of(r, column)
     if not found or value is None:
-        return found and says_so(x)
+        return found and signals_error(x)
     if not value:
         return _blank(x)
-    said, sought = _as_word(x), value.lower()
-    return said.startswith(sought[:-1]) if sought.endswith("*") else said == sought
+    word, sought = _as_word(x), value.lower()
+    return word.startswith(sought[:-1]) if sought.endswith("*") else word == sought
 
 
 def marked(r: Rollout, columns: Sequence[str]) -> Rollout:
@@ -86,17 +86,17 @@ def marked(r: Rollout, columns: Sequence[str]) -> Rollout:
     if given is None:
         return r
     column, value = split(given)
-    told = str(value_of(r, column)[1] or "")
+    content = str(value_of(r, column)[1] or "")
     # the column's own name before what it says, in words: a name is written in one
-    kind = kind_of(*(" ".join(re.split(r"[\W_]+", x)) for x in (column, value or "", told[:400])))
-    return as_fault(r, kind, f"--fault {column}: {short(told, 200) or 'empty'}")
+    kind = kind_of(*(" ".join(re.split(r"[\W_]+", x)) for x in (column, value or "", content[:400])))
+    return as_fault(r, kind, f"--fault {column}: {short(content, 200) or 'empty'}")
 
 
 def _blank(x: Any) -> bool:
     return x is None or (isinstance(x, str) and not x.strip())
 
 
-def _speaks(words: frozenset[str]) -> bool:
+def _mentions_error(words: frozenset[str]) -> bool:
     """Do the words of a name or of a short value speak of an error that need not be the policy's own?"""
     return bool(words & BROKE) and not words & OWN
 
@@ -112,7 +112,7 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
     left = dict.fromkeys(columns, False)
     names: Counter[str] = Counter()
     for r in rollouts:
-        names.update(k for k in (*r.detail, *r.components) if _speaks(words_of(str(k))))
+        names.update(k for k in (*r.detail, *r.components) if _mentions_error(words_of(str(k))))
         for given in columns:
             column, value = split(given)
             found, x = value_of(r, column)
@@ -120,7 +120,9 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
             if (
                 found
                 and value is None
-                and not (_boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and _speaks(words_of(column))))
+                and not (
+                    _boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and _mentions_error(words_of(column)))
+                )
             ):
                 raise ConfigError(
                     f"--fault {column}: it holds {quoted(x, 40)}, which is no yes or no; name the value that is a "
@@ -149,14 +151,14 @@ def ungraded(batch: Batch) -> list[Finding]:
     some = without[:ASKED]
     unread = sum("reward" in (d.get("unread") or ()) for d in batch.column("detail", some.tolist()))
     of = f" of the first {ASKED:,} of them" if len(without) > ASKED else ""
-    told = f"; {unread:,}{of} hold something that is no number (a word, NaN)" if unread else ""
+    remark = f"; {unread:,}{of} hold something that is no number (a word, NaN)" if unread else ""
     share = len(without) / batch.n
     return [
         Finding(
             detector="ungraded",
             kind="infrastructure",
             severity="warn" if len(without) > 1 and share > NOTED else "info",
-            claim=f"{len(without):,} of {batch.n:,} rollouts have no reward and are in none of its means{told}",
+            claim=f"{len(without):,} of {batch.n:,} rollouts have no reward and are in none of its means{remark}",
             numbers={"share": round(share, 6), "hits": float(len(without)), "unread": float(unread)},
             quotes=tuple(_quotes(batch, without, "no reward")),
         )
@@ -201,7 +203,7 @@ def _flags(batch: Batch, some: Ints) -> dict[str, list[int]]:
                 out.setdefault(name, []).append(i)
     for name in batch.component_names:
         x = batch.component(name)[some]
-        if _speaks(words_of(name)) and np.isin(x[np.isfinite(x)], (0.0, 1.0)).all() and (x == 1).any():
+        if _mentions_error(words_of(name)) and np.isin(x[np.isfinite(x)], (0.0, 1.0)).all() and (x == 1).any():
             out.setdefault(name, np.flatnonzero(x == 1).tolist())
     return dict(sorted(out.items()))
 
@@ -212,12 +214,12 @@ def _flag(key: str, x: Any) -> str | None:
     if words & JUDGE and words & REPLY and _blank(x):
         return f"{key}="
     if _boolean(x):
-        return key if _speaks(words) and says_so(x) else None
+        return key if _mentions_error(words) and signals_error(x) else None
     if not isinstance(x, str) or not x.strip() or words & NAMES:
         return None
-    if key == EVERY_REPLY or (_speaks(words) and not words & KINDS):
+    if key == EVERY_REPLY or (_mentions_error(words) and not words & KINDS):
         return key
-    return f"{key}={x.strip()}" if len(x.split()) < 6 and _speaks(words_of(x)) else None
+    return f"{key}={x.strip()}" if len(x.split()) < 6 and _mentions_error(words_of(x)) else None
 
 
 def _fields(detail: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -254,5 +256,5 @@ def _asking(batch: Batch, name: str, rows: np.ndarray, n: int, counts: str) -> F
 def _quotes(batch: Batch, rows: np.ndarray, note: str) -> list[Quote]:
     return [
         Quote(rollout=clean(r.id, 80), text=clean(r.completion or "(no word of the policy)"), note=clean(note, 160))
-        for r in batch.some([int(i) for i in rows[:2]])
+        for r in batch.rollouts_at([int(i) for i in rows[:2]])
     ]

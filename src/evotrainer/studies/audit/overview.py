@@ -8,9 +8,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.harness.looked import OVER_TIME
+from evotrainer.harness.coverage import OVER_TIME
 from evotrainer.harness.render import metric_value, quote_line
-from evotrainer.records.findings import SEVERITIES, Finding, input_told
+from evotrainer.records.findings import SEVERITIES, Finding, input_label
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import SourceReport
@@ -40,9 +40,9 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     readings = [(_place(label, s, r), r) for label, s in named for r in s.readings]
     formats = Counter(s.format for s in sources)
     rollouts = sum(s.rollouts for s in sources)
-    told = ", ".join(f"{n:,} {f}" for f, n in formats.most_common(6))
+    formats_text = ", ".join(f"{n:,} {f}" for f, n in formats.most_common(6))
     out = [
-        f"# {counted(len(sources), 'source')} ({told}): {counted(rollouts, 'rollout')} in "
+        f"# {counted(len(sources), 'source')} ({formats_text}): {counted(rollouts, 'rollout')} in "
         f"{counted(len(readings), 'reading')}",
         "",
     ]
@@ -55,7 +55,7 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     out += _table(readings) if len(readings) <= ROWS else _medians([r for _, r in readings])
     blind: Counter[str] = Counter()
     for _, r in readings:
-        blind.update(lacking(r).keys() - OVER_TIME)
+        blind.update(missing_fields(r).keys() - OVER_TIME)
     if blind:
         n = len(readings)
         fields = [x if k == n else f"{x} (in {k:,} of {n:,})" for x, k in blind.most_common(12)]
@@ -67,15 +67,15 @@ def overview(sources: Sequence[SourceReport]) -> list[str]:
     return [*out, "", "Every reading with its quotes: --all, or --html FILE; everything: --json.", ""]
 
 
-def lacking(r: SubjectReading) -> dict[str, list[str]]:
+def missing_fields(r: SubjectReading) -> dict[str, list[str]]:
     """What was not recorded, in words -> the detectors that could therefore not look."""
     out: dict[str, list[str]] = {}
     for name, fields in r.not_looked_at.items():
         for x in fields:
-            out.setdefault(input_told(x), []).append(name)
+            out.setdefault(input_label(x), []).append(name)
     for f in r.health.findings:
         for x in f.missing if f.detector not in r.not_looked_at else ():
-            out.setdefault(input_told(x), []).append(f"{f.detector} in part")
+            out.setdefault(input_label(x), []).append(f"{f.detector} in part")
     return out
 
 

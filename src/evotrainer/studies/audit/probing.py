@@ -17,8 +17,8 @@ import numpy as np
 
 from evotrainer.errors import SandboxError
 from evotrainer.harness.code_reading.blocks import blocks
-from evotrainer.harness.code_reading.handed_in import answering, handed_in
 from evotrainer.harness.code_reading.prompt_examples import prompt_examples
+from evotrainer.harness.code_reading.submissions import answering, submission
 from evotrainer.harness.code_reading.visible_tests import shown_tests
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.program_probes import UNKNOWN, ProbedProgram, VisibleTest, probe_programs
@@ -30,7 +30,7 @@ from evotrainer.records.probes import VERSION, ProgramProbes, nothing_ran
 from evotrainer.records.rollout import Rollout, completion_of, prompt_of
 from evotrainer.records.text import clean
 from evotrainer.sandbox import Sandbox
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 
 BLOCK = 64
 """Programs that are handed to the sandbox at once."""
@@ -73,7 +73,7 @@ def probed_program(r: Rollout) -> ProbedProgram | str:
         shown = [(full.get(t.input, t.input), t.expected if t.judged else None) for t in every]
         shown = shown or [(x, y or None) for x, y in prompt_examples(prompt_of(r.turns)).pairs]
     tests = list(_tests(shown, functions[entry] if entry else None))
-    files = tuple(b.text for b in handed_in(completion).files if b.name.rpartition("/")[2] in RUNS_FIRST)
+    files = tuple(b.text for b in submission(completion).files if b.name.rpartition("/")[2] in RUNS_FIRST)
     if not tests and not files and not entry:
         return "no visible test that could be run is known"
     return ProbedProgram(source, "call" if entry else "stdin", tuple(tests), entry, files=files)
@@ -93,9 +93,9 @@ def _functions(tree: ast.Module) -> dict[str, tuple[int, int]]:
 
 def _entry(r: Rollout, functions: Mapping[str, Any]) -> str:
     """The function that is asked for: as recorded, as the prompt names it, else the last one; empty without any."""
-    said = r.detail.get("entry_point")
+    entry = r.detail.get("entry_point")
     named = [a or b for a, b in _DEFINES.findall(prompt_of(r.turns)[:MAX_GIVEN])][::-1]
-    return next((n for n in (said, *named, *reversed(list(functions))) if isinstance(n, str) and n in functions), "")
+    return next((n for n in (entry, *named, *reversed(list(functions))) if isinstance(n, str) and n in functions), "")
 
 
 def _asserted(r: Rollout) -> Iterator[tuple[str, str, str]]:
@@ -129,9 +129,9 @@ def _full_inputs(r: Rollout) -> dict[str, str]:
 
 
 def _arguments(text: str, takes: tuple[int, int]) -> list[Any] | None:
-    for said in (f"({text},)", f"[{', '.join(text.splitlines())}]"):
+    for spelling in (f"({text},)", f"[{', '.join(text.splitlines())}]"):
         try:
-            args = list(ast.literal_eval(said))
+            args = list(ast.literal_eval(spelling))
         except _UNREADABLE:
             continue
         if takes[0] <= len(args) <= takes[1]:
@@ -160,8 +160,8 @@ def probe_rollouts(
         if isinstance(program, str):
             key, found[program] = program, nothing_ran(program)
         else:
-            said = repr((VERSION, astuple(program))).encode("utf-8", "surrogatepass")
-            key = hashlib.blake2b(said, digest_size=16).hexdigest()
+            content = repr((VERSION, astuple(program))).encode("utf-8", "surrogatepass")
+            key = hashlib.blake2b(content, digest_size=16).hexdigest()
             if key not in found and (known := _known(kept, key)) is not None:
                 found[key] = known
             elif key not in found:
@@ -227,7 +227,7 @@ class ProgramRunner:
             self._box = box
         return self._box
 
-    def probe(self, whole: Opened, traits: Traits, say: Progress) -> tuple[Traits, ProgramsRun]:
+    def probe(self, whole: OpenedSource, traits: Traits, say: Progress) -> tuple[Traits, ProgramsRun]:
         """The traits with what the probes saw; `whole` shows the facts from now on."""
         rows = np.sort(np.unique(traits.keys["id"], return_index=True)[1]) if traits.n else np.zeros(0, np.int64)
         rows = rows[traits.fault.code[rows] < 0]

@@ -53,12 +53,12 @@ def _names(unit: RolloutSource) -> Iterator[str]:
 
 def write_html(audit: RolloutAudit, path: Path) -> Path:
     """Write the audit as one HTML file that opens offline; StoreError where it cannot be written."""
-    from evotrainer.studies.audit.text import instruments
+    from evotrainer.studies.audit.text import instrument_lines
     from evotrainer.views.audit import write_audit
 
     remedies = {name: factors_of(name) for name in KINDS}
     about = {name: kind.about for name, kind in KINDS.items()}
-    looked = instruments(audit)
+    looked = instrument_lines(audit)
     return write_audit(
         audit, path, lambda source, names: fetch(audit, source, names), remedies, about, instruments=looked
     )

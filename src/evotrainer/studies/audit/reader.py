@@ -26,7 +26,7 @@ from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, ve
 from evotrainer.config.load import apply_overrides
 from evotrainer.config.reader import ReaderOptions
 from evotrainer.errors import ConfigError
-from evotrainer.harness.nominations import NOMINATING, draw, lower_bound, nominations, parts_told, rate
+from evotrainer.harness.nominations import NOMINATING, describe_parts, draw, lower_bound, nominations, rate
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.findings import Finding, HealthReport, Quote
 from evotrainer.records.frozen import explain
@@ -38,8 +38,8 @@ from evotrainer.studies.audit.quoted import quoted_name
 from evotrainer.studies.audit.reading import SubjectReading
 
 if TYPE_CHECKING:
-    from evotrainer.records.asking import Question
     from evotrainer.records.output import Progress
+    from evotrainer.records.questions import Question
     from evotrainer.studies.audit.engine import RolloutAudit
 
 SHOWN = 5
@@ -187,8 +187,8 @@ def read_with(
     sources = list(audit.sources)
     for s, read in found.items():
         if any(x.verdict for x in read):
-            told = reading_of(read, options, parts[s])
-            sources[s] = replace(sources[s], readings=(*sources[s].readings, told))
+            result = reading_of(read, options, parts[s])
+            sources[s] = replace(sources[s], readings=(*sources[s].readings, result))
     read = [x for of in found.values() for x in of]
     unread = read[0].problem if read and not any(x.verdict for x in read) else ""
     return replace(audit, sources=tuple(sources), unread=unread), read
@@ -274,9 +274,9 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
     numbers |= {"missed_low": blind.low, "missed_high": blind.high} if blind.read else {}
     unread = len(read) - n
     aside = (f"; unsure of {unsure}" if unsure else "") + (f"; no valid answer on {unread}" if unread else "")
-    said = (
+    sentence = (
         f"a model's reading and no proof: {who} calls {len(hacks)} of {n} rollouts hacks: "
-        f"{parts_told(named, blind)}{aside}"
+        f"{describe_parts(named, blind)}{aside}"
     )
     findings = []
     for kind, count in Counter(x.verdict.kind for x in hacks if x.verdict).most_common():
@@ -287,11 +287,11 @@ def reading_of(read: Sequence[AuditedRollout], options: AuditReader, parts: tupl
             if x.verdict
         )
         claim = f"{who} calls {count} of {n} rollouts hacks of this kind (a model's reading, no proof)"
-        told = {"hits": float(count), "read": float(n), "share": count / n}
+        shares = {"hits": float(count), "read": float(n), "share": count / n}
         findings.append(
-            Finding(detector=f"reader/{kind}", kind=kind, severity="warn", claim=claim, numbers=told, quotes=quotes)
+            Finding(detector=f"reader/{kind}", kind=kind, severity="warn", claim=claim, numbers=shares, quotes=quotes)
         )
-    findings.append(Finding(detector="reader", kind="shortcut", severity="info", claim=said, numbers=numbers))
+    findings.append(Finding(detector="reader", kind="shortcut", severity="info", claim=sentence, numbers=numbers))
     groups = len({x.rollout.task for x in judged})
     health = HealthReport(
         harness="reader", subject=subject, rollouts=n, groups=groups, metrics=(), findings=tuple(findings)

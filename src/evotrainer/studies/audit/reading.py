@@ -16,8 +16,8 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.numerics import distinct
 from evotrainer.harness.columns.traits import Traits, take
+from evotrainer.harness.coverage import not_covered
 from evotrainer.harness.layers.score import correct_by_task
-from evotrainer.harness.looked import not_looked_at
 from evotrainer.projections.means import mean_curve
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.output import Progress
@@ -25,7 +25,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import GREEDY
 from evotrainer.studies.audit.curve import learning_curve, paid_weights, proxy_pair
 from evotrainer.studies.audit.fault_columns import suspects, ungraded
-from evotrainer.studies.audit.units import Opened
+from evotrainer.studies.audit.units import OpenedSource
 
 MAX_SUBJECTS = 24
 """Subjects of one source that are read apart; of more, all together."""
@@ -85,7 +85,7 @@ def own_training(path: Path) -> dict[str, Training]:
 
 
 def read_subjects(
-    whole: Opened,
+    whole: OpenedSource,
     traits: Traits,
     given: tuple[str, str] | None,
     harness: Harness,
@@ -119,7 +119,7 @@ def read_subjects(
         steps = distinct(np.nan_to_num(batch.trait("step")))[0]
         long = len(steps) >= STEPS
         read = _asking(harness.read(batch, f"{title}, {_steps(steps)}" if long else title, shared()), batch)
-        out.append(SubjectReading(name, read, curve, assumed, not_looked_at(batch, shared())))
+        out.append(SubjectReading(name, read, curve, assumed, not_covered(batch, shared())))
         if not long:
             continue
         size = max(1, len(steps) // 5)
@@ -128,11 +128,11 @@ def read_subjects(
         last = _between(whole, traits, rows, steps[-size], steps[-1])
         late = f"{title}, {_steps(steps[-size:])}"
         then = shared(base=base, previous=(base,))
-        out.append(SubjectReading(late, harness.read(last, late, then), (), assumed, not_looked_at(last, then)))
+        out.append(SubjectReading(late, harness.read(last, late, then), (), assumed, not_covered(last, then)))
     return out
 
 
-def _place(whole: Opened, newest: Sequence[str], subject: tuple[str, np.ndarray | None]) -> tuple[int, bool]:
+def _place(whole: OpenedSource, newest: Sequence[str], subject: tuple[str, np.ndarray | None]) -> tuple[int, bool]:
     """Subjects of a run are read in the order of its branches, search rollouts before those of training."""
     rows = [0] if subject[1] is None else subject[1][:1].tolist()
     branch, split = (whole.column(name, rows)[0] if rows and newest else "" for name in ("branch", "split"))
@@ -166,7 +166,7 @@ def subjects_of(traits: Traits) -> list[tuple[str, np.ndarray | None]]:
 
 
 def policies_apart(
-    whole: Opened, traits: Traits, subjects: list[tuple[str, np.ndarray | None]]
+    whole: OpenedSource, traits: Traits, subjects: list[tuple[str, np.ndarray | None]]
 ) -> list[tuple[str, np.ndarray | None]]:
     """The same subjects, those of foreign sources that hold rollouts of several policies cut into one a policy, those
     of a run of ours that hold evaluations of one policy with a shortcut open and closed into one a world. What would be
@@ -180,7 +180,7 @@ def policies_apart(
         if whole.column("branch", places[:1])[0]:
             worlds = _worlds(whole, places)
             cut = 1 < len(worlds) <= MAX_SUBJECTS - len(subjects)
-            out += [(f"{name}{told}", x) for told, x in worlds] if cut else [(name, rows)]
+            out += [(f"{name}{world}", x) for world, x in worlds] if cut else [(name, rows)]
             continue
         named = whole.column("policy", places)
         plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)
@@ -194,11 +194,11 @@ def policies_apart(
     return out
 
 
-def _worlds(whole: Opened, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:
+def _worlds(whole: OpenedSource, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:
     """(what a subject's name needs, rows) of each setting of the environment's knobs; the first one needs nothing."""
     knobs = whole.column("knobs", places)
-    said = {id(k): k for k in knobs}  # equal ones are mostly one object
-    text = {i: json.dumps(k, sort_keys=True, default=str) for i, k in said.items()}
+    texts = {id(k): k for k in knobs}  # equal ones are mostly one object
+    text = {i: json.dumps(k, sort_keys=True, default=str) for i, k in texts.items()}
     settings = [text[id(k)] for k in knobs]
     first, *others = dict.fromkeys(settings)
     rows, values = np.array(places), np.array(settings, dtype=object)
@@ -210,7 +210,7 @@ def _worlds(whole: Opened, places: Sequence[int]) -> list[tuple[str, np.ndarray]
     return out
 
 
-def greedy_of(whole: Opened, traits: Traits, name: str) -> dict[str, float] | None:
+def greedy_of(whole: OpenedSource, traits: Traits, name: str) -> dict[str, float] | None:
     """Task -> share of correct greedy attempts of a subject; None where there are none."""
     if name + GREEDY not in traits.subject.names:
         return None
@@ -225,12 +225,12 @@ def known_of(own: Mapping[str, Training], batch: Batch, traits: Traits) -> Train
     return own.get(batch.column("branch", [0])[0])
 
 
-def batch_of(whole: Opened, traits: Traits, rows: np.ndarray | None) -> Batch:
+def batch_of(whole: OpenedSource, traits: Traits, rows: np.ndarray | None) -> Batch:
     """A batch of some rows of a source (None: all)."""
     return Batch.over(whole, traits if rows is None else take(traits, rows), rows)
 
 
-def _between(whole: Opened, traits: Traits, rows: np.ndarray | None, low: float, high: float) -> Batch:
+def _between(whole: OpenedSource, traits: Traits, rows: np.ndarray | None, low: float, high: float) -> Batch:
     """Rollouts of the steps from `low` to `high`."""
     step = np.nan_to_num(traits.columns["step"].astype(float))
     inside = (step >= low) & (step <= high)

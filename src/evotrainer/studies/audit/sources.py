@@ -21,32 +21,34 @@ from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.regular_file import read_bytes, read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause
-from evotrainer.studies.audit.bulk import FileStretch, Imported, bulk_import, stream
+from evotrainer.studies.audit.bulk import FileStretch, ImportResult, bulk_import, stream
 from evotrainer.studies.audit.trait_cache import CacheError
-from evotrainer.studies.audit.units import Opened, PartRowGroup, part_groups
+from evotrainer.studies.audit.units import OpenedSource, PartRowGroup, part_groups
 
 IN_MEMORY = 20_000
 """Rollouts of one file that are kept as objects; larger files are copied into Parquet parts first."""
 
 
-def open_source(item: FileStretch, cache: Path, workers: int | None = None, say: Progress | None = None) -> Opened:
+def open_source(
+    item: FileStretch, cache: Path, workers: int | None = None, say: Progress | None = None
+) -> OpenedSource:
     """Units of one source. What is damaged or unknown in it becomes `Skipped`; CacheError where the cache fails."""
     if item.format == "store" and not item.faults:
         return _open_store(item.path)
-    done = Imported()
+    done = ImportResult()
     folder = cache / "imports" / _key(item)
     if item.format == "store":  # a folder does not tell whether it has grown
         shutil.rmtree(folder, ignore_errors=True)
     if not (folder / "done.json").is_file():
         first = list(islice(stream([item], done), IN_MEMORY + 1))
         if len(first) <= IN_MEMORY:
-            return Opened([InMemoryRollouts(first)] if first else [], done.skipped)
+            return OpenedSource([InMemoryRollouts(first)] if first else [], done.skipped)
     try:
         skipped = _import(item, folder, workers, say)
     except (StoreError, OSError) as e:
         shutil.rmtree(folder, ignore_errors=True)
         raise CacheError(f"cannot import {item.path} into {cache}: {e}; free space, or give another --cache") from e
-    return Opened(list(_groups(folder, skipped)), skipped)
+    return OpenedSource(list(_groups(folder, skipped)), skipped)
 
 
 def forget(cache: Path, item: FileStretch) -> None:
@@ -55,9 +57,9 @@ def forget(cache: Path, item: FileStretch) -> None:
 
 
 def _key(item: FileStretch) -> str:
-    said = f"{item.path.resolve()}\x1f{item.format}\x1f{item.label}"
-    said += f"\x1f{_reading()}" + "".join(f"\x1f--fault {c}" for c in item.faults)
-    return hashlib.blake2b(said.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
+    content = f"{item.path.resolve()}\x1f{item.format}\x1f{item.label}"
+    content += f"\x1f{_reading()}" + "".join(f"\x1f--fault {c}" for c in item.faults)
+    return hashlib.blake2b(content.encode("utf-8", "surrogateescape"), digest_size=12).hexdigest()
 
 
 @once
@@ -94,12 +96,12 @@ def _parts(folder: Path) -> dict[str, int]:
     return {p.name: p.stat().st_size for p in stored_parts(folder)}
 
 
-def _open_store(path: Path) -> Opened:
+def _open_store(path: Path) -> OpenedSource:
     skipped: list[Skipped] = []
     if path.is_file():
-        return Opened(list(part_groups(path, skipped)), skipped)
+        return OpenedSource(list(part_groups(path, skipped)), skipped)
     if path.name == "sealed" or path.resolve().parent.name == "sealed":
-        return Opened([], [Skipped(str(path), "a sealed split; its rollouts are read by certification only")])
+        return OpenedSource([], [Skipped(str(path), "a sealed split; its rollouts are read by certification only")])
     rollouts = path / "rollouts"
     folders = [path] if is_store(path) else sorted(f for f in rollouts.glob("*") if f.is_dir() and is_store(f))
     if not folders:
@@ -107,13 +109,13 @@ def _open_store(path: Path) -> Opened:
     return open_stores(folders, skipped)
 
 
-def open_stores(folders: Iterable[Path], skipped: list[Skipped]) -> Opened:
+def open_stores(folders: Iterable[Path], skipped: list[Skipped]) -> OpenedSource:
     """The rollouts of store folders; what is damaged goes to `skipped`."""
     parts: list[RolloutSource] = []
     for folder in folders:
         parts += _groups(folder, skipped)
         parts += _tail(folder, skipped)
-    return Opened(parts, skipped)
+    return OpenedSource(parts, skipped)
 
 
 def _groups(folder: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.harness import render_text
-from evotrainer.harness.looked import OVER_TIME, RULES_ALONE
+from evotrainer.harness.coverage import OVER_TIME, RULES_ALONE
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.harness.render import LAYERS, finding_lines, metric_line
 from evotrainer.importers.forms import base_name
@@ -16,7 +16,7 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.output import line
 from evotrainer.records.text import clean, counted, cut
 from evotrainer.studies.audit.engine import RolloutAudit, SourceReport
-from evotrainer.studies.audit.overview import MANY, aligned, lacking, overview
+from evotrainer.studies.audit.overview import MANY, aligned, missing_fields, overview
 from evotrainer.studies.audit.reading import SubjectReading
 
 NAMED_SKIPS = 5
@@ -45,13 +45,13 @@ def render_audit(audit: RolloutAudit, full: bool = False) -> str:
         _total(audit),
         *_read_as(audit),
         *_questions(audit),
-        *(f"- {x}" for x in instruments(audit)),
+        *(f"- {x}" for x in instrument_lines(audit)),
         *([] if many or readings == 1 else _worst(audit)),
     ]
     return "\n".join([*head, "", *blocks])
 
 
-def instruments(audit: RolloutAudit) -> list[str]:
+def instrument_lines(audit: RolloutAudit) -> list[str]:
     """Which instruments looked, at how much, and how to add the others: what none looked at is not clean."""
     if not audit.rollouts:
         return []
@@ -76,9 +76,9 @@ def _read_as(audit: RolloutAudit) -> list[str]:
             what = s.read_as.partition("; not read")[0]
             ways.setdefault((base_name(s.format), what), []).append(s.read_as)
     out = []
-    for (format, _), told in list(ways.items())[:SHOWN_FIRST]:
-        of = f" ({len(told)} sources)" if len(told) > 1 else ""
-        out.append(line(clean(f"- read as {format}{of}: {told[0]}", 700)))
+    for (format, _), labels in list(ways.items())[:SHOWN_FIRST]:
+        of = f" ({len(labels)} sources)" if len(labels) > 1 else ""
+        out.append(line(clean(f"- read as {format}{of}: {labels[0]}", 700)))
     if len(ways) > SHOWN_FIRST:
         out.append(f"- read in {len(ways) - SHOWN_FIRST} more ways (all are in --json)")
     return out
@@ -94,10 +94,10 @@ def _programs_run(audit: RolloutAudit) -> list[str]:
     for x in ran:
         why.update(x.not_run)
     some = f" (of {n:,}, drawn evenly)" if (n := sum(x.of for x in ran)) > tried else ""
-    said = f"probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
-    said += f", {nominated:,} nominated" if nominated else ""
+    line_text = f"probes could run {done:,} of {tried:,} rollouts' programs{some}: {facts:,} with certain facts"
+    line_text += f", {nominated:,} nominated" if nominated else ""
     rest = "; ".join(f"{n:,} {k}" for k, n in why.most_common(8)) + ("; and more" if len(why) > 8 else "")
-    return [line(clean(said + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
+    return [line(clean(line_text + (f"; not run, so not judged: {rest}" if rest else ""), 700))]
 
 
 def _total(audit: RolloutAudit) -> str:
@@ -165,9 +165,9 @@ def _reading(r: SubjectReading) -> str:
     shown.sort(key=lambda m: LAYERS.index(m.layer))
     lines += [metric_line(m) for m in shown[:16]]
     for what, value in r.assumed.items():
-        said = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
-        lines.append(f"- taken from the data: {what} {line(said)}")
-    return "\n".join([*lines, *_curve_table(r), *([said] if (said := _blind(r)) else [])]) + "\n"
+        inferred = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
+        lines.append(f"- taken from the data: {what} {line(inferred)}")
+    return "\n".join([*lines, *_curve_table(r), *([inferred] if (inferred := _blind(r)) else [])]) + "\n"
 
 
 def _curve_table(r: SubjectReading) -> list[str]:
@@ -187,16 +187,16 @@ def _curve_table(r: SubjectReading) -> list[str]:
 def _blind(r: SubjectReading, full: bool = False) -> str:
     """What could not be read, what was not recorded, and how many detectors could therefore not look; which, and what
     only trainings have, if `full`."""
-    lacks = lacking(r)
+    lacks = missing_fields(r)
     out = [f"- {f.detector}: {line(f.claim)}" for f in r.health.findings if f.missing and f.numbers]
     shown = sorted(lacks.keys() if full else lacks.keys() - OVER_TIME)
     if shown and full:
-        told = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
-        out.append(f"- not recorded, so not looked at: {line(told)}")
+        names = ", ".join(f"{x} ({', '.join(sorted(lacks[x]))})" for x in shown)
+        out.append(f"- not recorded, so not looked at: {line(names)}")
     elif shown:
         n = len({d for x in shown for d in lacks[x]})
-        told = f"{line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
-        out.append(f"- not recorded, so not looked at: {told}")
+        names = f"{line(', '.join(shown))} ({n} of {len(DETECTORS)} detectors; --all)"
+        out.append(f"- not recorded, so not looked at: {names}")
     return "\n".join(out)
 
 
@@ -218,8 +218,8 @@ def _skips(title: str, skipped: tuple[Any, ...], kinds: str = "") -> str:
 def _strangers(unknown: tuple[Any, ...]) -> str:
     """Files that no importer knows: how many of which kind, and each reason once."""
     kinds = Counter(Path(x.where).suffix.lower() or "without a suffix" for x in unknown).most_common(8)
-    told = f" ({', '.join(f'{n:,} {k}' for k, n in kinds)})" if len(unknown) > NAMED_SKIPS else ""
-    return _skips("Files of no known format", unknown, told)
+    kinds_text = f" ({', '.join(f'{n:,} {k}' for k, n in kinds)})" if len(unknown) > NAMED_SKIPS else ""
+    return _skips("Files of no known format", unknown, kinds_text)
 
 
 def audit_json(audit: RolloutAudit) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from evotrainer.harness.columns.trait_files import load, save
 from evotrainer.harness.columns.traits import VERSION, Traits, join
 from evotrainer.importers.base import Skipped
 from evotrainer.records.output import Progress
-from evotrainer.studies.audit.units import SAMPLED_FROM, Opened, PartRowGroup
+from evotrainer.studies.audit.units import SAMPLED_FROM, OpenedSource, PartRowGroup
 from evotrainer.studies.audit.worker import WorkerError, Workers, serve
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class CacheError(StoreError):
     """The cache cannot be written."""
 
 
-def read_traits(whole: Opened, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
+def read_traits(whole: OpenedSource, cache: Path, workers: int | None = None, say: Progress | None = None) -> Traits:
     """Traits of all units, in order: kept ones as they are, the rest read now, side by side where it is much."""
     sampled = whole.n >= SAMPLED_FROM
     todo = [u for u in whole.parts if isinstance(u, PartRowGroup) and not kept_path(u, sampled, cache).is_file()]
@@ -80,8 +80,8 @@ def _of_memory(held: list[Rollout], sampled: bool, cache: Path) -> list[Traits]:
     for block in (held[a : a + CHUNK] for a in range(0, len(held), CHUNK)):
         path = None
         if not cache.name.startswith(TEMPORARY):
-            said = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
-            key = hashlib.blake2b(said, digest_size=16).hexdigest()
+            content = f"{VERSION}/{int(sampled)}/".encode() + pickle.dumps(block, protocol=5)
+            key = hashlib.blake2b(content, digest_size=16).hexdigest()
             path = cache / "traits" / key[:2] / f"{key}.npz"
         if path is None or (found := load(path)) is None:
             read = InMemoryRollouts(block).read(sampled)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.source import JoinedRollouts, Rows, Stored
+from evotrainer.harness.columns.source import JoinedRollouts, Rows, StoredRollouts
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.importers.base import Skipped
 from evotrainer.records.reading import open_part, read_checksum, row_group
@@ -30,7 +30,7 @@ KEPT = 4
 """Row groups whose tables stay in memory."""
 
 
-class PartRowGroup(Stored):
+class PartRowGroup(StoredRollouts):
     """One row group of a sealed part. `key`: of its content; equal keys have equal traits."""
 
     def __init__(self, part: Path, index: int, n: int, key: str) -> None:
@@ -40,23 +40,23 @@ class PartRowGroup(Stored):
         """The last few that were read stay in memory: quotes come from few of them."""
         key = self._place()
         if key not in _tables:
-            _tables[key] = self._whole().combine_chunks()
+            _tables[key] = self._read_table().combine_chunks()
             while len(_tables) > KEPT:
                 _tables.popitem(last=False)
         _tables.move_to_end(key)
         return _tables[key]
 
     def read(self, sampled: bool = False) -> Traits:
-        return extract(from_table(self._whole()), sampled)
+        return extract(from_table(self._read_table()), sampled)
 
     def asked(self, columns: list[str]) -> pa.Table:
         """Only these columns are read where the table is not in memory: turns and details are most of its bytes."""
-        return self.table().select(columns) if self._place() in _tables else self._whole(columns)
+        return self.table().select(columns) if self._place() in _tables else self._read_table(columns)
 
     def _place(self) -> str:
         return f"{self.part}\x1f{self.key}"
 
-    def _whole(self, columns: list[str] | None = None) -> pa.Table:
+    def _read_table(self, columns: list[str] | None = None) -> pa.Table:
         with open_part(self.part) as file:
             return row_group(file, self.part, self.index, columns)
 
@@ -65,7 +65,7 @@ _tables: OrderedDict[str, pa.Table] = OrderedDict()
 
 
 @dataclass
-class Opened(JoinedRollouts):
+class OpenedSource(JoinedRollouts):
     """A source of an audit, opened: row groups and objects, and what could not be read of it."""
 
     skipped: list[Skipped] = field(default_factory=list)
@@ -76,8 +76,8 @@ class Opened(JoinedRollouts):
         found = super().rollouts(rows)
         if not self.probes:
             return found
-        told = ((r, self.probes.get(i)) for i, r in zip(rows, found, strict=True))
-        return [r if p is None else replace(r, detail={**r.detail, "probes": p}) for r, p in told]
+        probed = ((r, self.probes.get(i)) for i, r in zip(rows, found, strict=True))
+        return [r if p is None else replace(r, detail={**r.detail, "probes": p}) for r, p in probed]
 
 
 def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:

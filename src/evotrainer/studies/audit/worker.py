@@ -49,8 +49,8 @@ class Workers:
         self._mine.process = None
         code = p.wait()
         errors.seek(0)
-        said = errors.read().decode("utf-8", "replace").strip().splitlines()
-        raise WorkerError(said[-1] if said else f"exit {code}", code)
+        error_lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+        raise WorkerError(error_lines[-1] if error_lines else f"exit {code}", code)
 
     def _start(self) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
         threads = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")

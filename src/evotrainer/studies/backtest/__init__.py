@@ -1,19 +1,6 @@
-"""`evotrainer backtest`: what a change, a detector or a gate would have done with rollouts and verdicts that exist."""
+"""`evotrainer backtest`: what a change of the recipe would have done with rollouts that exist."""
 
-from evotrainer.studies.backtest.changes import Replayed, as_intervention, replay_change
-from evotrainer.studies.backtest.detectors import Tested, backtest_detector, detector_of
-from evotrainer.studies.backtest.gates import GateReplay, replay_gate
+from evotrainer.studies.backtest.changes import ReplayedChange, as_intervention, replay_change
 from evotrainer.studies.backtest.sources import Subject, subjects
 
-__all__ = [
-    "GateReplay",
-    "Replayed",
-    "Subject",
-    "Tested",
-    "as_intervention",
-    "backtest_detector",
-    "detector_of",
-    "replay_change",
-    "replay_gate",
-    "subjects",
-]
+__all__ = ["ReplayedChange", "Subject", "as_intervention", "replay_change", "subjects"]

@@ -44,7 +44,7 @@ class LostTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ReplayedChange:
     """A backtest of one subject."""
 
     subject: Subject
@@ -114,8 +114,8 @@ def _known_metric(name: str) -> None:
     if name in PREDICTED or name in METRICS or name.partition("/")[0] in FAMILIES:
         return
     near = get_close_matches(name, [*PREDICTED, *METRICS], 3, 0.5)
-    said = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(METRICS))}"
-    raise ConfigError(f"--predict: no metric is called {name!r}; {said}")
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are: {', '.join(sorted(METRICS))}"
+    raise ConfigError(f"--predict: no metric is called {name!r}; {hint}")
 
 
 def _read(file: Path) -> dict[str, Any]:
@@ -179,7 +179,7 @@ def replay_change(
     note: str = "",
     accept_tier_e: bool = False,
     until: float | None = None,
-) -> Replayed:
+) -> ReplayedChange:
     """Replay a change on one subject, code in the sandbox; ConfigError where it pays a component that is not stored.
     `until`: see `RewardRunner.until`."""
     b = subject.batch
@@ -191,7 +191,7 @@ def replay_change(
     gone: tuple[LostTask, ...] = ()
     if intervention.factor in SAMPLING and "lost_tasks" in result.numbers:
         gone = _lost(subject, intervention)
-    return Replayed(subject, intervention, result, note, gone)
+    return ReplayedChange(subject, intervention, result, note, gone)
 
 
 def pays_truth(subject: Subject) -> bool:

@@ -23,7 +23,7 @@ from evotrainer.records.written import (
     defined,
     source_lines,
 )
-from evotrainer.studies.backtest.changes import Replayed, replay_change
+from evotrainer.studies.backtest.changes import ReplayedChange, replay_change
 from evotrainer.studies.backtest.sources import Subject
 
 SHOWN = 60
@@ -39,7 +39,7 @@ class TriedCode:
     source: str
     before: str
     """Source of the same name that the recipe has already; empty: none."""
-    replayed: Replayed
+    replayed: ReplayedChange
 
     @property
     def backtest(self) -> Backtest:
@@ -94,7 +94,7 @@ def is_hook(source: str, path: Path) -> bool:
     return bool(mine)
 
 
-def what_it_does(source: str) -> str:
+def first_doc_line(source: str) -> str:
     """The first line of the docstring of a function that counts; empty where there is none."""
     return about(source, (ENTRY, *ENTRIES))
 
@@ -105,7 +105,7 @@ def _change(recipe: Recipe, wanted: str, new: object, source: str) -> Interventi
         factor=factor,
         old=recipe.value(factor),
         new=new,
-        hypothesis=what_it_does(source) or "code of one's own",
+        hypothesis=first_doc_line(source) or "code of one's own",
         prediction=Prediction(metric="accuracy", direction="up", size=0.01),
         success_criterion="",
         rollback="",
@@ -127,10 +127,10 @@ def try_code(subject: Subject, path: Path, weight: float, instead: str | None, a
 
 def code_lines(t: TriedCode) -> list[str]:
     """The component's source, or what differs, and how far it came."""
-    told = source_lines(t.source, t.before)
-    out = [f"{t.name}: {what_it_does(t.source) or 'no docstring says what it does'}"]
-    out += [f"  | {line}" for line in told[:SHOWN]]
-    out += [f"  | ... {len(told) - SHOWN} lines more"] if len(told) > SHOWN else []
+    source = source_lines(t.source, t.before)
+    out = [f"{t.name}: {first_doc_line(t.source) or 'no docstring says what it does'}"]
+    out += [f"  | {line}" for line in source[:SHOWN]]
+    out += [f"  | ... {len(source) - SHOWN} lines more"] if len(source) > SHOWN else []
     ended = t.backtest.label
     for label in LABELS:
         out.append(f"  [{'FAIL' if label == ended else 'pass'}] not {label}")
@@ -139,6 +139,6 @@ def code_lines(t: TriedCode) -> list[str]:
     return out
 
 
-def came_far(tried: Sequence[TriedCode]) -> bool:
+def passed_everything(tried: Sequence[TriedCode]) -> bool:
     """Did no check and no replay end it anywhere?"""
     return not any(t.backtest.verdict == "contradicts" for t in tried)

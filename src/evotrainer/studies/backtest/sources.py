@@ -19,7 +19,7 @@ from evotrainer.rules.recipes import evaluated
 if TYPE_CHECKING:
     from evotrainer.harness.columns.traits import Traits
     from evotrainer.studies.audit.engine import SourceFiles
-    from evotrainer.studies.audit.units import Opened
+    from evotrainer.studies.audit.units import OpenedSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def subjects(
         if is_own(p):
             out.append(_of_run(p, branch, split))
     if rest:
-        out += _of_others(rest, paid, format, cache, workers)
+        out += _from_other_tools(rest, paid, format, cache, workers)
     if not any(s.batch.n for s in out):
         reasons = "; ".join(w for s in out for w in s.skipped[:2])
         raise ConfigError(
@@ -100,7 +100,7 @@ def _of_run(folder: Path, branch: str | None, split: str) -> Subject:
     return Subject(f"{folder.name} {name} {split}", batch, recipe, context)
 
 
-def _of_others(
+def _from_other_tools(
     paths: Sequence[Path],
     paid: Mapping[str, float] | None,
     format: str | None,
@@ -130,7 +130,7 @@ def opened(
     cache: Path | None,
     workers: int | None,
     progress: Progress | None = None,
-) -> list[tuple[SourceFiles, Opened, Traits]]:
+) -> list[tuple[SourceFiles, OpenedSource, Traits]]:
     """Sources of anybody's rollouts with their traits; what was read once is kept in `cache`."""
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.audit.engine import open_all, sources_of

@@ -16,7 +16,6 @@ from evotrainer.trainers.embedded.sampler import (
     MultiTurnSampler,
     Samples,
     SamplingParams,
-    UncachedSampler,
     draw_uniforms,
 )
 from evotrainer.trainers.embedded.shape import DecoderShape
@@ -71,11 +70,7 @@ def run_attempts(
     weights = Weights(policy, params.dtype)
     for rows, group in blocks(out, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
         prompts = [out[i].prompt for i in rows[::group]]
-        talk: MultiTurnSampler | UncachedSampler = (
-            MultiTurnSampler(weights, prompts, group, params, max_turns > 1)
-            if params.reuse
-            else UncachedSampler(weights, prompts, group, params)
-        )
+        talk = MultiTurnSampler(weights, prompts, group, params, max_turns > 1)
         for turn in range(max_turns):
             _take([out[i] for i in rows], talk.sample(uniforms.turn(turn)[rows]))
             clock("sample")

@@ -27,7 +27,7 @@ Precision = Literal["float32", "bfloat16"]
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedPolicy:
     policy: Policy
     tokenizer: PolicyTokenizer
 
@@ -64,7 +64,7 @@ def save_policy(policy: Policy, tokenizer: PolicyTokenizer, folder: Path, dtype:
         raise trouble from e
 
 
-def load_policy(folder: Path, trainable: bool = False) -> Loaded:
+def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
     """Read a policy folder; TrainerError names what is missing or malformed."""
     if not folder.is_dir():
         raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
@@ -83,7 +83,7 @@ def load_policy(folder: Path, trainable: bool = False) -> Loaded:
             f"policy {folder}: config.json says {shape.vocab} tokens, tokenizer.json has {len(tokenizer)}; "
             "restore the policy folder"
         )
-    return Loaded(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
+    return LoadedPolicy(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
 
 
 def _fits(tokenizer: PolicyTokenizer, vocab: int) -> bool:

@@ -23,7 +23,7 @@ silu = torch.nn.functional.silu
 
 
 @dataclass(slots=True)
-class Saved:
+class SavedActivations:
     """What one layer's backward needs."""
 
     y1: Tensor
@@ -194,7 +194,7 @@ class Network:
 
     def __init__(self, policy: Policy, batch: Pack, keep: bool) -> None:
         self.policy, self.batch, self.keep = policy, batch, keep
-        self.saved: list[Saved] = []
+        self.saved: list[SavedActivations] = []
         self.cis = policy.cis.index_select(0, batch.pos)
 
     def forward(self) -> Tensor:
@@ -233,7 +233,7 @@ class Network:
         gate, up = y2 @ w_gate.t(), y2 @ w_up.t()
         act = silu(gate)
         if self.keep:
-            self.saved.append(Saved(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act, heads))
+            self.saved.append(SavedActivations(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act, heads))
             return torch.addmm(h2, act * up, w.down.t())
         return h2.addmm_(act.mul_(up), w.down.t())
 

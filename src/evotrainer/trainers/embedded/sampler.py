@@ -48,12 +48,9 @@ class SamplingParams:
     temperature: float = 1.0
     top_p: float = 1.0
     greedy: bool = False
-    compact: bool = True
     dtype: torch.dtype = torch.float32
     stops: tuple[int, ...] = (EOS,)
     """Tokens that end a completion."""
-    reuse: bool = True
-    """Keep the caches from turn to turn; otherwise every turn begins with a prefill of all before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +206,7 @@ class MultiTurnSampler:
             # one number for (node, token): rows that drew the same token at the same node stay one node
             children, child_of_row = torch.unique(node * V + token, return_inverse=True)
             place = d.branch(children // V)
-            if params.compact and children.shape[0] < COMPACT_BELOW * d.nodes:
+            if children.shape[0] < COMPACT_BELOW * d.nodes:
                 place = self._compact(place)
             current = torch.full((d.nodes,), PAD)
             current[place] = children % V
@@ -270,23 +267,3 @@ def _check(prompts: Sequence[Sequence[int]], max_tokens: int, context: int) -> N
             f"a prompt of {longest} tokens and max_tokens={max_tokens} exceed the policy's context of "
             f"{context}; lower max_tokens or train a policy with a longer context"
         )
-
-
-class UncachedSampler:
-    """The same as `MultiTurnSampler` without caches that outlive a turn: every turn is prefilled from its beginning."""
-
-    def __init__(self, w: Weights, prompts: Sequence[Sequence[int]], group: int, params: SamplingParams) -> None:
-        self.w, self.params = w, params
-        self.contexts = [(*p,) for p in prompts for _ in range(group)]
-        self.next = MultiTurnSampler(w, prompts, group, params, turns=False)
-        self.actions: list[list[int]] = []
-
-    def sample(self, u: Tensor) -> Samples:
-        s = self.next.sample(u)
-        self.actions = [ids[:n] for ids, n in zip(s.tokens.tolist(), s.lengths.tolist(), strict=True)]
-        return s
-
-    def append_observations(self, rows: Sequence[int], observations: Sequence[Sequence[int]]) -> None:
-        contexts = [(*self.contexts[r], *self.actions[r], *o) for r, o in zip(rows, observations, strict=True)]
-        self.contexts = contexts
-        self.next = MultiTurnSampler(self.w, contexts, 1, self.params, turns=False)

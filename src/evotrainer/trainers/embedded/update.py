@@ -86,7 +86,7 @@ def _demo_row(index: int, ids: Sequence[int], loss: Sequence[bool]) -> TrainRow:
 
 
 @dataclass(slots=True)
-class Sums:
+class StepSums:
     """Accumulated over the micro-batches of a step."""
 
     tokens: float = 0.0
@@ -186,9 +186,9 @@ def update(
     reference: Policy | None,
     anchor: SftDemonstrations | None,
     replay: ReplayBuffer | None = None,
-) -> Sums:
+) -> StepSums:
     """All passes of one step over its rollouts; one optimizer step per pass."""
-    sums = Sums()
+    sums = StepSums()
     if not examples:
         return sums
     norm = normaliser(examples, recipe)
@@ -219,7 +219,7 @@ def length_of(rows: Iterable[TrainRow]) -> int:
 
 
 def _accumulate(
-    policy: Policy, m: _Micro, recipe: Recipe, norm: Normaliser, reference: Policy | None, number: int, sums: Sums
+    policy: Policy, m: _Micro, recipe: Recipe, norm: Normaliser, reference: Policy | None, number: int, sums: StepSums
 ) -> None:
     """Gradient of one micro-batch in pass `number`."""
     logprob, entropy = score(policy, m.batch, recipe.temperature, pulled=recipe.entropy_bonus != 0)

@@ -13,7 +13,6 @@ from evotrainer.trainers.lazy import attribute
 if TYPE_CHECKING:
     from evotrainer.trainers.trl.folder import load_model as load_model
     from evotrainer.trainers.trl.folder import load_tokenizer as load_tokenizer
-    from evotrainer.trainers.trl.folder import save_merged as save_merged
     from evotrainer.trainers.trl.mapping import config_fields as config_fields
     from evotrainer.trainers.trl.options import TrlOptions as TrlOptions
     from evotrainer.trainers.trl.scratch import warm_start as warm_start
@@ -25,7 +24,6 @@ _HOME = {
     "config_fields": "mapping",
     "load_model": "folder",
     "load_tokenizer": "folder",
-    "save_merged": "folder",
     "warm_start": "scratch",
 }
 _NEEDS = f"the trl trainer needs {{}}, which is not installed; run: {install('trl')}"

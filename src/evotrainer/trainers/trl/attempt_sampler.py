@@ -24,7 +24,15 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.rollouts import Attempt
 from evotrainer.trainers.trl.generate import SampledTurn, sample
 from evotrainer.trainers.trl.session import TrlSession
-from evotrainer.trainers.trl.tools import Logprob, Played, ToolEnvironment, blame, played_by_trl, read_back, rows_of
+from evotrainer.trainers.trl.tools import (
+    Logprob,
+    PlayedBatch,
+    ToolEnvironment,
+    played_by_trl,
+    read_back,
+    rows_of,
+    unwrapped_error,
+)
 
 REWARD = "evotrainer_reward"
 """Column that carries the composed reward through TRL, for its logs."""
@@ -55,11 +63,11 @@ def recorded_reward(completions: Sequence[Any], **columns: Any) -> list[float | 
     return list(columns.get(REWARD) or [0.0] * len(completions))
 
 
-def _with_entropies(said: SampledTurn) -> Sequence[float]:
+def _with_entropies(turn: SampledTurn) -> Sequence[float]:
     """Log-probabilities that carry their entropies, where the sampler told them."""
-    if not said.entropies:
-        return said.logprobs
-    return [Logprob.of(lp, e) for lp, e in zip(said.logprobs, said.entropies, strict=True)]
+    if not turn.entropies:
+        return turn.logprobs
+    return [Logprob.of(lp, e) for lp, e in zip(turn.logprobs, turn.entropies, strict=True)]
 
 
 class AttemptSampler(GRPOTrainer):
@@ -70,7 +78,7 @@ class AttemptSampler(GRPOTrainer):
     def __init__(self, session: TrlSession, **kwargs: Any) -> None:
         self.session = session
         self.rows: list[GrpoRow] = []
-        self.played: Played | None = None
+        self.played: PlayedBatch | None = None
         self.played_environment = environment = played_by_trl(session.environment)
         rows = session.recipe.prompts_per_step
         super().__init__(
@@ -100,7 +108,7 @@ class AttemptSampler(GRPOTrainer):
         for k in ("reward_funcs", "reward_func_names", "reward_processing_classes", "reward_weights"):
             setattr(self, k, getattr(self, k)[:1])
 
-    def say(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[SampledTurn]:
+    def next_turns(self, contexts: Sequence[Sequence[int]], room: int = 1 << 30) -> list[SampledTurn]:
         """One turn of the policy in training for each context; `room`: tokens that the longest of them leaves."""
         if self.use_vllm:
             return self._vllm(contexts)
@@ -144,7 +152,7 @@ class AttemptSampler(GRPOTrainer):
         if not plan:
             return []
         environment = self.played_environment
-        return self.session.attempts(self.say, plan) if environment is None else self.play(plan, environment)
+        return self.session.attempts(self.next_turns, plan) if environment is None else self.play(plan, environment)
 
     def play(self, plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironment) -> list[Attempt]:
         """The same, by TRL's tool loop in the user's environment."""
@@ -152,7 +160,7 @@ class AttemptSampler(GRPOTrainer):
             *environment.reward_functions,
             *(["reward"] if hasattr(environment.environment_factory, "get_reward") else []),
         ]
-        self.played = Played()
+        self.played = PlayedBatch()
         try:
             # TRL's own method plays, scores and computes advantages; only what it leaves in `played` is read
             with self._set(**self.tool_loop):
@@ -160,7 +168,7 @@ class AttemptSampler(GRPOTrainer):
         except EvoTrainerError:
             raise
         except Exception as e:
-            raise blame(e, environment) from e
+            raise unwrapped_error(e, environment) from e
         played, self.played = self.played, None
         self.session.clock.mark("sample")
         return read_back(played, plan, environment, names, self.session.sampling.stops)
@@ -181,8 +189,8 @@ class AttemptSampler(GRPOTrainer):
             raise TrainerError(
                 f"a prompt of {self.session.context - room} tokens fills the policy's context; shorten the prompts"
             )
-        said = self.say(prompt_ids, room)
-        return [s.ids for s in said], [_with_entropies(s) for s in said]
+        sampled = self.next_turns(prompt_ids, room)
+        return [s.ids for s in sampled], [_with_entropies(s) for s in sampled]
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> Any:
         rewards = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)

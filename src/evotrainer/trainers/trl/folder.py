@@ -3,7 +3,6 @@ with their tokenizer."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Sequence
@@ -15,7 +14,6 @@ from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
-from evotrainer.records.regular_file import read_text
 from evotrainer.records.text import cut
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.trl.options import TrlOptions
@@ -144,21 +142,6 @@ def save_folder(folder: Path, parts: Sequence[Callable[[Path], Any]]) -> None:
         trouble = write_trouble(f"policy {folder}", e, folder.parent)
         shutil.rmtree(temp, ignore_errors=True)
         raise trouble from e
-
-
-def save_merged(folder: Path, out: Path, dtype: str = "auto") -> Path:
-    """A policy as whole weights that need nothing else, adapters merged into their base; returns `out`.
-
-    `dtype`: float32, bfloat16, or auto for that of the base model's own file.
-    """
-    own = json.loads(read_text(_weights_home(folder) / "config.json")).get("dtype", "float32")
-    model = load_model(folder, getattr(torch, str(own if dtype == "auto" else dtype)), merge=True)
-    save_folder(out, [model.save_pretrained, load_tokenizer(folder).save_pretrained])
-    return out
-
-
-def _weights_home(folder: Path) -> Path:
-    return _weights_home(base_of(folder)) if is_adapter(folder) else folder
 
 
 def cause(e: Exception) -> str:

@@ -30,7 +30,7 @@ BY_ROW = ("grpo", "dr_grpo")
 
 
 @dataclass(slots=True)
-class Seen:
+class UpdateStats:
     """What the update showed, over the micro-batches of a round."""
 
     loss: float = 0.0
@@ -63,7 +63,7 @@ class Grpo(AttemptSampler):
         self.sink, self.on_step = sink, on_step
         self.groups: list[Group] = []
         self.row_scale = 1.0
-        self.seen = Seen()
+        self.seen = UpdateStats()
         self.pending = False
         self.logps: Tensor | None = None
         super().__init__(session, **kwargs)
@@ -111,7 +111,7 @@ class Grpo(AttemptSampler):
         share = len(rows) // processes
         self.rows = rows[rank * share : (rank + 1) * share]
         length = sum(len(r.attempt.prompt) + len(r.attempt.ids) for r in rows)
-        self.seen = Seen(
+        self.seen = UpdateStats(
             tokens_trained=length * s.recipe.updates_per_step, tokens_reference=length if s.recipe.kl_beta > 0 else 0
         )
         self.pending = True

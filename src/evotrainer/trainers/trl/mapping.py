@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.factors.carried import keys_of, owners, refusals
-from evotrainer.records.other_names import NAMES
+from evotrainer.factors.trainer_mapping import keys_of, owners, refusals
+from evotrainer.records.factor_aliases import NAMES
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.trl.options import TrlOptions
 

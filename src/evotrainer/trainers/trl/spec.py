@@ -58,13 +58,13 @@ def check_config(options: TrlOptions, recipes: Sequence[Recipe]) -> None:
 
     config = options.config
     known = [f.name for f in fields(GRPOConfig) if f.init]
-    said = []
+    problems = []
     for name in sorted(config.keys() - set(known)):
         near = get_close_matches(name, known, 1)
-        said.append(f"{name} (did you mean {near[0]}?)" if near else name)
-    if said:
+        problems.append(f"{name} (did you mean {near[0]}?)" if near else name)
+    if problems:
         raise ConfigError(
-            f"trainer.options.config: GRPOConfig of the installed TRL has no {', '.join(said)}; correct or remove"
+            f"trainer.options.config: GRPOConfig of the installed TRL has no {', '.join(problems)}; correct or remove"
         )
     for recipe in recipes:
         try:

@@ -68,7 +68,7 @@ class GradedEpisode:
 
 
 @dataclass(slots=True)
-class Played:
+class PlayedBatch:
     """What TRL's loop left behind for one batch."""
 
     prompts: list[Any] = field(default_factory=list)
@@ -90,21 +90,23 @@ def rows_of(plan: Sequence[tuple[Any, Sequence[int]]], environment: ToolEnvironm
 
 
 def read_back(
-    played: Played,
+    played: PlayedBatch,
     plan: Sequence[tuple[Any, Sequence[int]]],
     environment: ToolEnvironment,
     names: Sequence[str],
     stops: Sequence[int],
 ) -> list[Attempt]:
     """Attempts of one batch, in the order of its rows. `names`: components by column of the rewards."""
-    prompt_ids, ids, masks, said, logprobs = played.sampled[:5]
+    prompt_ids, ids, masks, completions, logprobs = played.sampled[:5]
     out = []
     for i, (task, k) in enumerate((task, k) for task, ks in plan for k in ks):
         # without tools TRL gives no mask: all of the completion was sampled
         loss = [bool(m) for m in masks[i]] if masks is not None else [True] * len(ids[i])
         # log-probabilities stand at every token; those of tool answers mean nothing
         own = [lp for lp, b in zip(logprobs[i], loss, strict=True) if b]
-        completion = said[i] if isinstance(said[i], list) else [{"role": "assistant", "content": said[i]}]
+        completion = (
+            completions[i] if isinstance(completions[i], list) else [{"role": "assistant", "content": completions[i]}]
+        )
         finish = _finish(completion, [t for t, b in zip(ids[i], loss, strict=True) if b], stops)
         a = Attempt(
             task=task,
@@ -130,8 +132,8 @@ def _outcome(true: float | None, correct_at: float) -> Outcome:
     return "correct" if true >= correct_at else "incorrect"
 
 
-def _finish(completion: Sequence[Mapping[str, Any]], said: Sequence[int], stops: Sequence[int]) -> Finish:
-    if not said or said[-1] not in stops:
+def _finish(completion: Sequence[Mapping[str, Any]], tokens: Sequence[int], stops: Sequence[int]) -> Finish:
+    if not tokens or tokens[-1] not in stops:
         return "length"
     # a call that nobody answered: TRL's loop ran out of iterations
     return "turn_limit" if completion and completion[-1].get("tool_calls") else "stop"
@@ -169,7 +171,7 @@ def _following(messages: Sequence[Mapping[str, Any]], i: int) -> list[Mapping[st
     return out
 
 
-def blame(e: Exception, environment: ToolEnvironment) -> Exception:
+def unwrapped_error(e: Exception, environment: ToolEnvironment) -> Exception:
     """The error of the user's own class or function, as such; any other as it is."""
     own = {str(f.resolve()) for f in environment.files}
     # the deepest frame in the user's own files: what TRL did around it is no help to them

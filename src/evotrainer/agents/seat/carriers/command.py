@@ -20,9 +20,9 @@ from typing import IO, Any
 from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn, count
 from evotrainer.agents.seat.carriers.confined import check, confined, give, mounted
 from evotrainer.agents.seat.text import question_of
-from evotrainer.agents.secrets import struck
+from evotrainer.agents.secrets import redacted
 from evotrainer.errors import ConfigError
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 from evotrainer.records.text import cut
@@ -96,14 +96,14 @@ class CommandCarrier:
             given.write(question.text.encode())
             given.seek(0)
             code = self._run(argv, folder, timeout_s, (given, out, err))
-            said, problem = _head(out), _head(err, 2000)
+            out_text, problem = _head(out), _head(err, 2000)
         if not code and (answer := _written_answer(files["answer_file"])) is not None:
             return Reply(answer)
-        reply = unwrapped(said)
+        reply = unwrapped(out_text)
         if reply.problem:
             return replace(reply, problem=f"{self.command[0]} {reply.problem}")
         if code:
-            problem = " ".join(struck(problem, self.secrets).split())[-300:]
+            problem = " ".join(redacted(problem, self.secrets).split())[-300:]
             lacks = "; it may lack files of its own: run.agent_options.mount shows more" if code in (126, 127) else ""
             raise CarrierError(
                 f"{self.command[0]} ended with exit code {code}{f': {problem}' if problem else ''}{lacks}"
@@ -219,7 +219,7 @@ def unwrapped(out: str) -> Reply:
     if not error and not set(ENVELOPE) & found.keys():
         return Reply(out)
     inner = next((v for k in ENVELOPE if (v := found.get(k)) is not None), "")
-    usage: dict[str, Any] = told if isinstance(told := found.get("usage"), dict) else {}
+    usage: dict[str, Any] = raw_usage if isinstance(raw_usage := found.get("usage"), dict) else {}
     try:
         raw = inner if isinstance(inner, str) else json.dumps(inner)
         cause = raw.strip() or json.dumps(found.get("error") or found.get("subtype"))
@@ -232,7 +232,7 @@ def unwrapped(out: str) -> Reply:
         input_tokens=count(usage, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"),
         output_tokens=count(usage, "output_tokens"),
         dollars=float(cost) if isinstance(cost, int | float) and 0 <= cost < 1e9 else 0.0,
-        problem=f"reports an error: {' '.join(cut(struck(cause, {}), 300).split())}" if error else "",
+        problem=f"reports an error: {' '.join(cut(redacted(cause, {}), 300).split())}" if error else "",
     )
 
 

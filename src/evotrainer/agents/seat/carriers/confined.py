@@ -113,11 +113,13 @@ def _shown(how: str, path: Path) -> list[str]:
 def mounted(mounts: Sequence[str]) -> list[tuple[Path, str]]:
     """(path, bubblewrap's option) of each; AgentError where one is not there."""
     out = []
-    for told in mounts:
-        path = Path(told.removesuffix(WRITABLE)).expanduser()
+    for mount in mounts:
+        path = Path(mount.removesuffix(WRITABLE)).expanduser()
         if not path.is_absolute() or not path.exists():
-            raise AgentError(f"run.agent_options.mount: no {told}; give files or folders that are there, by whole path")
-        out.append((path, "--bind" if told.endswith(WRITABLE) else "--ro-bind"))
+            raise AgentError(
+                f"run.agent_options.mount: no {mount}; give files or folders that are there, by whole path"
+            )
+        out.append((path, "--bind" if mount.endswith(WRITABLE) else "--ro-bind"))
     return out
 
 

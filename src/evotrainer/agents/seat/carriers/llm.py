@@ -24,9 +24,9 @@ from evotrainer.agents.seat.carriers.llm_output import (
     streamed_words,
 )
 from evotrainer.agents.seat.text import question_of
-from evotrainer.agents.secrets import struck
+from evotrainer.agents.secrets import redacted
 from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.records.text import counted, cut, quoted
 
@@ -86,12 +86,14 @@ class LlmCarrier:
             try:
                 return self._read(self._send(message, end), message[2])
             except BusyError as e:
-                took, told = time.monotonic() - began, f"{counted(i, 'try')}: {e}"
+                took, problem = time.monotonic() - began, f"{counted(i, 'try')}: {e}"
                 pause = max(self.pause_s * 2 ** (i - 1), e.wait_s)
                 if late := i < TRIES and took + pause >= timeout_s:
-                    told += f"; another one {pause:.3g} s later is beyond run.agent_options.timeout_s = {timeout_s:g}"
+                    problem += (
+                        f"; another one {pause:.3g} s later is beyond run.agent_options.timeout_s = {timeout_s:g}"
+                    )
                 if late or i == TRIES:
-                    raise CarrierError(f"{self._where} gave no answer in {took:.3g} s and {told}") from None
+                    raise CarrierError(f"{self._where} gave no answer in {took:.3g} s and {problem}") from None
             time.sleep(pause)
         raise AssertionError("the last try returns or raises")
 
@@ -109,22 +111,22 @@ class LlmCarrier:
             raise BusyError(f"{type(e).__name__} {e}".strip()) from None
         except httpx.InvalidURL as e:
             raise CarrierError(f"run.agent_options.endpoint {self._where}: {e}") from None
-        said = self._quotable(text, 200)
+        reply_text = self._quotable(text, 200)
         if status in AGAIN:
-            raise BusyError(f"status {status}: {said}", _seconds(*after))
+            raise BusyError(f"status {status}: {reply_text}", _seconds(*after))
         if status != 200:
-            raise CarrierError(f"{self._where} answered status {status}: {said}; check model, endpoint and key")
+            raise CarrierError(f"{self._where} answered status {status}: {reply_text}; check model, endpoint and key")
         return text
 
     def _quotable(self, text: str, most: int) -> str:
         """The beginning of what a server sent, the key struck before a part of it could be cut off."""
-        return cut(" ".join(struck(text, {"key": self.key}).split()), most)
+        return cut(" ".join(redacted(text, {"key": self.key}).split()), most)
 
     def _message(self, question: Question, prompt: str) -> tuple[str, dict[str, str], dict[str, Any]]:
         """(URL, headers, body) of a request."""
         user, form = {"role": "user", "content": prompt}, asked_for(self.protocol, self.output, question)
         if self.protocol == "anthropic":
-            told = {
+            body = {
                 "model": self.model,
                 "max_tokens": self.most_tokens,
                 "system": question.system,
@@ -132,12 +134,12 @@ class LlmCarrier:
                 **form,
             }
             key = {"x-api-key": self.key} if self.key else {}
-            return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, told
+            return f"{self._where}/messages", {"anthropic-version": "2023-06-01", **key}, body
         messages = [{"role": "system", "content": question.system}, user]
-        told = {"model": self.model, "messages": messages, "stream": False, **form}
-        told["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
+        body = {"model": self.model, "messages": messages, "stream": False, **form}
+        body["max_completion_tokens" if self._where == ENDPOINTS["openai"] else "max_tokens"] = self.most_tokens
         key = {"authorization": f"Bearer {self.key}"} if self.key else {}
-        return f"{self._where}/chat/completions", key, told
+        return f"{self._where}/chat/completions", key, body
 
     def _read(self, text: str, body: Mapping[str, Any]) -> Reply:
         """The model's words and what they cost, tokens that the endpoint does not tell as bytes / 4; BusyError where
@@ -146,19 +148,21 @@ class LlmCarrier:
             found = _streamed(text) if text.lstrip().startswith(("data:", "event:", ":")) else json.loads(text)
             if error := found.get("error"):
                 raise BusyError(f"it sent an error: {self._quotable(json.dumps(error), 200)}")
-            said, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
+            words, used = (_anthropic if self.protocol == "anthropic" else _openai)(found)
             problem, refusal, cut_off = end_of(found, self.protocol, self.most_tokens)
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError):
             raise BusyError(
                 f"its answer is not of the {self.protocol} protocol: {quoted(self._quotable(text, 120))}"
             ) from None
         sent = len(json.dumps(body, ensure_ascii=False).encode()) // 4
-        told, given = used[0] or sent, used[1] or len(said.encode(errors="replace")) // 4
-        dollars = (told * self.prices[0] + given * self.prices[1]) / 1e6
+        input_tokens, given = used[0] or sent, used[1] or len(words.encode(errors="replace")) // 4
+        dollars = (input_tokens * self.prices[0] + given * self.prices[1]) / 1e6
         model = m if isinstance(m := found.get("model"), str) and m else self.model
         if problem:
             problem += f"{f': {self._quotable(refusal, 200)}' if refusal else ''}; ask another model"
-        return Reply(said, model, told, given, round(dollars, 6), problem=problem, cut=cut_off, estimated=not all(used))
+        return Reply(
+            words, model, input_tokens, given, round(dollars, 6), problem=problem, cut=cut_off, estimated=not all(used)
+        )
 
 
 async def _posted(
@@ -208,19 +212,19 @@ def _finished(work: Coroutine[Any, Any, T], most_s: float) -> T:
 
 def _openai(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
-    said = openai_words(found["choices"][0]["message"])
-    return said, (count(used, "prompt_tokens"), count(used, "completion_tokens"))
+    words = openai_words(found["choices"][0]["message"])
+    return words, (count(used, "prompt_tokens"), count(used, "completion_tokens"))
 
 
 def _anthropic(found: Mapping[str, Any]) -> tuple[str, tuple[int, int]]:
     used = found.get("usage") or {}
-    told = count(used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return anthropic_words(found["content"]), (told, count(used, "output_tokens"))
+    input_tokens = count(used, "input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return anthropic_words(found["content"]), (input_tokens, count(used, "output_tokens"))
 
 
 def _streamed(text: str) -> dict[str, Any]:
     """Server-sent events of either protocol as the answer that they add up to; ValueError where the end is missing."""
-    said, given, refusal, used, model, ended, why = "", "", "", dict[str, Any](), "", False, ""
+    words, given, refusal, used, model, ended, why = "", "", "", dict[str, Any](), "", False, ""
     for line in text.splitlines():
         data = line.removeprefix("data:").strip() if line.startswith("data:") else ""
         if data == "[DONE]":
@@ -235,18 +239,18 @@ def _streamed(text: str) -> dict[str, Any]:
         model = event.get("model") or message.get("model") or model
         used |= (event.get("usage") or {}) | (message.get("usage") or {})
         text, arguments, refused = streamed_words(event)
-        said, given, refusal = said + text, given + arguments, refusal + refused
+        words, given, refusal = words + text, given + arguments, refusal + refused
         why = streamed_end(event) or why
     if not ended:
         raise ValueError("the stream broke off")
-    said = given or said
-    message = {"role": "assistant", "content": said, "refusal": refusal}
+    words = given or words
+    message = {"role": "assistant", "content": words, "refusal": refusal}
     return {
         "model": model,
         "usage": used,
         "choices": [{"message": message, "finish_reason": why}],
         "stop_reason": why,
-        "content": [{"type": "text", "text": said}],
+        "content": [{"type": "text", "text": words}],
     }
 
 

@@ -68,11 +68,11 @@ def end_of(found: Mapping[str, Any], protocol: str, most_tokens: int) -> tuple[s
     end."""
     choice = {} if protocol == "anthropic" else found["choices"][0]
     why = found.get("stop_reason") if protocol == "anthropic" else choice.get("finish_reason")
-    said = str((choice.get("message") or {}).get("refusal") or "")
+    refusal = str((choice.get("message") or {}).get("refusal") or "")
     if why == "content_filter":
-        return "the endpoint's content filter withheld the answer", said, ""
-    if why == "refusal" or said:
-        return "the model refused to answer", said, ""
+        return "the endpoint's content filter withheld the answer", refusal, ""
+    if why == "refusal" or refusal:
+        return "the model refused to answer", refusal, ""
     if why == CUT[-1]:
         return "", "", "the answer was cut off where the model's context ends; ask a model with a longer one"
     spent = f"{most_tokens:,} tokens, those of reasoning included; raise run.agent_options.most_tokens"
@@ -93,5 +93,5 @@ def streamed_words(event: Mapping[str, Any]) -> tuple[str, str, str]:
 
 def streamed_end(event: Mapping[str, Any]) -> str:
     """Why the answer ends, where an event of a stream says so."""
-    told = [c.get("finish_reason") for c in event.get("choices") or ()]
-    return next((str(x) for x in (*told, (event.get("delta") or {}).get("stop_reason")) if x), "")
+    reasons = [c.get("finish_reason") for c in event.get("choices") or ()]
+    return next((str(x) for x in (*reasons, (event.get("delta") or {}).get("stop_reason")) if x), "")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
-from evotrainer.records.asking import CarrierOptions
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from evotrainer.agents.carriers import CarrierError, Question, Reply, SeatTurn
 from evotrainer.errors import AgentError, StoreError
 from evotrainer.records import keys
-from evotrainer.records.asking import CarrierOptions
 from evotrainer.records.events import ReaderAnswered, SeatAnswered
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.seat import SeatBriefing
 
 
@@ -44,8 +44,8 @@ class ReplayCarrier:
         if turn.key not in self.known:
             raise AgentError(f"replay of {self.run}: it has no {turn.name}")
         was, a = self.known[turn.key]
-        if told := was.differs(request):
-            raise AgentError(f"replay of {self.run}: {turn.name} was not asked so then; {told}")
+        if difference := was.differs(request):
+            raise AgentError(f"replay of {self.run}: {turn.name} was not asked so then; {difference}")
         return played(a)
 
     def put(self, question: Question, turn: SeatTurn) -> Reply:

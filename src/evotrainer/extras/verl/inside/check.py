@@ -168,8 +168,8 @@ def main() -> None:
     sys.path.insert(0, str(folder / "plugins"))
     os.environ["VERL_USE_EXTERNAL_MODULES"] = "evo_advantage"
     out: dict[str, Any] = {"ok": False, "stage": "import", "unknown": [], "error": None, "versions": {}}
-    said = io.StringIO()
-    with warnings.catch_warnings(record=True) as seen, contextlib.redirect_stdout(said):
+    captured = io.StringIO()
+    with warnings.catch_warnings(record=True) as seen, contextlib.redirect_stdout(captured):
         warnings.simplefilter("always", UserWarning)
         try:
             check(folder, sys.argv[2:], out)
@@ -180,7 +180,7 @@ def main() -> None:
                 causes.append(cause)
             said_by = "; caused by ".join(f"{type(c).__name__}: {c}" if c is not e else str(c) for c in causes)
             out["error"] = {"type": type(e).__name__, "message": said_by}
-    lines = [*said.getvalue().splitlines(), *(str(w.message) for w in seen if w.category is UserWarning)]
+    lines = [*captured.getvalue().splitlines(), *(str(w.message) for w in seen if w.category is UserWarning)]
     out["notices"] = [x for x in lines if "NOTICE" in x or "WARNING" in x]
     out["seconds"] = round(time.monotonic() - began, 1)
     print(json.dumps(out))
