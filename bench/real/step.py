@@ -23,7 +23,6 @@ from typing import Any
 
 import torch
 
-from evotrainer.records.gguf import gguf_folder
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.embedded.folder import load_policy
@@ -33,6 +32,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
 from evotrainer.trainers.embedded.sampler import SamplingParams, sample
 from evotrainer.trainers.embedded.update import micro_tokens
+from evotrainer.trainers.gguf import gguf_folder
 
 BASE, PROMPTS, GROUP, LR = "smollm2-135m", 8, 8, 2e-5
 TASK = Path(__file__).parents[2] / "examples/real/sums/environment.py"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.gguf import gguf_folder, is_gguf
 from evotrainer.records.hub import looks_like_id, parse_pinned, snapshot
+from evotrainer.trainers.gguf import gguf_folder, is_gguf
 
 
 def resolve_base(base: str) -> Path | None:

@@ -49,8 +49,8 @@ def weights_sha256(policy: Path) -> str:
 def base_identity(base: str, policy: Path | None) -> dict[str, str]:
     """Where the base policy is from, for the ledger: path and SHA-256 of its weights;
     of a Hugging Face id, its commit too; of a GGUF, the file and its licence."""
-    from evotrainer.records.gguf import gguf_note, is_gguf
     from evotrainer.records.hub import parse_pinned
+    from evotrainer.trainers.gguf import gguf_note, is_gguf
 
     if policy is None:
         return {"path": "warm-start"}

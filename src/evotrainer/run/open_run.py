@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 def with_absolute_base(task: TaskFile) -> TaskFile:
     """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
-    from evotrainer.records.gguf import SHORT, gguf_file, is_gguf
     from evotrainer.records.hub import pinned
+    from evotrainer.trainers.gguf import SHORT, gguf_file, is_gguf
 
     base = resolve_base(task.policy.base)
     if base is None or task.policy.base.startswith("builtin:"):

@@ -26,8 +26,8 @@ def carried_out(at: BeforeRun) -> None:
 
 def base_name(at: BeforeRun) -> None:
     """The trainer can train what policy.base names, as far as the name tells."""
-    from evotrainer.records.gguf import is_gguf
     from evotrainer.records.hub import parse_pinned
+    from evotrainer.trainers.gguf import is_gguf
 
     base = at.task.policy.base
     if at.task.trainer.name != "embedded" or base == "warm-start" or base.startswith("builtin:") or is_gguf(base):

