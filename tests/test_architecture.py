@@ -104,7 +104,8 @@ ALLOWED = {
     "trainers.embedded": "errors records algorithm trainers.base trainers.chat trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records factors algorithm trainers.base trainers.chat trainers.bases trainers.averaging trainers.clock "
+    "trainers.trl": "errors records factors algorithm trainers.base trainers.chat "
+    "trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers": "errors registry records factors trainers.base trainers.lazy",
