@@ -29,7 +29,7 @@ from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer
-from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
+from evotrainer.trainers.embedded.packing import TrainRow, batches, pack, with_common_prompt
 from evotrainer.trainers.embedded.sampler import SamplingParams, sample
 from evotrainer.trainers.embedded.update import micro_tokens
 from evotrainer.trainers.gguf import gguf_folder
@@ -83,7 +83,7 @@ def ours(tokens: int, steps: int) -> list[dict[str, float]]:
         total, nodes = sum(map(len, texts)), 0
         graded = cpu_now()
         for chunk in batches(rows, micro_tokens(policy.shape)):  # all rows, also those without an advantage, as TRL
-            batch = pack(chunk, policy.shape)
+            batch = pack(with_common_prompt(chunk), policy.shape)
             nodes += batch.tokens.shape[0]
             logprob, _ = score(policy, batch, pulled=False)
             (-(logprob * pull[torch.tensor(batch.rows)][batch.row_of]).sum() / total).backward()

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from evotrainer.errors import TrainerError
+from evotrainer.trainers.embedded import packing
 from evotrainer.trainers.embedded.forward import logits, score
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
@@ -90,6 +91,30 @@ def test_greedy_samples_are_those_of_transformers(name: str) -> None:
         out = model.generate(torch.tensor([prompt]), max_new_tokens=20, do_sample=False, pad_token_id=0, eos_token_id=1)
         n = int(s.lengths[r])
         assert s.tokens[r, :n].tolist() == out[0, len(prompt) :].tolist()
+
+
+@pytest.mark.parametrize("name", ["llama", "qwen3"])
+def test_a_common_beginning_is_computed_once_and_changes_no_number(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = LAYOUTS[name]
+    system = tuple(range(3, 23))
+    prompts = [(*system, 40, 41), (*system, 50, 51, 52, 53), (*system, 40)]
+    rows = [TrainRow(i, p, (60 + i, 61, 1), (True, i > 1, True)) for i, p in enumerate(prompts) for _ in range(2)]
+    found = []
+    for least in (packing.SHARED, 1000):
+        monkeypatch.setattr(packing, "SHARED", least)
+        policy = Policy(shape, trainable=True).init(1)
+        batch = pack(packing.with_common_prompt(rows), shape)
+        lp, _ = score(policy, batch)
+        (lp * lp.detach()).sum().backward()
+        s = sample(policy, prompts, 2, SamplingParams(6), torch.Generator().manual_seed(5))
+        assert policy.grad is not None
+        order = batch.row_of.argsort(stable=True)
+        found.append((lp.detach()[order], policy.grad, s.tokens, s.logprobs, batch.tokens.shape[0]))
+    (a, ga, ta, la, few), (b, gb, tb, lb, many) = found
+    assert few <= many - 2 * len(system)
+    assert torch.equal(ta, tb)
+    for x, y in ((a, b), (ga, gb), (la, lb)):
+        assert (x - y).abs().max() < 1e-5 * max(1.0, float(y.abs().max()))
 
 
 @pytest.mark.parametrize("name", LAYOUTS)

@@ -15,7 +15,7 @@ from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 from evotrainer.trainers.embedded.optim import Optimizer
-from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
+from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack, with_common_prompt
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
@@ -164,7 +164,7 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
     rows = [e.attempt.row(i) for i, e in enumerate(examples) if not _masked(e, recipe) and (everything or e.pulls)]
     out = []
     for chunk in batches(rows, micro_tokens(policy.shape)):
-        b = pack(chunk, policy.shape)
+        b = pack(with_common_prompt(chunk), policy.shape)
         out.append(
             _Micro(
                 batch=b,
