@@ -267,6 +267,8 @@ class Network:
         # a rotation's transpose is its inverse: the complex conjugate
         dqkv = rotate_(dqkv, self.cis.conj(), s)
         if k.heads is not None:
+            if not full:
+                dqkv[: p.n_prefix, : s.heads] = 0.0  # of queries that nobody asked for: what lies in new memory
             norm_heads_backward_(dqkv, k.heads, w, g, s)
         dqkv = dqkv.view(-1, w.qkv.shape[0])
         w_qkv = w.qkv * w.norm1

@@ -136,7 +136,8 @@ SHARED = 16
 
 def common_beginning(texts: Sequence[Sequence[int]]) -> int:
     """Tokens that several texts, not all the same, begin with; 0 where they are fewer than SHARED."""
-    first, last = min(texts), max(texts)  # in lexicographic order all others lie between them
+    # in lexicographic order all others lie between the first and the last
+    first, last = min(map(tuple, texts)), max(map(tuple, texts))
     n = _shared(first, last)
     return n if first != last and n >= SHARED else 0
 
