@@ -89,7 +89,6 @@ ALLOWED = {
     "trainers.clock": "",
     "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
-    "trainers.lazy": "errors",
     "trainers.chat": "errors records",
     "trainers.gguf": "errors records",
     "trainers.averaging": "records",
@@ -102,13 +101,13 @@ ALLOWED = {
     "trainers.phases": "errors records algorithm trainers.base trainers.curriculum trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
     "trainers.embedded": "errors records algorithm trainers.base trainers.chat trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers.trl": "errors records factors algorithm trainers.base trainers.chat "
     "trainers.bases trainers.averaging trainers.clock "
-    "trainers.curriculum trainers.lazy trainers.rollouts trainers.hooks trainers.groups "
+    "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers": "errors registry records factors trainers.base trainers.lazy",
+    "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
@@ -241,7 +240,6 @@ def test_no_import_hides_in_a_string() -> None:
         "harness.detectors": "{__name__}.",
         "harness.layers": "{__name__}.",
         "importers": "evotrainer.importers.",
-        "trainers.lazy": "{package}.",
         "registry": "module",
     }
     for m, p in modules().items():

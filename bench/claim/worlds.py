@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
+from bench.compare.agents.control import MAX_COST, Space
+from bench.compare.agents.score_only import ScoreOnlyTools
 from bench.compare.surface import Behaviour, Best, Main, Pair, Surface, Value
-from evotrainer.agents.arms.control import MAX_COST, Space
-from evotrainer.agents.arms.score_only import ScoreOnlyTools
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from bench.compare.agents import register
 from evotrainer.agents import make_agent
 from evotrainer.config.evaluation import EvaluationProtocol
 from evotrainer.config.task import RunConfig, TaskFile
@@ -76,6 +77,7 @@ ARMS: dict[str, ArmKind] = {
 
 def check_arms(names: Sequence[str], task: TaskFile, trainings: int) -> None:
     """ConfigError for an unknown or repeated arm, one whose extra is missing, or too few trainings for one."""
+    register()
     for name in names:
         if name not in ARMS:
             near = difflib.get_close_matches(name, list(ARMS), n=3, cutoff=0.5)
@@ -123,6 +125,8 @@ def arm_task(task: TaskFile, arm: str, trainings: int, repeat: int, paper: bool 
         "changes": MANY_CHANGES if kind.control and kind.agent != REFERENCE else run.changes,
         **kind.settings,
     }
+    if arm == "score_only":  # as the statistical agent has it
+        own["agent_options"] = {"min_effect": task.judge.min_effect}
     # A control arm's search ends by run.probes. A judged one is held to the same by its budget, which counts the
     # trainings of its certificate as well.
     trials = None if kind.control else trainings + len(run.certify_seeds)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.compare.agents import register
 from bench.compare.arms import ARMS, arm_task
 from bench.compare.choices import Choice, at, choices, trainings_of
 from bench.compare.plan import ComparePlan
@@ -68,6 +69,7 @@ def compare(
 
 def played(folder: Path, task: TaskFile, executor: MakeExecutor | None, view: Observer | None) -> api.Run:
     """The run in this folder, played to its end or to the end of its budget."""
+    register()
     try:
         if (folder / "ledger.db").is_file():
             return api.resume(folder, executor=executor, view=view)

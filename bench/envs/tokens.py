@@ -27,9 +27,10 @@ from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.rollout import Finish, Turn
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.embedded import attempts as module
-from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
+from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.sampler import MultiTurnSampler, Samples, SamplingParams
+from evotrainer.trainers.embedded.warmstart import warm_start
 from evotrainer.trainers.embedded.weights import Weights
 
 RESULTS = Path(__file__).parent / "results.md"

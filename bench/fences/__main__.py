@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-ROOMS = ("envs/swe", "envs/maths", "trainers/trl", "executors/ray", "agents/seat", "agents/arms", "extras/verl",
+ROOMS = ("envs/swe", "envs/maths", "trainers/trl", "executors/ray", "agents/seat", "extras/verl",
          "extras/tracking")  # fmt: skip
 """Rooms below src/evotrainer."""
 CORE = ("tests/judge/test_decide.py", "tests/judge/test_stats.py", "tests/judge/test_certify.py", "tests/rules",

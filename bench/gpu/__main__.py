@@ -29,10 +29,11 @@ from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.store import RolloutStore
 from evotrainer.trainers.base import Identity, TrainRequest
 from evotrainer.trainers.clock import cpu_now
-from evotrainer.trainers.trl import TrlTrainer, config_fields
 from evotrainer.trainers.trl.folder import save_folder
+from evotrainer.trainers.trl.mapping import config_fields
 from evotrainer.trainers.trl.scratch import make_model, make_tokenizer
 from evotrainer.trainers.trl.setup import bookkeeping
+from evotrainer.trainers.trl.trainer import TrlTrainer
 
 TARGET = 0.03
 SMALL = {"d": 256, "layers": 6, "heads": 4, "kv_heads": 2, "hidden": 768, "context": 1024}

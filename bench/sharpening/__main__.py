@@ -29,7 +29,7 @@ from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
-from evotrainer.trainers.embedded import EmbeddedTrainer
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
 ROOT = Path(__file__).resolve().parents[2]
 CHANGES: dict[str, dict[str, Any]] = {

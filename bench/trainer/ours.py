@@ -12,12 +12,13 @@ import torch
 from bench.trainer.workload import GROUP, MAX_TOKENS, RECIPE, SumWorld
 from evotrainer.trainers.base import Identity, TrainRequest
 from evotrainer.trainers.clock import cpu_now
-from evotrainer.trainers.embedded import EmbeddedTrainer, packing
+from evotrainer.trainers.embedded import packing
 from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
 
 def our_steps(folder: Path, steps: int, out: Path) -> list[dict[str, float]]:

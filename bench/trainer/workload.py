@@ -11,7 +11,7 @@ from typing import Any
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Turn
-from evotrainer.trainers.embedded import warm_start
+from evotrainer.trainers.embedded.warmstart import warm_start
 
 SHAPE = {"d": 192, "layers": 4, "heads": 4, "kv_heads": 2, "hidden": 512, "context": 160}
 PROMPTS, GROUP, MAX_TOKENS = 16, 8, 72

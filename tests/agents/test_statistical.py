@@ -492,7 +492,7 @@ recipes = st.builds(
     mask_truncated=st.booleans(),
     knobs=st.sampled_from([{}, {"history": "full"}]),
 )
-names = sorted({b for m in MOVES for b in m.fits()} | {"proxy_gap", "constant_bonus"})
+names = sorted({b for m in MOVES for b in m.symptoms()} | {"proxy_gap", "constant_bonus"})
 diagnoses = st.dictionaries(st.sampled_from(names), st.floats(0, 1), max_size=4)
 
 

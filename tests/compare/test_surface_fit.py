@@ -9,9 +9,9 @@ import pytest
 from bench.claim.fitted import Landscape
 from bench.claim.surface import Scored, fit, flat
 from bench.claim.worlds import best, levels_of, pairs_of, world
+from bench.compare.agents.control import MAX_COST, Space
+from bench.compare.agents.simple import random_recipe
 
-from evotrainer.agents.arms.control import MAX_COST, Space
-from evotrainer.agents.arms.simple import random_recipe
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.errors import ConfigError
 from tests.agents.briefings import START, FakeTools, briefing

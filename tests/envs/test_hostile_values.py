@@ -177,7 +177,7 @@ def test_names_that_are_no_text_can_be_told_and_stored(tmp_path: Path) -> None:
     repos, rows = mirrors.make(tmp_path)
     options = {"source": str(mirrors.write(tmp_path, rows[:1])), "repos": str(repos), "admit": False}
     env = open_environment({"name": "swe", **options})
-    e = env.reset(env.tasks("cert")[0], {})
+    e = env.reset(env.tasks("cert")[0], {"tests": "writable"})
     for action in (f"write test_mine.py\n{ODD_NAMES}", "test", "ls", "git status", "git diff", "grep def", "submit"):
         env.step([e], [action], ["stop"])
     (score,) = env.score([e])

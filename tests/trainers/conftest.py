@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from evotrainer.trainers.embedded import warm_start
+from evotrainer.trainers.embedded.warmstart import warm_start
 from tests.trainers.reverse_env import SHAPE, WORDS, ReverseEnv
 
 # Two spinning OpenMP threads beside another busy process cost ten times the arithmetic.

@@ -1,4 +1,4 @@
-"""What proposes: agents behind one contract (`base.py`), made by name."""
+"""Agents, which propose changes, behind one contract (`base.py`), made by name."""
 
 from __future__ import annotations
 
@@ -28,12 +28,6 @@ AGENTS: Registry[AgentSpec] = Registry(
         "one_factor": AgentSpec(OneFactorAgent, Options),
         "fixed": AgentSpec(lambda seed, options: FixedAgent(options), FixedOptions),
         "random": "evotrainer.agents.random_:SPEC",
-        "random_recipes": "evotrainer.agents.arms.simple:RANDOM_RECIPES",
-        "greedy": "evotrainer.agents.arms.simple:GREEDY",
-        "best_of_n": "evotrainer.agents.arms.simple:BEST_OF_N",
-        "tpe": "evotrainer.agents.arms.tpe:SPEC",
-        "map_elites": "evotrainer.agents.arms.map_elites:SPEC",
-        "score_only": "evotrainer.agents.arms.score_only:SPEC",
         "seat": "evotrainer.agents.seat.agent:SPEC",
     },
     hints={
@@ -41,7 +35,7 @@ AGENTS: Registry[AgentSpec] = Registry(
         "command": _SEAT.format("command"),
         "mcp": _SEAT.format("mcp"),
         "queue": _SEAT.format("queue"),
-        **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is the agent tpe"),
+        **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is an arm of python -m bench.compare"),
         "default": "the default is statistical",
     },
 )

@@ -1,4 +1,4 @@
-"""What verdicts say about moves: normal posteriors of each candidate's gain.
+"""Updates beliefs about moves from verdicts: normal posteriors of each candidate's gain.
 
 The judge states the standard error of every effect, so the conjugate update is normal with known variance. An
 observation is worth less the farther it is from the candidate: another value of the move, another move of the factor,

@@ -1,4 +1,4 @@
-"""What carries a request to whoever answers (a seat, a reader), and the answer back; carriers by name."""
+"""Carriers take a request to whoever answers (a seat, a reader) and bring the answer back; chosen by name."""
 
 from __future__ import annotations
 

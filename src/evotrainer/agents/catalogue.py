@@ -26,7 +26,7 @@ def candidates(s: Situation, seen: set[str], table: Mapping[str, Factor] = FACTO
     """Every valid, lint-clean, untried value of the table's moves, with its prior."""
     for row in table.values():
         for move in row.all_moves():
-            mean, sd, bottleneck = prior(move.fits(), s)
+            mean, sd, bottleneck = prior(move.symptoms(), s)
             for v in variants(row, move, s):
                 factor = v.factor or row.name
                 child = with_change(s.recipe, factor, v.value)

@@ -1,4 +1,4 @@
-"""From a belief about gains to the chance of a promotion."""
+"""Computes the chance of a promotion from a belief about gains."""
 
 from __future__ import annotations
 

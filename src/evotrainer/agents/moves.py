@@ -1,4 +1,4 @@
-"""A change that may be proposed, made concrete, and the prior that every change has."""
+"""Candidate moves: one concrete change each, with the prior of its gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training that a seat asks for: the change that it is, and what nobody means by it."""
+"""Checks a training that a seat asks for: turns it into an intervention, refuses values that nobody means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What long work is at, on stderr: nothing in the first seconds, then a bar on a terminal and a line now and then
+"""Progress of long work on stderr: nothing in the first seconds, then a bar on a terminal and a line now and then
 elsewhere."""
 
 from __future__ import annotations

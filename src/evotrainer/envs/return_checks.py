@@ -1,4 +1,4 @@
-"""What a user's environment hands over, checked for its form: tasks and demonstrations."""
+"""Checks the form of what a user's environment returns: tasks and demonstrations."""
 
 from __future__ import annotations
 

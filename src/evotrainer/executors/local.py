@@ -93,7 +93,7 @@ class LocalExecutor:
         self.workers = max(1, workers)
         self.restarts = restarts
         self.fork = fork
-        self.nurseries: dict[str, ForkServer] = {}
+        self.forkservers: dict[str, ForkServer] = {}
 
     def prepare(self, spec: TrialSpec, *, durable: bool = True) -> Path:
         """Write the trial's folder; a checkpoint that is there already is continued, under the limits of today.
@@ -110,9 +110,9 @@ class LocalExecutor:
 
     def close(self) -> None:
         """End the process that forks trials; no trial outlives `run`."""
-        for forkserver in self.nurseries.values():
+        for forkserver in self.forkservers.values():
             forkserver.close()
-        self.nurseries.clear()
+        self.forkservers.clear()
 
     def forget(self, trial: str) -> None:
         """Take back the result of a failed trial that nothing recorded, so that a resume tries it again."""
@@ -153,9 +153,9 @@ class LocalExecutor:
     def forkserver(self, spec: TrialSpec, limits: Mapping[str, str]) -> ForkServer:
         """The process that forks trials of this kind."""
         kind = kind_of(spec)
-        if kind not in self.nurseries or not self.nurseries[kind].alive:
-            self.nurseries[kind] = ForkServer(spec, limits)
-        return self.nurseries[kind]
+        if kind not in self.forkservers or not self.forkservers[kind].alive:
+            self.forkservers[kind] = ForkServer(spec, limits)
+        return self.forkservers[kind]
 
     def run(
         self,

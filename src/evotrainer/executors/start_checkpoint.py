@@ -1,5 +1,5 @@
-"""What a trial need not train of a recipe with a `start`, since somebody put it into its folder
-(`trainers/continued.py`): an earlier training with its policy, its note and its rollouts."""
+"""Reads the earlier training that a recipe with a `start` continues, where its policy, note and rollouts already lie in
+the trial's folder (`trainers/continued.py`), so that it is not trained again."""
 
 from __future__ import annotations
 

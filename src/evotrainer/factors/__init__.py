@@ -41,7 +41,7 @@ def remedies(symptom: str) -> tuple[str, ...]:
     for name, row in FACTORS.items():
         if name in COMPOSITES:
             continue
-        fits = [fit for m in row.all_moves() if (fit := m.fits().get(symptom)) is not None]
+        fits = [fit for m in row.all_moves() if (fit := m.symptoms().get(symptom)) is not None]
         if name == "rewards" and symptom in reward.FITS:
             fits.append(reward.FITS[symptom])
         if fits:

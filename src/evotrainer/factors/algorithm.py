@@ -206,7 +206,7 @@ ROWS = (
             ),
         ),
         off="the start policy is no longer worth staying close to",
-        off_mends="; exploration_collapse echo_trap dead_training",
+        off_addresses="; exploration_collapse echo_trap dead_training",
         embedded=True,
         trl=TrainerSupport(
             {"beta": "kl_beta", "use_bias_correction_kl": lambda r: True},
@@ -383,7 +383,7 @@ ROWS = (
             ),
         ),
         off="one pass stays on the samples' own policy",
-        off_mends="off_policy_drift; echo_trap",
+        off_addresses="off_policy_drift; echo_trap",
         embedded=True,
         trl=TrainerSupport({"num_iterations": "updates_per_step"}, "passes over each step's rollouts"),
         verl=TrainerSupport({f"{ACTOR}.ppo_epochs": "updates_per_step"}),
@@ -432,7 +432,7 @@ ROWS = (
             ),
         ),
         off="the bonus may drown the reward",
-        off_mends="; tool_misuse",
+        off_addresses="; tool_misuse",
         embedded=True,
         trl=TrainerSupport({"entropy_coef": "entropy_bonus"}, "mean over the tokens of a micro-batch"),
         verl=TrainerSupport(

@@ -3,7 +3,7 @@ environment offers."""
 
 from __future__ import annotations
 
-from evotrainer.factors.table import Factor, Move, TrainerSupport, error, fits, refused, warning
+from evotrainer.factors.table import Factor, Move, TrainerSupport, error, refused, symptoms_of, warning
 from evotrainer.records.written import LABELS, MODULES
 
 LENGTH, CLIPPED = "completions/mean_length", "completions/clipped_ratio"
@@ -26,7 +26,7 @@ MENDS = (
     "dead_groups action_timidity abandonment efficiency_collapse length_gaming laziness"
 )
 """What a change of the components that are paid may mend."""
-FITS = fits(MENDS)
+FITS = symptoms_of(MENDS)
 
 ROWS = (
     Factor(
@@ -102,7 +102,7 @@ ROWS = (
             ),
         ),
         off="the length rule pays for stopping early, right or wrong",
-        off_mends="efficiency_collapse laziness; action_timidity abandonment false_revival",
+        off_addresses="efficiency_collapse laziness; action_timidity abandonment false_revival",
         replay="advantages",
         embedded=True,
         trl=IN_REWARD,
@@ -120,7 +120,7 @@ ROWS = (
             ),
         ),
         off="the penalty makes spread that is not about the task",
-        off_mends="; false_revival",
+        off_addresses="; false_revival",
         replay="advantages",
         embedded=True,
         trl=f"{IN_REWARD} (GRPOConfig's is a sampling rule, left at 1)",

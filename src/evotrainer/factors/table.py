@@ -143,17 +143,17 @@ class Move:
     precondition is not met."""
     why: str
     """Goes on from `because`."""
-    mends: str = ""
+    addresses: str = ""
     """Symptoms; behind a semicolon those that it may mend in part only."""
 
-    def fits(self) -> dict[str, bool]:
+    def symptoms(self) -> dict[str, bool]:
         """Symptom -> is it answered fully?"""
-        return fits(self.mends)
+        return symptoms_of(self.addresses)
 
 
-def fits(mends: str) -> dict[str, bool]:
+def symptoms_of(addresses: str) -> dict[str, bool]:
     """Symptom -> is it answered fully?"""
-    first, _, second = mends.partition(";")
+    first, _, second = addresses.partition(";")
     return {**dict.fromkeys(second.split(), False), **dict.fromkeys(first.split(), True)}
 
 
@@ -181,7 +181,7 @@ class Factor:
     """Changes worth trying."""
     off: str = ""
     """Why the move back to the default may be worth trying, from any other value; empty: it is none of its own."""
-    off_mends: str = ""
+    off_addresses: str = ""
     off_when: Test = lambda _: True
     replay: Literal["", "advantages"] = ""
     """advantages: those of stored rollouts can be computed anew under another value (`algorithm/`), which gives a
@@ -203,7 +203,7 @@ class Factor:
         if not self.off:
             return self.moves
         back = lambda s: () if self.idle(s.recipe) or not self.off_when(s.recipe) else (Variant(self.default),)  # noqa: E731
-        return (*self.moves, Move(f"{self.name}_off", back, self.off, self.off_mends))
+        return (*self.moves, Move(f"{self.name}_off", back, self.off, self.off_addresses))
 
     @property
     def default(self) -> Any:

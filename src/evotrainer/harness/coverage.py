@@ -1,4 +1,4 @@
-"""Which detectors looked at a batch, and what the others lacked: what could not be read is not clean."""
+"""Reports which detectors could read a batch, and which data the others lacked: unread is not the same as clean."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Others' rollouts in: which formats there are, which file is of which, and one stream over all of them.
+"""Imports others' rollouts: which formats there are, which file is of which, and one stream over all of them.
 
 Each format is a file of `formats`, or a row of `forms`; it is imported when it is first asked for.
 """

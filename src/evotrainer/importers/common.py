@@ -1,4 +1,4 @@
-"""What every reader of others' logs needs: classes of faults, safe detail, ids over content,
+"""Shared by all readers of others' logs: classes of faults, safe detail, ids over content,
 a net under each record."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What decides: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
+"""The judge: statistics, gates, alpha spending, certification. Never learns who proposed a change."""
 
 from evotrainer.judge.alpha_spending import InterimAnalysis, next_look, next_looks
 from evotrainer.judge.audits import answers, settle_audit, with_shortcut_closed

@@ -1,4 +1,4 @@
-"""Inputs beside the visible ones, and programs without the values of a visible test."""
+"""Makes inputs close to the visible ones, and programs without the values of a visible test."""
 
 from __future__ import annotations
 

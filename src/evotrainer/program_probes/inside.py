@@ -1,4 +1,4 @@
-"""What runs beside an untrusted program in the sandbox's child: it loads, calls and watches it, and judges nothing.
+"""Runs next to an untrusted program in the sandbox's child: it loads, calls and watches it, and judges nothing.
 
 `probe` is called with the program as a text, so that names can be looked at before it is loaded. The program can spoil
 all of this; then it hides what it does, and never makes another one look guilty. Standard library only.

@@ -1,4 +1,4 @@
-"""Can RL learn from this base policy? Told as soon as it is measured, and again at the end of a run without a gain."""
+"""Says whether RL can learn from a base policy: once it is measured, and again at the end of a run without a gain."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run remembers, read from its ledger and from nothing else: its cases, and what changed since.
+"""The memory of a run, read from its ledger alone: its cases, and what changed since.
 
 A case is a branch: what was diagnosed, what was tried, what was expected, what happened.
 """

@@ -1,5 +1,5 @@
-"""What became of a trial, in one word: one vocabulary for branches, search trainings and proposals that were never
-trained, read from what events say."""
+"""Labels the outcome of a trial by one word: one vocabulary for branches, search trainings and proposals that were
+never trained, read from what events say."""
 
 from __future__ import annotations
 

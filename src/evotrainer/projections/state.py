@@ -1,4 +1,4 @@
-"""What a run knows: one fold of its events, which loop, `verify`, agents and views read, and only events change."""
+"""The state of a run: one fold of its events, which loop, `verify`, agents and views read, and only events change."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is written down: rollouts, recipes, events, ledger, stores. It imports `errors` and nothing else of ours."""
+"""The data model: rollouts, recipes, events, ledger, stores. It imports `errors` and nothing else of ours."""

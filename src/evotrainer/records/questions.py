@@ -1,4 +1,4 @@
-"""How a model or a program is asked anything: a question, and the settings by which it is asked."""
+"""Questions to a model or a program: a question, and the settings by which it is asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are kept that outlive a run: what the task file says, else an environment variable, else a folder of the
+"""Finds the folders of what outlives a run: what the task file says, else an environment variable, else a folder of the
 user's."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Factors of a recipe that are more than one value."""
+"""Models of the recipe factors whose value is an object: schedule, group filter, curriculum, phases and others."""
 
 from __future__ import annotations
 

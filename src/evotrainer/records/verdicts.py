@@ -1,4 +1,4 @@
-"""What the judge says: effects, gates, verdicts, and audits of what an environment declares as a shortcut."""
+"""Records of the judge: effects, gates, verdicts, and audits of what an environment declares as a shortcut."""
 
 from __future__ import annotations
 

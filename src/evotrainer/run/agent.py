@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 USER = "python:"
 """`run.agent = "python:FILE:NAME"`: a class or function of the user's, called with (seed, options)."""
-OURS = ("statistical", "score_only", "seat")
+OURS = ("statistical", "seat")
 """Agents that take the judge's smallest worthwhile effect for their own, unless told otherwise."""
 
 

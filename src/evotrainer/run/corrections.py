@@ -1,4 +1,4 @@
-"""Mend and resume: a user's file that made a run fail may be corrected as long as no training rests on it."""
+"""Correct and resume: a user's file that made a run fail may be corrected as long as no training rests on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies of the environment's Python files as the run has used them, so that one that was edited can be put back."""
+"""Copies the environment's Python files into the run folder, so that one that is edited later can be restored."""
 
 from __future__ import annotations
 

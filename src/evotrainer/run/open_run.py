@@ -1,4 +1,4 @@
-"""What a run's task file is pinned to, and opening a run folder for its steps."""
+"""Pins a run's task file to its base policy and data, and opens the run folder for the steps of the loop."""
 
 from __future__ import annotations
 

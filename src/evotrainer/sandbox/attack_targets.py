@@ -1,4 +1,4 @@
-"""Where attacks are tried: targets made for them, and what is made of how they end."""
+"""Makes targets for attacks, runs the attacks against them, and judges whether the sandbox held."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def judge(probe: SandboxProbe, case: CaseResult) -> ProbeResult:
 
 @dataclass(frozen=True, slots=True)
 class AttackedSandbox:
-    """Where attacks run."""
+    """A sandbox that runs attacks on itself."""
 
     run: Callable[[Program], CaseResult]
     uid: int

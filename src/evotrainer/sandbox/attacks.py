@@ -536,7 +536,7 @@ def attack_shell(
     shell: EpisodeShell, probes: Sequence[SandboxProbe] = (*ESCAPES, *LEFTOVER_ATTACKS)
 ) -> Iterator[ProbeResult]:
     """Every attack that a shell with these limits promises protection against;
-    an episode each, and two for a residue."""
+    an episode each, and two for an attack that looks for what it left."""
     for probe in probes:
         if probe.shell and not (shell.limits.locks and probe.name in LOCKING):
             with attack_targets(shell.uid, shell.pid) as targets:

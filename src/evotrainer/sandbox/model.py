@@ -1,4 +1,4 @@
-"""What goes into the sandbox and what comes out. Expected outputs never go in."""
+"""Inputs and results of the sandbox. Expected outputs never go in."""
 
 from __future__ import annotations
 

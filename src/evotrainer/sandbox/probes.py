@@ -131,7 +131,7 @@ except OSError as error:
 if made > 30: print("BREACH", made)
 """,
     ),
-    # the program that could say BREACH is gone by the time it matters: `arena` counts what is left of it
+    # the program that could say BREACH is gone by the time it matters: `attack_targets` counts what is left of it
     SandboxProbe(
         "daemon",
         "C",

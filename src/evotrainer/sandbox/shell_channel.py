@@ -1,4 +1,4 @@
-"""What is said to process 1 of an episode's machine, and what comes back."""
+"""Messages to process 1 of an episode's machine, and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes into an episode shell and what comes out."""
+"""Inputs and results of an episode shell."""
 
 from __future__ import annotations
 

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.errors import ConfigError, MissingDependencyError
 from evotrainer.factors.trainer_mapping import refusals
 from evotrainer.registry import Registry
-from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec
-from evotrainer.trainers.lazy import installed
+from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, installed
 
 if TYPE_CHECKING:
     from evotrainer.records.recipe import Recipe
@@ -39,6 +38,7 @@ def get_trainer(name: str, sampler: SamplerDtype = "fp32", options: Mapping[str,
     `sampler`: the numbers that the embedded trainer's sampling computes in. `options`: the trainer's own; ConfigError
     for an unknown one.
     """
+    check_installed(name)
     return TRAINERS[name].make(sampler, options or {})
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from random import Random
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -52,6 +53,15 @@ class HasSlots(Protocol):
     """One whose texts around a task may be others; `envs.base.EnvironmentWithSlots` fits."""
 
     def use_scaffold(self, scaffold: Mapping[str, str]) -> None: ...
+
+
+def installed(library: str) -> bool:
+    """Whether a library could be imported."""
+    try:
+        # find_spec imports nothing: torch alone takes seconds, which `--help` and a config check must not pay
+        return find_spec(library) is not None
+    except (ImportError, ValueError):
+        return False
 
 
 RolloutSink = Callable[[Sequence[Sequence[Rollout]]], None]

@@ -1,4 +1,4 @@
-"""What now? One line at every end of a run, from what the run recorded.
+"""Says what to do next: one line at every end of a run, from what the run recorded.
 
 What the certificate holds against a policy is answered first, the worst of it (`projections.facts`, of which the
 caveats are the sentences); then the first rule that applies speaks."""

@@ -1,4 +1,4 @@
-"""A run's ledger folded into a `RunView`: its state, and what only readers are shown.
+"""Folds a run's ledger into a `RunView`: its state, and what only readers are shown.
 
 Gate and cert rollouts are never opened here; of those splits only means and the judge's effects appear.
 """

@@ -1,4 +1,4 @@
-"""Rollouts that a search found: a table, whole groups, or all of their text."""
+"""Prints the rollouts that a search found: a table, whole groups, or all of their text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things go on a percent axis: the report draws intervals and bars in percent of the cell, so they stay sharp
+"""Places values on a percent axis: the report draws intervals and bars in percent of the cell, so they stay sharp
 and fit any width without scripts."""
 
 from __future__ import annotations

@@ -10,8 +10,7 @@ from itertools import chain
 import pytest
 
 from evotrainer.envs.code.grammar import FORMS, REDUCERS, printed, program_text, result_variants, spec_text
-from evotrainer.envs.code.op import Ints, ListOp
-from evotrainer.envs.code.ops import OPS
+from evotrainer.envs.code.ops import OPS, Ints, ListOp
 from evotrainer.sandbox import Call, Program, Sandbox
 
 INPUTS: tuple[Ints, ...] = (

@@ -23,7 +23,7 @@ from evotrainer.envs.swe.instance_world import LIMITS
 from evotrainer.envs.swe.isolated import proxies
 from evotrainer.envs.swe.isolated.session import BoundaryError, SolutionSession
 from evotrainer.envs.swe.isolated.wire import Wire
-from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.packages import PLACE, pytest_folder
 from evotrainer.envs.swe.real_shells import packed
 from evotrainer.envs.swe.strict_tests import strict
 from evotrainer.envs.swe.test_commands import TestCommand

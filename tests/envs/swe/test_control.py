@@ -22,8 +22,7 @@ from evotrainer.envs.swe.gitrepo import git
 from evotrainer.envs.swe.instance_env import as_task
 from evotrainer.envs.swe.instance_world import InstanceWorld
 from evotrainer.envs.swe.instances import parse_instance
-from evotrainer.envs.swe.packages import module_names, plugins_in
-from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.packages import PLACE, module_names, plugins_in, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import Commit, Grade
 from evotrainer.harness import Harness, HarnessContext

@@ -9,6 +9,7 @@ import pytest
 from evotrainer.envs.base import EnvironmentWithDrills
 from evotrainer.envs.swe import tools
 from evotrainer.envs.swe.compositions import prompt_split
+from evotrainer.envs.swe.demos import SweTeacher, demonstrations
 from evotrainer.envs.swe.env import SweConfig, SweEnv
 from evotrainer.errors import TaskSetError
 from evotrainer.sandbox import Sandbox
@@ -128,8 +129,9 @@ def test_drills_are_right(swe: SweEnv) -> None:
 
 
 def test_the_long_set_demonstrates_looking_further(box: Sandbox) -> None:
-    config = SweConfig(modules=4, functions=3, steps=(2, 3), indirect=0.5, backport=0.0)
-    demos = SweEnv(config, open_sandbox=lambda: box).demonstrations(60, 1)
+    config = SweConfig(modules=4, functions=3, steps=(2, 3), indirect=0.5)
+    world = SweEnv(config, open_sandbox=lambda: box).world
+    demos = demonstrations(world, config.plan, SweTeacher(backport=0.0), 60, 1)
     assert max(len({a for a in d[1::2] if a.startswith("cat")}) for d in demos) >= 3
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from evotrainer.envs.swe import arithmetic, plain, tools
+from evotrainer.envs.swe import plain, tools
 from evotrainer.envs.swe.demos import SweTeacher, gold_edit, scripts
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.memory import MemoryWorld
@@ -202,7 +202,7 @@ def test_what_is_kept_is_bounded_and_counted(box: Sandbox) -> None:
         world.grade([h])
         assert len(world.known) <= 3
     assert (world.computed, world.known.hits, world.ran) == (6, 6, 0)
-    assert arithmetic.meaning.cache_info().maxsize == arithmetic.KEEP
+    assert plain.meaning.cache_info().maxsize == plain.KEEP
 
 
 class Hurried:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from evotrainer.envs.swe.instance_world import LIMITS
-from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.packages import PLACE, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand, passed
 from evotrainer.sandbox.launch import find_bubblewrap
 from evotrainer.sandbox.shell import EpisodeShell

@@ -280,7 +280,7 @@ def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base
 @pytest.mark.slow
 def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
     """Ray Train and gloo between the nodes; rollouts, scores and policy are recorded as those of one process."""
-    from evotrainer.trainers.trl import warm_start
+    from evotrainer.trainers.trl.scratch import warm_start
 
     plain = make_spec(SEED, 2, 1)
     shape = {"d": 32, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 64, "context": 192}

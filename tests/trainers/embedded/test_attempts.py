@@ -10,8 +10,9 @@ import torch
 from bench.envs.tokens import UncachedSampler
 
 from evotrainer.trainers.embedded import attempts as module
-from evotrainer.trainers.embedded import decoder, load_policy, sampler
+from evotrainer.trainers.embedded import decoder, sampler
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
+from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.trainers.embedded import EmbeddedTrainer
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 from evotrainer.trainers.embedded.update import Example
 from tests.trainers.embedded.test_trainer import SMALL, train
 from tests.trainers.talk_env import TalkEnv

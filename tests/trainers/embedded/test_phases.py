@@ -13,7 +13,8 @@ from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import TrainRequest
-from evotrainer.trainers.embedded import EmbeddedTrainer, load_policy
+from evotrainer.trainers.embedded.folder import load_policy
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 from tests.trainers.embedded.test_trainer import ME, SMALL, train
 from tests.trainers.reverse_env import ReverseEnv
 from tests.trainers.talk_env import TalkEnv

@@ -9,7 +9,7 @@ import torch
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.trainers.embedded import EmbeddedTrainer
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 from tests.trainers.embedded.test_trainer import SMALL, train
 from tests.trainers.reverse_env import ReverseEnv
 

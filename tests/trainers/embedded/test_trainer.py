@@ -26,7 +26,9 @@ from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult
-from evotrainer.trainers.embedded import EmbeddedTrainer, load_policy, warm_start
+from evotrainer.trainers.embedded.folder import load_policy
+from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
+from evotrainer.trainers.embedded.warmstart import warm_start
 from tests.thinned import thinned
 from tests.trainers.reverse_env import SHAPE, WORDS, GuessDigitEnv, ReverseEnv
 from tests.trainers.talk_env import TalkEnv

@@ -13,13 +13,14 @@ from evotrainer.config.task import PolicyShape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.warm_start import make_base
 from evotrainer.testing import check_environment
-from evotrainer.trainers.embedded import load_policy, warm_start
 from evotrainer.trainers.embedded.attempts import run_attempts
+from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import SamplingParams
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
+from evotrainer.trainers.embedded.warmstart import warm_start
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv, prompt
 
 TINY = PolicyShape(width=36, layers=1, heads=3, mlp=32, context=64)

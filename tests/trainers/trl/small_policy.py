@@ -23,7 +23,7 @@ SHAPE = {"d": 48, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96, "context
 
 def make(out: Path, steps: int = 110) -> Path:
     """Writes single digits, the right one about half of the time."""
-    from evotrainer.trainers.trl import warm_start
+    from evotrainer.trainers.trl.scratch import warm_start
 
     warm_start(ReverseEnv(length=1).demonstrations(1500, 0), (), SHAPE, steps, 32, 8e-3, 0, out)
     return out

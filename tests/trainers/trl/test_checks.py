@@ -236,7 +236,7 @@ def test_a_training_begins_with_the_same_check(policy: Path, tmp_path: Path) -> 
 
 def test_a_damaged_policy_of_the_embedded_trainer_is_refused_too(tmp_path: Path) -> None:
     from evotrainer.trainers import check_trial
-    from evotrainer.trainers.embedded import warm_start
+    from evotrainer.trainers.embedded.warmstart import warm_start
 
     shape = {"d": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "context": 32}
     warm_start([("1+1=", "2")], (), shape, 1, 1, 1e-3, 0, tmp_path / "p", lambda _: None, vocabulary="v")

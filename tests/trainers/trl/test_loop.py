@@ -56,7 +56,7 @@ def test_adapters_of_a_run_move_with_it_are_evaluated_on_a_node_and_exported(
     from evotrainer.executors.ray.job import NodeJob, versions
     from evotrainer.executors.ray.supervisor import NodeSupervisor
     from evotrainer.executors.spec import read_spec
-    from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.folder import load_model
 
     fork_trials(monkeypatch)
     first = start(EXAMPLE, tmp_path / "run", [*SMALL, "trainer.options.lora={r=2}", "recipe.lr=0.01"])

@@ -56,7 +56,7 @@ def rendered(policy: Path, said: list[dict[str, str]]) -> str:
 
 
 def test_training_and_evaluation_read_the_recipes_texts(policy: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.trl import TrlTrainer
+    from evotrainer.trainers.trl.trainer import TrlTrainer
 
     env, trained = environment(), list[Rollout]()
     recipe = parse_recipe(RECIPE | {"scaffold": {"system": SYSTEM, "prompt": "Think. {task} Answer:"}})

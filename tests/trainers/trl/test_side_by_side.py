@@ -14,7 +14,7 @@ from evotrainer.envs import open_environment
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.records.recipe import parse_recipe
 from evotrainer.trainers.base import EvalRequest, Identity
-from evotrainer.trainers.trl import TrlTrainer
+from evotrainer.trainers.trl.trainer import TrlTrainer
 from tests.trainers.trl.small_policy import SHAPE
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")
@@ -138,7 +138,7 @@ def test_a_policy_without_a_template_takes_text_and_refuses_messages_before_the_
     path.write_text("\n".join(json.dumps({"prompt": [m], "answer": "3"}) for m in told))
     task = tmp_path / "task.toml"
     task.write_text(
-        f'[task]\nname = "t"\n[environment]\nname = "trl-rewards:{file}:noted"\npath = "{path}"\n'
+        f'[task]\nname = "t"\n[environment]\nname = "trl-rewards:{file}:noted"\nsource = "{path}"\n'
         f'payable = ["noted"]\n[policy]\nbase = "{bare}"\n[trainer]\nname = "trl"\n'
         "[recipe]\nmax_tokens = 4\n[recipe.rewards]\nnoted = 1.0\n"
     )

@@ -18,7 +18,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers import check_trial
 from evotrainer.trainers.chat import SWAPPED, ChatCodec
-from evotrainer.trainers.trl import load_tokenizer
+from evotrainer.trainers.trl.folder import load_tokenizer
 from evotrainer.trainers.trl.templates import check_tools
 
 trl = pytest.importorskip("trl")
@@ -139,8 +139,8 @@ def test_training_and_evaluation_use_the_same_template_and_the_policy_keeps_its_
     from evotrainer.records.recipe import parse_recipe
     from evotrainer.records.rollout import Rollout
     from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
-    from evotrainer.trainers.trl import TrlTrainer
     from evotrainer.trainers.trl.scratch import make_model
+    from evotrainer.trainers.trl.trainer import TrlTrainer
     from tests.trainers.talk_env import TalkEnv
 
     tokenizer = tokenizer_of(bundled("qwen3"))

@@ -16,7 +16,7 @@ from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import parse_recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest
-from evotrainer.trainers.trl import TrlTrainer
+from evotrainer.trainers.trl.trainer import TrlTrainer
 from tests.trainers.trl.small_policy import SHAPE, fork_trials
 
 pytest.importorskip("trl", reason="TRL is an extra: pip install 'evotrainer[trl]'")

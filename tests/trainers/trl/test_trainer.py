@@ -22,7 +22,7 @@ from evotrainer.sandbox.reward_runner import RewardRunner
 from evotrainer.testing import check_trainer
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.continued import read_note, train_chain
-from evotrainer.trainers.trl import TrlTrainer
+from evotrainer.trainers.trl.trainer import TrlTrainer
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
 from tests.trainers.test_hooks import GRPO, LIVE
 from tests.trainers.trl.small_policy import make
@@ -349,7 +349,7 @@ def test_several_turns_are_one_transcript_whose_observations_carry_no_loss(
 
 
 def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.folder import load_model
     from evotrainer.trainers.trl.merging import merge_adapter
 
     options = {"lora": {"r": 4, "dropout": 0.1}}
@@ -380,7 +380,7 @@ def test_adapters_train_reload_and_merge(base: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_adapters_upon_adapters_merge_whole_and_are_a_start_of_a_full_training(base: Path, tmp_path: Path) -> None:
-    from evotrainer.trainers.trl import load_model
+    from evotrainer.trainers.trl.folder import load_model
     from evotrainer.trainers.trl.merging import merge_adapter
 
     how = {"lr": 1e-2, "steps": 1, "rewards": {"digits": 1.0}}

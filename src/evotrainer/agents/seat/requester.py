@@ -1,4 +1,4 @@
-"""One request, asked as often as its answer is refused, within caps; each step of it is an event."""
+"""Asks a seat one request again as long as its answer is refused, within caps; each question and answer is an event."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class SeatLog(Protocol):
 
 
 class Requester:
-    """Asks one carrier for one run."""
+    """Sends requests of one run to one carrier."""
 
     def __init__(self, carrier: Carrier, options: SeatOptions, secrets: dict[str, str], log: SeatLog) -> None:
         self.carrier, self.options, self.secrets, self.log = carrier, options, secrets, log

@@ -24,7 +24,7 @@ from evotrainer.envs.code.grammar import (
     result_variants,
     spec_text,
 )
-from evotrainer.envs.code.op import Ints, ListOp
+from evotrainer.envs.code.ops import Ints, ListOp
 from evotrainer.envs.data.rows import split_of
 
 KEEP_SPLITS = 8

@@ -137,14 +137,13 @@ def cross(
     `command` must be of kind pytest or unittest. SandboxError where a shell broke.
     """
     words = [command.python or tests.python, *OPTIONS, "-c", _BOOTSTRAP]
-    env = {**command.environment, **ENVIRONMENT}
     ours, theirs = socket.socketpair()
     ended: list[CommandResult | BaseException] = []
 
     def serve() -> None:
         try:
             request = _request(_SOLUTION, {"path": list(command.path)})
-            ended.append(solution.run(words, request, command.cpu_s, env=env, also=[theirs.detach()]))
+            ended.append(solution.run(words, request, command.cpu_s, env=ENVIRONMENT, also=[theirs.detach()]))
         except BaseException as error:
             ended.append(error)
 
@@ -153,7 +152,7 @@ def cross(
     thread = threading.Thread(target=serve, daemon=True)
     thread.start()
     try:
-        ran = tests.run(words, request, command.cpu_s, env=env, also=[ours.detach()])
+        ran = tests.run(words, request, command.cpu_s, env=ENVIRONMENT, also=[ours.detach()])
     finally:
         _end(solution, thread)
     if ended and isinstance(ended[0], BaseException):

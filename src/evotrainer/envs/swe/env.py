@@ -91,24 +91,10 @@ class SweConfig(Frozen):
     """Functions whose comment is their specification."""
     indirect: float = Field(0.0, ge=0, le=1)
     """Tasks whose issue speaks of a caller of the buggy function, in another module."""
-    tweaks: int = Field(2, ge=0, le=4)
-    """Commits of the history after the first."""
-    wrong_edit: float = Field(0.3, ge=0, le=1)
-    """Demonstrations with a wrong edit; half of them are submitted without a test."""
-    backport: float = Field(0.25, ge=0, le=1)
-    """Demonstrations of another kind of task: bring over the change of a commit that the task names."""
-    explore: float = Field(0.12, ge=0, le=1)
-    """Issue demonstrations that look at the (scrubbed) history."""
-    larger: float = Field(0.15, ge=0, le=1)
-    """Demonstrations on repositories of the long set's size, so that one policy serves both."""
 
     @property
     def plan(self) -> Plan:
-        return Plan(self.modules, self.functions, self.steps, self.documented, self.indirect, self.tweaks)
-
-    @property
-    def teacher(self) -> demos.SweTeacher:
-        return demos.SweTeacher(self.wrong_edit, self.backport, self.explore, self.larger)
+        return Plan(self.modules, self.functions, self.steps, self.documented, self.indirect)
 
 
 def parse_config(config: Mapping[str, Any]) -> SweConfig:
@@ -225,7 +211,7 @@ class SweEnv(WithScaffold):
 
     def demonstrations(self, n: int, seed: int) -> list[tuple[str, ...]]:
         """(prompt, action, observation, action, ...) of a teacher with honest mistakes, on train compositions only."""
-        return demos.demonstrations(self.world, self.config.plan, self.config.teacher, n, seed)
+        return demos.demonstrations(self.world, self.config.plan, demos.SweTeacher(), n, seed)
 
     def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> Sequence[tuple[str, ...] | None]:
         """The gold edit of train repositories, played: find the function, read it, mend it, test, submit."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from evotrainer.envs.swe.bugs import mutate
 from evotrainer.envs.swe.compositions import buggy, honest, prompt_split
-from evotrainer.envs.swe.meanings import INPUTS, Meaning, chained, meaning_of
-from evotrainer.envs.swe.ops import OPS, OpLine
+from evotrainer.envs.swe.ops import INPUTS, OPS, Meaning, OpLine, chained, meaning_of
 from evotrainer.envs.swe.world import Commit, HiddenCall, Repo
 
 _WORDS = """
@@ -42,8 +41,10 @@ class Plan:
     """Functions whose comment is their specification."""
     indirect: float = 0.0
     """Tasks whose issue speaks of a function that calls the buggy one, in a module of its own."""
-    tweaks: int = 2
-    """Commits of the history after the first one."""
+
+
+CHANGES = 2
+"""Commits of the history after the first one, where there are functions for them."""
 
 
 class DegenerateRepoError(Exception):
@@ -271,7 +272,7 @@ def _history(
     """Commits that end at the base, none of which touches the target or writes the right line; functions tweaked."""
     leaves = [f for fs in d.functions.values() for f in fs if f.steps and f.name != d.fault.target.name]
     right = d.fault.target.steps[d.fault.at].line
-    tweaked = rng.sample(leaves, min(plan.tweaks, len(leaves)))
+    tweaked = rng.sample(leaves, min(CHANGES, len(leaves)))
     lines = dict(broken)
     tree = dict(base)
     commits: list[Commit] = []

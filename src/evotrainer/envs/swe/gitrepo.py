@@ -187,18 +187,20 @@ def parse_batch(out: bytes) -> dict[str, bytes]:
     return found
 
 
-class BuildCache:
-    """Built repositories by key, the latest `keep` of them."""
+BUILT = 8
 
-    def __init__(self, keep: int = 8) -> None:
-        self._keep = keep
+
+class BuildCache:
+    """Built repositories by key, the latest BUILT of them."""
+
+    def __init__(self) -> None:
         self._found: dict[str, BuiltRepository] = {}
 
     def get(self, key: str, make: Callable[[], BuiltRepository]) -> BuiltRepository:
         """The one of this key, made where there is none."""
         found = self._found.pop(key, None) or make()
         self._found[key] = found
-        while len(self._found) > self._keep:
+        while len(self._found) > BUILT:
             del self._found[next(iter(self._found))]
         return found
 

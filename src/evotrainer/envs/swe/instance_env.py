@@ -17,8 +17,7 @@ from evotrainer.envs.swe.control import LIBRARY
 from evotrainer.envs.swe.env import CAPABILITIES, SweConfig, SweEnv
 from evotrainer.envs.swe.instance_world import LIMITS, InstanceWorld
 from evotrainer.envs.swe.instances import Instance, load_instances
-from evotrainer.envs.swe.packages import module_names, plugins_in
-from evotrainer.envs.swe.pytest_folder import PLACE, pytest_folder
+from evotrainer.envs.swe.packages import PLACE, module_names, plugins_in, pytest_folder
 from evotrainer.envs.swe.test_commands import TestCommand
 from evotrainer.envs.swe.world import ParsedAction
 from evotrainer.errors import TaskSetError

@@ -20,15 +20,13 @@ from evotrainer.envs.swe.real import RealHandle, RealWorld, Texts, overlaid
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, packed
 from evotrainer.envs.swe.strict_tests import strict, with_equality
 from evotrainer.envs.swe.test_commands import TestCommand, file_of, passed
-from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo
+from evotrainer.envs.swe.world import Grade, Observation, ParsedAction
 from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
 
 LIMITS = ShellLimits(
     memory_mb=2048, disk_mb=1024, inodes=200_000, processes=128, output_kb=4096, idle_s=120.0, loopback=True, locks=True
 )
-MAX_FILE = 1_000_000
-MAX_FILES = 100_000
 BASH_CPU_S = 60.0
 MAX_BASH = 4_000
 """Characters of what a bash command prints."""
@@ -46,11 +44,10 @@ class InstanceWorld(RealWorld):
         depth: int = 1,
         limits: ShellLimits = LIMITS,
         binds: Sequence[tuple[str, str]] = (),
-        keep: int = 4,
         library: frozenset[str] = frozenset(LIBRARY),
         canary_every: int = EVERY,
     ) -> None:
-        super().__init__(limits, binds, keep)
+        super().__init__(limits, binds)
         self._repos = repos
         self.command = command
         self._depth = depth
@@ -103,9 +100,7 @@ class InstanceWorld(RealWorld):
         touched = {p for p in {*now, *built.tree} if differ(now.get(p), built.tree.get(p))}
         return {p: now.get(p) for p in sorted(touched)}
 
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
-        if not isinstance(repo, InstanceRepo):
-            raise TaskSetError(f"{repo.id} is no instance; open it in a world of generated repositories")
+    def build(self, repo: InstanceRepo, knobs: Mapping[str, Any]) -> BuiltRepository:
         scrubbed = knobs.get("history") != "full"
         key = f"{repo.mirror}:{repo.base_commit}:{scrubbed}"
         depth = self._depth if scrubbed else 0
@@ -115,9 +110,6 @@ class InstanceWorld(RealWorld):
             raise TaskSetError(
                 f"instance {repo.id}: commit {repo.base_commit[:12]} cannot be had from {repo.mirror}: {error}"
             ) from error
-
-    def is_test(self, repo: Repo, path: str) -> bool:
-        return isinstance(repo, InstanceRepo) and repo.is_test(path)
 
     def put(self, handle: RealHandle, files: Mapping[str, Entry | None]) -> None:
         """Try a patch: write files into an episode's checkout, None removes one; its own tests are then not asked."""
@@ -138,9 +130,6 @@ class InstanceWorld(RealWorld):
                 text += f"\nexit code {ran.exit}"
             return Observation(text.strip("\n") or tools.DONE, ok=not ran.exit and not ran.timed_out)
         return super().do(handle, action)
-
-    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
-        return tools.changed(files, action, MAX_FILES, MAX_FILE)
 
     def test(self, handle: RealHandle) -> Observation:
         """The repository's tests as they are now; `name Failed` for up to three that do not pass."""
@@ -169,7 +158,6 @@ class InstanceWorld(RealWorld):
     def grade_tree(self, handle: RealHandle, left: Mapping[str, Entry]) -> Grade:
         """The data set's tests on the policy's tree (`graded_files`), each grading in a shell of its own."""
         repo, base = handle.repo, handle.built.tree
-        assert isinstance(repo, InstanceRepo)
         touched = sorted(p for p in {*left, *base} if differ(left.get(p), base.get(p)))
         patch = tools.git_patch(
             Texts({p: base[p] for p in touched if p in base}), Texts({p: left[p] for p in touched if p in left})

@@ -13,12 +13,15 @@ from typing import Any
 
 from evotrainer.envs.swe import gitrepo, tools
 from evotrainer.envs.swe.gitrepo import BuiltRepository
+from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
 from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo
-from evotrainer.errors import SandboxError
+from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits
 
 GIT_CPU_S = 10.0
+MAX_FILE = 1_000_000
+MAX_FILES = 100_000
 MAX_LOG = 200
 """Commits that `git log` asks for; their text is cut at `tools.MAX_TEXT` characters anyway."""
 
@@ -27,7 +30,7 @@ MAX_LOG = 200
 class RealHandle:
     """An opened repository and its shell."""
 
-    repo: Repo
+    repo: InstanceRepo
     protected: bool
     """Test files cannot be written."""
     built: BuiltRepository
@@ -41,31 +44,25 @@ class RealHandle:
 class RealWorld(ABC):
     """`World` with real git, real files and real processes. SandboxError where no shell can be had."""
 
-    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]], keep: int) -> None:
-        """`binds`: (folder here, place inside below /opt), read-only; `keep`: idle shells kept for later episodes."""
-        self._shells = ShellPool(limits, binds, keep)
+    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]]) -> None:
+        """`binds`: (folder here, place inside below /opt), read-only."""
+        self._shells = ShellPool(limits, binds)
         self._grading: EpisodeShell | None = None
         self.sandbox = Isolation(self._shells)
         """Tier and what it promises, as `Sandbox` has them."""
 
     def open(self, repo: Repo, knobs: Mapping[str, Any]) -> RealHandle:
         """TaskSetError where the repository cannot be had, or a scrubbed history shows more than the base."""
+        if not isinstance(repo, InstanceRepo):
+            raise TaskSetError(f"{repo.id} is no instance; open it in a world of generated repositories")
         built = self.build(repo, knobs)
         shell = self._shells.take(packed(built.files))
         base = Texts(built.tree)
         return RealHandle(repo, knobs.get("tests") != "writable", built, base, shell)
 
     @abstractmethod
-    def build(self, repo: Repo, knobs: Mapping[str, Any]) -> BuiltRepository:
+    def build(self, repo: InstanceRepo, knobs: Mapping[str, Any]) -> BuiltRepository:
         """The repository as git has it, made once per content."""
-
-    @abstractmethod
-    def is_test(self, repo: Repo, path: str) -> bool:
-        """Is it one of the repository's own test files?"""
-
-    @abstractmethod
-    def changed(self, files: Mapping[str, str], action: ParsedAction) -> str | Observation:
-        """`tools.changed`, with the limits of this world."""
 
     @abstractmethod
     def test(self, handle: RealHandle) -> Observation:
@@ -118,9 +115,9 @@ class RealWorld(ABC):
         return tools.read_only_observation(action, self.tree(handle, contents=whole), handle.base, ())
 
     def _change(self, handle: RealHandle, action: ParsedAction) -> Observation:
-        if handle.protected and self.is_test(handle.repo, action.path):
+        if handle.protected and handle.repo.is_test(action.path):
             return Observation(tools.PROTECTED, ok=False)
-        new = self.changed(self.tree(handle, contents=False), action)
+        new = tools.changed(self.tree(handle, contents=False), action, MAX_FILES, MAX_FILE)
         if isinstance(new, Observation):
             return new
         handle.shell.write({f"repo/{action.path}": new})

@@ -27,13 +27,16 @@ def packed(files: Mapping[str, Entry]) -> Template:
     return Template({f"repo/{path}": entry for path, entry in files.items()})
 
 
+IDLE = 4
+"""Idle shells kept for later episodes."""
+
+
 class ShellPool:
     """Hands out empty shells. A used one may be handed out again: nothing of an episode outlives `reset`."""
 
-    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]], keep: int) -> None:
+    def __init__(self, limits: ShellLimits, binds: Sequence[tuple[str, str]]) -> None:
         self._limits = limits
         self._binds = tuple(binds)
-        self._keep = keep
         self._idle: list[EpisodeShell] = []
         self._out: dict[int, EpisodeShell] = {}
 
@@ -60,7 +63,7 @@ class ShellPool:
     def give_back(self, shell: EpisodeShell) -> None:
         """No command of it may be running."""
         self._out.pop(id(shell), None)
-        if not shell.closed and len(self._idle) < self._keep:
+        if not shell.closed and len(self._idle) < IDLE:
             self._idle.append(shell)
         else:
             shell.close()

@@ -11,7 +11,7 @@ import re
 import secrets
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from evotrainer.envs.swe.reporters import PYTEST, UNITTEST
 from evotrainer.sandbox.shell import CommandResult, EpisodeShell
@@ -44,7 +44,6 @@ class TestCommand:
     """Further folders on PYTHONPATH, as the shell sees them."""
     cpu_s: float = 300.0
     """CPU-seconds of one run."""
-    environment: Mapping[str, str] = field(default_factory=dict)
     plugins: tuple[str, ...] = ()
     """Plug-ins of pytest to load, by module; no other one is."""
 
@@ -55,7 +54,7 @@ class TestCommand:
         mark = f"<{secrets.token_hex(16)}>"
         python = self.python or shell.python
         own = ":".join(self.path)
-        env = {**self.environment, **ENVIRONMENT, "EVOTRAINER_PATH": own}
+        env = {**ENVIRONMENT, "EVOTRAINER_PATH": own}
         if self.kind in ("pytest", "unittest"):
             if self.kind == "pytest":
                 named = [word for plugin in self.plugins for word in ("-p", plugin)]

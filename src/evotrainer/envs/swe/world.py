@@ -166,7 +166,8 @@ class Grade:
 class Handle(Protocol):
     """One opened repository; what else it holds is the world's own business."""
 
-    repo: Repo
+    @property
+    def repo(self) -> Repo: ...
 
 
 class World(Protocol):

@@ -1,6 +1,6 @@
-"""Words of an answer for the one who grades it, and markers that a grader may take for quality.
+"""Finds text in an answer that addresses its grader, and phrases repeated to look like quality.
 
-Any wording nominates; what is meant by it, a reader decides.
+Any such wording nominates an answer; a reader decides what it means.
 """
 
 from __future__ import annotations

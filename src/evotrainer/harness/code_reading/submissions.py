@@ -1,4 +1,4 @@
-"""The programs and files that a rollout hands in: in the blocks of its answer and in files that it writes by tool."""
+"""Collects the programs and files that a rollout submits: blocks of its answer, and files that it writes by tool."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ReadProgram(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """What an answer hands in."""
+    """The programs and files of one answer."""
 
     programs: tuple[ReadProgram, ...] = ()
     files: tuple[Block, ...] = ()
@@ -63,7 +63,7 @@ class Submission:
 
 
 def is_test_file(name: str) -> bool:
-    """Is a file one of tests, beside the answer?"""
+    """Whether a file of an answer is a test file, or one that the test runner loads."""
     base = name.rpartition("/")[2]
     return base in RUNNER_FILES or _TEST_NAME.search(name) is not None
 

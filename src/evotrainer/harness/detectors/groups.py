@@ -1,4 +1,4 @@
-"""Signal detectors: does the training see a difference between rollouts, and is it the right one?"""
+"""Signal detectors: whether the training sees a difference between rollouts, and whether it is the right one?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is paid, where no component is named: pay that the outcome refuses, and pay that never differs."""
+"""Detects wrong pay where no component is named: pay that the outcome refuses, and pay that never differs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs did when they were run by probes (docs/probes.md)."""
+"""Detects what programs did when probes ran them (docs/probes.md)."""
 
 from __future__ import annotations
 

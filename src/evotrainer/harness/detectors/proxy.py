@@ -1,4 +1,4 @@
-"""Is what is rewarded what is wanted? Proxy gaps, in rollouts and along a curve."""
+"""Detects reward that is not what is wanted: proxy gaps, in rollouts and along a curve."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Is a gain in what the policy can do, or only in how narrowly it is sampled?"""
+"""Detects gains of narrower sampling, not of what the policy can do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gain goes with: of all simple behaviours (mining.py) the one whose becoming more frequent says most of it.
+"""Explains a gain: finds, of all simple behaviours (mining.py), the one whose becoming more frequent says most of it.
 
 The gain in the share of correct attempts is split in two (Kitagawa 1955, Components of a difference between two rates):
 doing something more often, at the success it has, and being more successful with it and without. A policy that learnt a

@@ -1,4 +1,4 @@
-"""Code that tells the outcome itself, under whatever name and in whatever dress (docs/decisions.md, 24).
+"""Finds code that reproduces the outcome itself, under whatever name and in whatever dress (docs/decisions.md, 24).
 
 Ranks are looked at, not values: jitter, a third value, the other sign and a threshold leave them. And each expression
 within a function is looked at, not only its answer: errors planted behind a comparison and sums with something else

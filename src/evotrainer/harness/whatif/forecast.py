@@ -1,4 +1,4 @@
-"""What a replay says in advance: a forecast that training can be held against, and whether a prediction can come true.
+"""Forecasts from a replay: a forecast that training can be held against, and whether a prediction can come true.
 
 Both are computed from stored rollouts alone, under the parent's recipe and under the changed one.
 """

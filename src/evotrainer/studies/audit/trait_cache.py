@@ -1,4 +1,4 @@
-"""Traits that were read once are kept, row group by row group."""
+"""Caches traits that were read once, row group by row group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Freed memory stays with the process: every step asks for the same large blocks again."""
+"""Keeps freed memory in the process: every step asks for the same large blocks again."""
 
 from __future__ import annotations
 

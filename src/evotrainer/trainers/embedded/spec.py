@@ -16,7 +16,7 @@ from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmSta
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
     """The trainer; ConfigError for any option."""
     check(options, (), sampler)
-    from evotrainer.trainers.embedded import EmbeddedTrainer
+    from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
     return EmbeddedTrainer(bf16=sampler == "bf16")
 
@@ -38,7 +38,7 @@ def check_trial(base: Path | None, *rest: object) -> list[str]:
 
 def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:
     """A small policy with the environment's own vocabulary."""
-    from evotrainer.trainers.embedded import warm_start as train
+    from evotrainer.trainers.embedded.warmstart import warm_start as train
 
     r = request
     train(

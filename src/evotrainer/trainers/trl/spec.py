@@ -8,8 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
-from evotrainer.trainers.lazy import installed
+from evotrainer.trainers.base import (
+    SamplerDtype,
+    Trainer,
+    TrainerEnvironment,
+    TrainerSpec,
+    WarmStartRequest,
+    installed,
+)
 from evotrainer.trainers.trl.merging import merge_adapter
 
 if TYPE_CHECKING:
@@ -18,7 +24,7 @@ if TYPE_CHECKING:
 
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
     """The trainer; ConfigError for an unknown option."""
-    from evotrainer.trainers.trl import TrlTrainer
+    from evotrainer.trainers.trl.trainer import TrlTrainer
 
     return TrlTrainer(options)
 
@@ -85,7 +91,7 @@ def check_trial(
 
 def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:
     """A small Qwen3 with a chat template, in float32."""
-    from evotrainer.trainers.trl import warm_start as train
+    from evotrainer.trainers.trl.scratch import warm_start as train
 
     r = request
     chat = r.options.get("chat", "auto")

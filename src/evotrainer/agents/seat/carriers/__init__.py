@@ -1,1 +1,1 @@
-"""Ways from a run to whoever sits in its seat, and back."""
+"""Carriers of a seat: a program, an HTTP endpoint, a queue of files, a recorded run."""

@@ -1,4 +1,4 @@
-"""Values that are like another one but not equal to it: a solution that calls them equal is not believed."""
+"""Makes values that resemble another one but do not equal it: a solution that calls them equal is not believed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Objects that one side has of the other: numbers for ours that travel, proxies for theirs that came.
+"""Keeps the objects that one side has of the other: numbers for ours that were sent, proxies for theirs.
 
 Raises TypeError for an object of the tests that must not travel, ValueError and the like for what is malformed.
 """

@@ -1,4 +1,4 @@
-"""The tests' objects on the solution's side: to be called, advanced or read, or only compared."""
+"""Stands in for the tests' objects in the solution's process, which may call, advance, read or only compare them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 
 class Callbacks(Protocol):
-    """Has an object of the tests called (`cb`), advanced (`nx`) or read (`st`)."""
+    """Asks the tests' process to call (`cb`), advance (`nx`) or read (`st`) one of its objects."""
 
     def back(
         self, operation: str, number: int, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None

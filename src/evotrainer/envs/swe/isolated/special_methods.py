@@ -1,4 +1,4 @@
-"""Special methods: which of them proxies of a class have, and how the solution is asked for them."""
+"""Lists the special methods that proxies of a class have, and how the solution is asked for each."""
 
 from __future__ import annotations
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bench.compare.agents.control import ArmTraining, ControlArm
+from bench.compare.agents.map_elites import MapElites, MapElitesOptions
+from bench.compare.agents.score_only import ScoreOnly
 
 from evotrainer.agents import make_agent
-from evotrainer.agents.arms.control import ArmTraining, ControlArm
-from evotrainer.agents.arms.map_elites import MapElites, MapElitesOptions
-from evotrainer.agents.arms.score_only import ScoreOnly
 from evotrainer.agents.base import Searcher
 from evotrainer.agents.pooled import PooledAgent, PooledOptions, reasoning
 from evotrainer.agents.single_changes import knowledge_gradients
@@ -227,7 +227,7 @@ def test_tpe_comes_back_to_what_scored_well() -> None:
 
 def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # in that module alone: patched in importlib.util, a module first imported meanwhile would keep the stub for good
-    monkeypatch.setattr("evotrainer.agents.arms.tpe.find_spec", lambda name: None)
+    monkeypatch.setattr("bench.compare.agents.tpe.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs Optuna, .* run: pip install -e '.*\[tpe\]'"):
         make_agent("tpe")
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
+from bench.compare.agents.control import ArmTraining, ControlArm, Space, fresh_recipes
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from evotrainer.agents.arms.control import ArmTraining, ControlArm, Space, fresh_recipes
-from evotrainer.agents.arms.simple import random_recipe
+from bench.compare.agents.control import ArmTraining, ControlArm, Space, fresh_recipes
+from bench.compare.agents.simple import random_recipe
 from evotrainer.agents.base import AgentSpec
 from evotrainer.agents.moves import CandidateMove
 from evotrainer.errors import ConfigError, install
