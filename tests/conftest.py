@@ -148,3 +148,17 @@ def go(letters_paper: Paper, task_file: Path, tmp_path: Path) -> Go:
         return letters_paper.start(task_file, tmp_path / name, [*QUICK, *agent, *overrides])
 
     return start
+
+
+@pytest.fixture
+def arms() -> Iterator[None]:
+    """The arms of `bench.compare` are agents while a test runs."""
+    from bench.compare.agents import register
+
+    from evotrainer.agents import AGENTS
+
+    before = dict(AGENTS)
+    register()
+    yield
+    AGENTS.clear()
+    AGENTS.update(before)

@@ -75,15 +75,16 @@ def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -
     assert "Value error" not in str(e.value) and "(got" not in str(e.value), "a sentence, not a dump of the section"
 
 
+@pytest.mark.usefixtures("arms")
 @pytest.mark.parametrize(("agent", "most"), [("tpe", 100), ("greedy", 100), ("map_elites", 100), ("random_recipes", 6)])
 def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, agent: str, most: int) -> None:
     own = load_task(task, [*ONLY, f"run.agent={agent}"])
     with pytest.raises(
         ConfigError, match=rf"{agent} changes up to {most} factors .* run.changes=1; set run.changes={most}"
     ):
-        searches(BeforeRun(own, agent=make_agent(agent)))
+        list(searches(BeforeRun(own, agent=make_agent(agent))))
     allowed = load_task(task, [*ONLY, f"run.agent={agent}", f"run.changes={most}"])
-    searches(BeforeRun(allowed, agent=make_agent(agent)))
+    assert not list(searches(BeforeRun(allowed, agent=make_agent(agent))))
 
 
 @pytest.mark.parametrize("draw", ["sometimes", "-1", "true", "1.5"])

@@ -251,6 +251,7 @@ def test_a_resumed_run_is_counted_once(tmp_path: Path, quick: Paper, register: L
     assert gate and gate.run == 3 and register.next_number(gate.tasks) == 4 and cert.of_set == 3
 
 
+@pytest.mark.usefixtures("arms")
 def test_a_search_alone_takes_no_alpha(tmp_path: Path, quick: Paper, register: LookRegister) -> None:
     path = tmp_path / "task.toml"
     path.write_text(TASK)

@@ -62,8 +62,7 @@ def searches(at: BeforeRun) -> Iterator[str]:
     if (most := getattr(at.agent, "most_changes", 0)) > at.task.run.changes:
         raise ConfigError(
             f"agent {at.agent and at.agent.name} changes up to {most} factors in a training, and "
-            f"run.changes={at.task.run.changes}; set run.changes={most} (and run.search_only=true: `evotrainer "
-            "compare` proves what it finds)"
+            f"run.changes={at.task.run.changes}; set run.changes={most} and run.search_only=true"
         )
     if most == 1 < at.task.run.changes:
         yield f"run.changes={at.task.run.changes} has no effect: agent {at.task.run.agent} changes one factor at a time"
