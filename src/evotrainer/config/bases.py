@@ -6,6 +6,7 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.hub import looks_like_id, parse_pinned, snapshot
+from evotrainer.trainers.gguf import gguf_folder, is_gguf
 
 
 def resolve_base(base: str) -> Path | None:
@@ -18,6 +19,8 @@ def resolve_base(base: str) -> Path | None:
             known = sorted(x.name for x in p.parent.glob("*") if (x / "config.json").is_file())
             raise ConfigError(f"no base policy {base!r} ships with the package; there are: {known or 'none'}")
         return p
+    if is_gguf(base):
+        return gguf_folder(base)
     if (pinned := parse_pinned(base)) is not None:
         return snapshot(*pinned)
     p = Path(base).expanduser().resolve()

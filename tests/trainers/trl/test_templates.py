@@ -17,8 +17,9 @@ from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers import check_trial
-from evotrainer.trainers.trl.chat import SWAPPED, ChatCodec, check_tools
+from evotrainer.trainers.chat import SWAPPED, ChatCodec
 from evotrainer.trainers.trl.folder import load_tokenizer
+from evotrainer.trainers.trl.templates import check_tools
 
 trl = pytest.importorskip("trl")
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once

@@ -27,20 +27,16 @@ def carried_out(at: BeforeRun) -> None:
 def base_name(at: BeforeRun) -> None:
     """The trainer can train what policy.base names, as far as the name tells."""
     from evotrainer.records.hub import parse_pinned
+    from evotrainer.trainers.gguf import is_gguf
 
     base = at.task.policy.base
-    if at.task.trainer.name != "embedded" or base == "warm-start" or base.startswith("builtin:"):
+    if at.task.trainer.name != "embedded" or base == "warm-start" or base.startswith("builtin:") or is_gguf(base):
         return
     folder = Path(base).expanduser()
     if not looks_like_id(base) and not parse_pinned(base) and not (folder / "config.json").is_file():
         raise ConfigError(
-            f"policy.base {base!r}: no config.json there; give a folder that `evotrainer base` wrote or a trial's "
-            "policy/, or warm-start"
-        )
-    if looks_like_id(base) and not folder.exists():
-        raise ConfigError(
-            f'policy.base {base!r} is no folder here; if it is a Hugging Face id, set trainer.name = "trl": '
-            "the embedded trainer trains policies of `evotrainer base` only"
+            f"policy.base {base!r}: no config.json there; give a folder that `evotrainer base` wrote, a trial's "
+            "policy/, a language model's folder, GGUF file or Hugging Face id, or warm-start"
         )
 
 

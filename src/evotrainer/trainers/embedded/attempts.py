@@ -19,7 +19,7 @@ from evotrainer.trainers.embedded.sampler import (
     draw_uniforms,
 )
 from evotrainer.trainers.embedded.shape import DecoderShape
-from evotrainer.trainers.embedded.tokenizer import BOS, Tokenizer, observation
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.embedded.weights import Weights
 from evotrainer.trainers.rollouts import Attempt, grade
 
@@ -28,7 +28,7 @@ CACHE_BYTES = 384 << 20
 
 
 class EmbeddedAttempt(Attempt):
-    """Transcript: <bos> prompt, action <eos>, <bos> observation, action <eos>, ..."""
+    """Transcript: prompt, action, observation, action, ..., each as the policy's tokenizer begins and ends it."""
 
     def row(self, index: int) -> TrainRow:
         """Training row: everything up to the last sampled token."""
@@ -41,7 +41,7 @@ class EmbeddedAttempt(Attempt):
 def run_attempts(
     environment: TrainerEnvironment,
     policy: Policy,
-    tokenizer: Tokenizer,
+    tokenizer: PolicyTokenizer,
     plan: Sequence[tuple[Any, Sequence[int]]],
     knobs: Mapping[str, Any],
     params: SamplingParams,
@@ -59,10 +59,10 @@ def run_attempts(
     for task, ks in plan:
         for k in ks:
             episode = environment.reset(task, knobs)
-            prompt = observation(tokenizer, episode.turns)
+            prompt = tokenizer.prompt(episode.turns)
             over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
             if over and over < len(prompt) - 1:
-                prompt = [BOS, *prompt[over + 1 :]]
+                prompt = [prompt[0], *prompt[over + 1 :]]
             out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
     clock("grade")
     # drawn for the whole plan before blocks are formed: how rows are batched must not change what is sampled
@@ -126,7 +126,11 @@ class SamplingNoise:
 
 
 def _respond(
-    environment: TrainerEnvironment, active: Sequence[EmbeddedAttempt], tokenizer: Tokenizer, room: int, last: bool
+    environment: TrainerEnvironment,
+    active: Sequence[EmbeddedAttempt],
+    tokenizer: PolicyTokenizer,
+    room: int,
+    last: bool,
 ) -> dict[int, list[int]]:
     """Let the environment answer; observation by index of the attempts that go on. `room`: longest next context."""
     texts = [tokenizer.decode(a.ids[-a.n_action_tokens :]) for a in active]
@@ -136,7 +140,7 @@ def _respond(
     for i, (a, n) in enumerate(zip(active, seen, strict=True)):
         if a.episode.done:
             continue
-        obs = observation(tokenizer, a.episode.turns[n:])
+        obs = tokenizer.observation(a.episode.turns[n:], a.finish == "stop")
         if a.add_observation(obs, room, last):
             going[i] = obs
     return going

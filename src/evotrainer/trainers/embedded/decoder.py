@@ -17,7 +17,7 @@ from evotrainer.trainers.embedded.packing import NEG
 from evotrainer.trainers.embedded.prefix_attention import PrefixAttention
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PAD
-from evotrainer.trainers.embedded.weights import Weights, prefill, rotate
+from evotrainer.trainers.embedded.weights import Weights, prefill
 
 LONG = 48
 """Columns from which caches are copied node by node."""
@@ -71,9 +71,9 @@ class Decoder:
         cis = w.cis.index_select(0, self.pos)
         h = w.embed.index_select(0, tokens)
         bias = None if self._own_bias is None else self._own_bias[..., : t + 1]
-        for i, (qkv, out, gate, up, down) in enumerate(w.layers):
+        for i, (_, out, gate, up, down) in enumerate(w.layers):
             own = self.own[i]
-            x = rotate((rms(h)[0] @ qkv).view(n, s.qkv_heads, D), cis, s)
+            x = w.project(i, h, cis)
             # x holds queries, keys and values in this order: keys and values go to both halves of the cache at once
             own[:, :n, :, t] = x[:, H:].view(n, 2, K, D).transpose(0, 1)
             keys, values = (own[j, :n].view(n * K, -1, D)[:, : t + 1] for j in (0, 1))
@@ -82,11 +82,11 @@ class Decoder:
                 torch.bmm(q, keys.transpose(1, 2)) if bias is None else torch.baddbmm(bias, q, keys.transpose(1, 2))
             )
             h.addmm_(self.attention(q, scores, values, i).view(n, H * D), out)
-            y = rms(h)[0]
+            y = rms(h, s.norm_eps)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
         self.pos += 1
         self.t += 1
-        return (rms(h)[0] @ w.head).float()
+        return (rms(h, s.norm_eps)[0] @ w.head).float()
 
     def branch(self, parent: Tensor) -> Tensor:
         """Node of each child, given its parent (ascending): the first child takes its parent's place."""
@@ -261,9 +261,9 @@ class Decoder:
         hidden = later | empty
         bias = torch.zeros(hidden.shape, dtype=w.dtype).masked_fill_(hidden, NEG).view(m, 1, 1, width, end)
         to, asked, back = slab_rows(row, col, m, width, start, self.own[0].shape, s)
-        for i, (qkv, out, gate, up, down) in enumerate(w.layers):
+        for i, (_, out, gate, up, down) in enumerate(w.layers):
             own = self.own[i]
-            x = rotate((rms(h)[0] @ qkv).view(-1, s.qkv_heads, D), cis, s)
+            x = w.project(i, h, cis)
             own.view(-1, D).index_copy_(0, to, x[:, H:].reshape(-1, D))
             if i == s.layers - 1:
                 break  # only keys and values are wanted of an observation: nothing reads the last layer's output
@@ -273,7 +273,7 @@ class Decoder:
             scores.view(m, K, H // K, width, end).add_(bias)
             att = self.attention(q, scores, values, i).view(-1, D).index_select(0, back)
             h.addmm_(att.view(-1, H * D), out)
-            y = rms(h)[0]
+            y = rms(h, s.norm_eps)[0]
             h.addmm_(silu(y @ gate).mul_(y @ up), down)
 
 

@@ -20,7 +20,7 @@ from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.records.regular_file import open_regular, read_text
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
-from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD, Tokenizer, load_tokenizer
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, Tokenizer, load_tokenizer
 
 WEIGHTS = "model.safetensors"
 Precision = Literal["float32", "bfloat16"]
@@ -29,15 +29,15 @@ Precision = Literal["float32", "bfloat16"]
 @dataclass(frozen=True, slots=True)
 class LoadedPolicy:
     policy: Policy
-    tokenizer: Tokenizer
+    tokenizer: PolicyTokenizer
 
 
-def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Precision = "float32") -> None:
+def save_policy(policy: Policy, tokenizer: PolicyTokenizer, folder: Path, dtype: Precision = "float32") -> None:
     """Write a policy folder, replacing an existing one only once the new one is complete on disk.
 
     bfloat16 halves the file and rounds the weights; loading gives the rounded weights in fp32.
     """
-    if len(tokenizer) != policy.shape.vocab:
+    if not _fits(tokenizer, policy.shape.vocab):
         raise TrainerError(
             f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; "
             "use the tokenizer it was built with"
@@ -46,10 +46,11 @@ def save_policy(policy: Policy, tokenizer: Tokenizer, folder: Path, dtype: Preci
     shutil.rmtree(temp, ignore_errors=True)
     try:
         temp.mkdir(parents=True)
-        config = policy.shape.hf_config(dtype, PAD, BOS, EOS)
+        pad, bos, eos = tokenizer.special_ids()
+        config = policy.shape.hf_config(dtype, pad, bos, eos)
         _write_json(temp / "config.json", config)
         # top_k 0 switches off transformers' default of 50, which would cut the distribution that was trained
-        generation = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS, "do_sample": True, "top_k": 0}
+        generation = {"pad_token_id": pad, "bos_token_id": bos, "eos_token_id": eos, "do_sample": True, "top_k": 0}
         _write_json(temp / "generation_config.json", generation)
         tokenizer.save(temp, policy.shape.context)
         state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
@@ -77,12 +78,17 @@ def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
     except (OSError, SafetensorError) as e:
         raise TrainerError(f"policy {folder}: {WEIGHTS} cannot be read ({e}); restore the policy folder") from None
     tokenizer = load_tokenizer(folder)
-    if len(tokenizer) != shape.vocab:
+    if not _fits(tokenizer, shape.vocab):
         raise TrainerError(
             f"policy {folder}: config.json says {shape.vocab} tokens, tokenizer.json has {len(tokenizer)}; "
             "restore the policy folder"
         )
     return LoadedPolicy(Policy(shape, trainable).from_hf(state, str(folder)), tokenizer)
+
+
+def _fits(tokenizer: PolicyTokenizer, vocab: int) -> bool:
+    """Has a tokenizer as many tokens as the policy? Language models may have rows for tokens that there are not."""
+    return len(tokenizer) == vocab if isinstance(tokenizer, Tokenizer) else len(tokenizer) <= vocab
 
 
 def file_sha256(folder: Path) -> str:

@@ -1,6 +1,7 @@
 """Log-probabilities and entropies of packed rows, with a hand-written backward pass.
 
-The network is Granite's: pre-norm RMSNorm, rotary attention with shared key/value heads, gated SiLU MLP, tied output.
+The network is Llama's, Granite's or Qwen3's (`shape.py`): pre-norm RMSNorm, rotary attention with shared key/value
+heads, gated SiLU MLP.
 Written out because at this size autograd's bookkeeping and temporaries cost as much as the arithmetic: norm weights are
 folded into the following projection, residual additions into the GEMMs, weight gradients accumulate in place.
 """
@@ -8,17 +9,17 @@ folded into the following projection, residual additions into the GEMMs, weight 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from evotrainer.trainers.embedded.packing import Pack
-from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.shape import NORM_EPS, DecoderShape
+from evotrainer.trainers.embedded.policy import Layer, Policy
+from evotrainer.trainers.embedded.shape import DecoderShape
 
 silu = torch.nn.functional.silu
-_EPS = torch.tensor(NORM_EPS)
 
 
 @dataclass(slots=True)
@@ -36,13 +37,21 @@ class SavedActivations:
     gate: Tensor
     up: Tensor
     act: Tensor
+    heads: tuple[Tensor, Tensor] | None
+    """Normed queries and keys [N, H+K, D] with their factors, where heads have norms."""
 
 
-def rms(h: Tensor) -> tuple[Tensor, Tensor]:
+@lru_cache
+def _tensor(x: float, dtype: torch.dtype) -> Tensor:
+    with torch.inference_mode(False):  # one tensor serves sampling and training
+        return torch.tensor(x, dtype=dtype)
+
+
+def rms(h: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """(h / rms(h), 1 / rms(h)) over the last dimension; the norm's weight is folded into the next projection."""
     # the norm and not mean(h * h): one fused pass instead of a temporary of h's size
     n = torch.linalg.vector_norm(h, dim=-1, keepdim=True)
-    r = torch.addcmul(_EPS.to(h.dtype), n, n, value=1.0 / h.shape[-1]).rsqrt_()
+    r = torch.addcmul(_tensor(eps, h.dtype), n, n, value=1.0 / h.shape[-1]).rsqrt_()
     return h * r, r
 
 
@@ -162,6 +171,24 @@ def rotate_(qkv: Tensor, cis: Tensor, s: DecoderShape) -> Tensor:
     return qkv
 
 
+def norm_heads_(qkv: Tensor, w: Layer, s: DecoderShape) -> tuple[Tensor, Tensor]:
+    """Norm queries and keys of qkv [N, nh, D] in place, head by head; what its backward needs."""
+    x = qkv[:, : s.heads + s.kv_heads]
+    y, r = rms(x, s.norm_eps)
+    torch.mul(y, w.head_norms(s), out=x)
+    return y, r
+
+
+def norm_heads_backward_(dqkv: Tensor, kept: tuple[Tensor, Tensor], w: Layer, g: Layer, s: DecoderShape) -> None:
+    """Gradient before the norm of heads from that after it, in place; the weights' gradients accumulate."""
+    y, r = kept
+    dx = dqkv[:, : s.heads + s.kv_heads]
+    per_head = (dx * y).sum(0)
+    g.q_norm.add_(per_head[: s.heads].sum(0))
+    g.k_norm.add_(per_head[s.heads :].sum(0))
+    dx.copy_(rms_backward(dx * w.head_norms(s), y, r))
+
+
 class Network:
     """Forward with everything kept for one backward."""
 
@@ -178,13 +205,13 @@ class Network:
         for i in range(last + 1):
             h = self._layer(h, i, i < last)
         h = h if p.used is None else h.index_select(0, p.used)
-        self.y, self.r = rms(h)
+        self.y, self.r = rms(h, policy.shape.norm_eps)
         return self.y
 
     def _layer(self, h: Tensor, i: int, full: bool) -> Tensor:
         """One block; the last one (`full` false) computes prefix tokens only as far as their keys and values."""
         s, w, p = self.policy.shape, self.policy.layers[i], self.batch
-        y1, r1 = rms(h)
+        y1, r1 = rms(h, s.norm_eps)
         w_qkv = w.qkv * w.norm1
         q_width = s.heads * s.head_dim
         if full:
@@ -196,15 +223,17 @@ class Network:
             # nobody asks for the queries of prefixes in the last layer; what lies in new memory may be NaN
             qkv[: p.n_prefix, :q_width] = 0.0
             h = h[p.n_prefix :]
-        qkv = rotate_(qkv.view(-1, s.qkv_heads, s.head_dim), self.cis, s)
+        qkv = qkv.view(-1, s.qkv_heads, s.head_dim)
+        heads = norm_heads_(qkv, w, s) if s.head_norms else None
+        qkv = rotate_(qkv, self.cis, s)
         att, padded, probs, self_probs = attention(qkv, p, s, full)
         h2 = torch.addmm(h, att, w.out.t())
-        y2, r2 = rms(h2)
+        y2, r2 = rms(h2, s.norm_eps)
         w_gate, w_up = (w.gate_up * w.norm2).chunk(2)
         gate, up = y2 @ w_gate.t(), y2 @ w_up.t()
         act = silu(gate)
         if self.keep:
-            self.saved.append(SavedActivations(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act))
+            self.saved.append(SavedActivations(y1, r1, padded, probs, self_probs, att, y2, r2, gate, up, act, heads))
             return torch.addmm(h2, act * up, w.down.t())
         return h2.addmm_(act.mul_(up), w.down.t())
 
@@ -236,7 +265,12 @@ class Network:
         g.out.addmm_(dh2.t(), k.att)
         dqkv = attention_backward(da, k.padded, k.probs, k.self_probs, p, s)
         # a rotation's transpose is its inverse: the complex conjugate
-        dqkv = rotate_(dqkv, self.cis.conj(), s).view(-1, w.qkv.shape[0])
+        dqkv = rotate_(dqkv, self.cis.conj(), s)
+        if k.heads is not None:
+            if not full:
+                dqkv[: p.n_prefix, : s.heads] = 0.0  # of queries that nobody asked for: what lies in new memory
+            norm_heads_backward_(dqkv, k.heads, w, g, s)
+        dqkv = dqkv.view(-1, w.qkv.shape[0])
         w_qkv = w.qkv * w.norm1
         if full:
             dy1 = dqkv @ w_qkv
@@ -262,36 +296,54 @@ def _unfold(d_folded: Tensor, weight: Tensor, norm: Tensor, g_weight: Tensor, g_
     g_weight.addcmul_(d_folded, norm)
 
 
+SLICE = 4_000_000
+"""Numbers of a slice of [nodes, V] that is worked on at once."""
+
+
 class _Score(torch.autograd.Function):
     """(log-probability of the targets, entropy), each [T], of softmax(logits / temperature)."""
 
     @staticmethod
-    def forward(ctx: Any, handle: Tensor, net: Network, temperature: float, entropy: bool) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, handle: Tensor, net: Network, temperature: float, entropy: bool, pulled: bool
+    ) -> tuple[Tensor, Tensor]:
         policy, p = net.policy, net.batch
         y = net.forward()
-        logits = y @ (policy.embed * policy.norm).t()
+        x = y @ (policy.head * policy.norm).t()
         if temperature != 1.0:
-            logits.div_(temperature)
-        lp = torch.log_softmax(logits, -1)
-        flat = p.node_of * lp.shape[1] + p.targets
-        chosen = lp.view(-1).index_select(0, flat)
-        # entropy is H = -sum p log p; without it and without a backward pass the probabilities are not wanted
-        probs = lp.exp() if entropy or net.keep else lp
-        ent = torch.linalg.vecdot(probs, lp).neg_() if entropy else lp.new_zeros(lp.shape[0])
+            x.div_(temperature)
+        V = x.shape[1]
+        flat = p.node_of * V + p.targets
+        ent = x.new_zeros(x.shape[0])
+        chosen = x.new_empty(flat.shape)
+        lps = torch.empty_like(x) if pulled and net.keep else None
+        # in slices, each in the place of its logits: of a large vocabulary every [nodes, V] counts in gigabytes
+        step = max(1, SLICE // V)
+        for i in range(0, x.shape[0], step):
+            lp = torch.log_softmax(x[i : i + step], -1)
+            at = ((p.node_of >= i) & (p.node_of < i + step)).nonzero().squeeze(1)
+            chosen[at] = lp.view(-1).index_select(0, flat[at] - i * V)
+            if lps is not None:
+                lps[i : i + step] = lp
+            # entropy is H = -sum p log p; without it and without a backward pass the probabilities are not wanted
+            if entropy or net.keep:
+                probs = torch.exp(lp, out=x[i : i + step])
+                if entropy:
+                    ent[i : i + step] = torch.linalg.vecdot(probs, lp).neg_()
         if net.keep:
-            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent, ctx.flat = net, temperature, lp, probs, ent, flat
+            ctx.net, ctx.temperature, ctx.lp, ctx.probs, ctx.ent, ctx.flat = net, temperature, lps, x, ent, flat
         return chosen, ent.index_select(0, p.node_of)
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[None, None, None, None, None]:
         g_lp, g_ent = grads
         net, lp, probs = ctx.net, ctx.lp, ctx.probs
         policy, p = net.policy, net.batch
-        g = p.targets.new_zeros(p.targets.shape, dtype=lp.dtype) if g_lp is None else g_lp
+        g = p.targets.new_zeros(p.targets.shape, dtype=probs.dtype) if g_lp is None else g_lp
         # d logp[target] / d logits = onehot(target) - p; d entropy / d logits = -p (logp + entropy). Both share the
         # factor p: the sums over a node's tokens come first, then one product over the vocabulary
         coef = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g, alpha=-1).unsqueeze(1)
-        if g_ent is not None and bool(g_ent.any()):
+        if g_ent is not None and lp is not None and bool(g_ent.any()):
             weight = torch.zeros_like(ctx.ent).index_add_(0, p.node_of, g_ent, alpha=-1).unsqueeze(1)
             d = (lp + ctx.ent.unsqueeze(1)).mul_(weight).add_(coef).mul_(probs)
         else:
@@ -299,20 +351,25 @@ class _Score(torch.autograd.Function):
         d.view(-1).index_add_(0, ctx.flat, g)
         if ctx.temperature != 1.0:
             d.div_(ctx.temperature)
-        _unfold(d.t() @ net.y, policy.embed, policy.norm, policy.grads["embed"], policy.grads["norm"])
-        net.backward(d @ (policy.embed * policy.norm))
-        return None, None, None, None
+        _unfold(d.t() @ net.y, policy.head, policy.norm, policy.head_grad, policy.grads["norm"])
+        dy = d @ (policy.head * policy.norm)
+        del d, ctx.probs, probs, ctx.lp, lp  # before the layers' own gradients are made
+        net.backward(dy)
+        return None, None, None, None, None
 
 
-def score(policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool = True) -> tuple[Tensor, Tensor]:
+def score(
+    policy: Policy, batch: Pack, temperature: float = 1.0, entropy: bool = True, pulled: bool = True
+) -> tuple[Tensor, Tensor]:
     """Log-probabilities of the targets and token entropies, both [T], in nats.
 
-    Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once.
+    Under grad mode and with a trainable policy, `backward` through them accumulates into `policy.grad`, once. `pulled`:
+    the entropies get a gradient, too.
     """
     keep = policy.grad is not None and torch.is_grad_enabled()
     # autograd calls a Function's backward only if an input requires grad; the weights' gradients go past autograd
     handle = torch.zeros((), requires_grad=keep)
-    return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy)
+    return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy, pulled)
 
 
 def logits(policy: Policy, ids: list[int]) -> Tensor:
@@ -321,4 +378,4 @@ def logits(policy: Policy, ids: list[int]) -> Tensor:
 
     batch = pack([TrainRow(0, (ids[0],), (*ids[1:], 0))], policy.shape)
     with torch.no_grad():
-        return Network(policy, batch, False).forward() @ (policy.embed * policy.norm).t()
+        return Network(policy, batch, False).forward() @ (policy.head * policy.norm).t()

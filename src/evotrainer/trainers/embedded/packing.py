@@ -130,6 +130,35 @@ def _merge(rows: Sequence[TrainRow], groups: Sequence[Sequence[int]]) -> _Tree:
     return tree
 
 
+SHARED = 16
+"""Tokens that prompts have in common, such as a system prompt, from which it pays to compute them once for all."""
+
+
+def common_beginning(texts: Sequence[Sequence[int]]) -> int:
+    """Tokens that several texts, not all the same, begin with; 0 where they are fewer than SHARED."""
+    # in lexicographic order all others lie between the first and the last
+    first, last = min(map(tuple, texts)), max(map(tuple, texts))
+    n = _shared(first, last)
+    return n if first != last and n >= SHARED else 0
+
+
+def with_common_prompt(rows: Sequence[TrainRow]) -> Sequence[TrainRow]:
+    """The same rows with what all their prompts begin with as their prompt: one group, whose tree computes the rest of
+    each prompt once, too."""
+    n = common_beginning([r.prompt for r in rows])
+    if n == 0:
+        return rows
+    return [
+        TrainRow(
+            r.index,
+            r.prompt[:n],
+            r.prompt[n:] + r.tokens,
+            (False,) * (len(r.prompt) - n) + (r.loss or (True,) * len(r.tokens)),
+        )
+        for r in rows
+    ]
+
+
 def pack(rows: Sequence[TrainRow], shape: DecoderShape) -> Pack:
     """Pack rows; rows of one prompt must be neighbours to share it."""
     groups: list[list[int]] = []

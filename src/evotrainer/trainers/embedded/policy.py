@@ -14,31 +14,41 @@ import torch
 from torch import Tensor
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.shape import ROPE_BASE, DecoderShape
+from evotrainer.trainers.embedded.shape import DecoderShape
 
 
 class Layer:
     """Views of one layer's weights, [out, in]."""
 
-    __slots__ = ("down", "gate_up", "norm1", "norm2", "out", "qkv")
+    __slots__ = ("down", "gate_up", "k_norm", "norm1", "norm2", "out", "q_norm", "qkv")
 
     def __init__(self, w: Mapping[str, Tensor], i: int) -> None:
         self.qkv, self.out = w[f"{i}.qkv"], w[f"{i}.out"]
         self.gate_up, self.down = w[f"{i}.gate_up"], w[f"{i}.down"]
         self.norm1, self.norm2 = w[f"{i}.norm1"], w[f"{i}.norm2"]
+        empty = torch.empty(0)
+        self.q_norm, self.k_norm = w.get(f"{i}.q_norm", empty), w.get(f"{i}.k_norm", empty)
+
+    def head_norms(self, s: DecoderShape) -> Tensor:
+        """Weights of the norms of queries and keys, [H+K, D]."""
+        return torch.cat([self.q_norm.expand(s.heads, -1), self.k_norm.expand(s.kv_heads, -1)])
 
 
 def layout(shape: DecoderShape) -> dict[str, tuple[int, ...]]:
     """Name -> size of every weight, matrices first: weight decay applies to the first `n_matrix` numbers only."""
     s, d = shape, shape.d
     matrices: dict[str, tuple[int, ...]] = {"embed": (s.vocab, d)}
+    if not s.tied:
+        matrices["head"] = (s.vocab, d)
     norms: dict[str, tuple[int, ...]] = {}
     for i in range(s.layers):
         matrices[f"{i}.qkv"] = (s.qkv_heads * s.head_dim, d)
-        matrices[f"{i}.out"] = (d, d)
+        matrices[f"{i}.out"] = (d, s.heads * s.head_dim)
         matrices[f"{i}.gate_up"] = (2 * s.hidden, d)
         matrices[f"{i}.down"] = (d, s.hidden)
         norms[f"{i}.norm1"] = norms[f"{i}.norm2"] = (d,)
+        if s.head_norms:
+            norms[f"{i}.q_norm"] = norms[f"{i}.k_norm"] = (s.head_dim,)
     return matrices | norms | {"norm": (d,)}
 
 
@@ -70,6 +80,15 @@ class Policy:
         return self.weights["embed"]
 
     @property
+    def head(self) -> Tensor:
+        """The output projection [V, d]."""
+        return self.weights.get("head", self.embed)
+
+    @property
+    def head_grad(self) -> Tensor:
+        return self.grads.get("head", self.grads["embed"])
+
+    @property
     def norm(self) -> Tensor:
         return self.weights["norm"]
 
@@ -82,7 +101,7 @@ class Policy:
                 w.fill_(1.0)
                 continue
             # the embedding is the output projection, too (tied): its fan-in is d, not the vocabulary
-            fan_in = s.d if name == "embed" else w.shape[1]
+            fan_in = s.d if name in ("embed", "head") else w.shape[1]
             std = fan_in**-0.5
             if name.endswith((".out", ".down")):
                 # two residual additions a layer: their sum keeps about unit variance at any depth (GPT-2's rule)
@@ -105,10 +124,12 @@ class Policy:
         return h.hexdigest()
 
     def to_hf(self) -> dict[str, Tensor]:
-        """State dict of GraniteForCausalLM, copies in fp32."""
+        """State dict of transformers' class, copies in fp32."""
         s = self.shape
         q_rows, kv_rows = s.heads * s.head_dim, s.kv_heads * s.head_dim
         out = {"model.embed_tokens.weight": self.embed.clone(), "model.norm.weight": self.norm.clone()}
+        if not s.tied:
+            out["lm_head.weight"] = self.head.clone()
         for i, layer in enumerate(self.layers):
             q, k, v = layer.qkv.split([q_rows, kv_rows, kv_rows])
             gate, up = layer.gate_up.chunk(2)
@@ -122,10 +143,13 @@ class Policy:
             out[p + "mlp.down_proj.weight"] = layer.down.clone()
             out[p + "input_layernorm.weight"] = layer.norm1.clone()
             out[p + "post_attention_layernorm.weight"] = layer.norm2.clone()
+            if s.head_norms:
+                out[p + "self_attn.q_norm.weight"] = _halves(layer.q_norm.unsqueeze(1), 1).squeeze(1)
+                out[p + "self_attn.k_norm.weight"] = _halves(layer.k_norm.unsqueeze(1), 1).squeeze(1)
         return out
 
     def from_hf(self, state: Mapping[str, Tensor], where: str) -> Policy:
-        """Take the weights of a GraniteForCausalLM state dict; TrainerError for missing or misshapen ones."""
+        """Take the weights of a state dict of transformers' class; TrainerError for missing or misshapen ones."""
         s = self.shape
 
         def get(name: str, *size: int) -> Tensor:
@@ -142,18 +166,23 @@ class Policy:
         d, D = s.d, s.head_dim
         self.embed.copy_(get("model.embed_tokens.weight", s.vocab, d))
         self.norm.copy_(get("model.norm.weight", d))
+        if not s.tied:
+            self.head.copy_(get("lm_head.weight", s.vocab, d))
         for i, layer in enumerate(self.layers):
             p = f"model.layers.{i}."
             q = _pairs(get(p + "self_attn.q_proj.weight", s.heads * D, d), s.heads)
             k = _pairs(get(p + "self_attn.k_proj.weight", s.kv_heads * D, d), s.kv_heads)
             v = get(p + "self_attn.v_proj.weight", s.kv_heads * D, d)
             layer.qkv.copy_(torch.cat([q, k, v]))
-            layer.out.copy_(get(p + "self_attn.o_proj.weight", d, d))
+            layer.out.copy_(get(p + "self_attn.o_proj.weight", d, s.heads * D))
             gate, up = (get(p + f"mlp.{n}_proj.weight", s.hidden, d) for n in ("gate", "up"))
             layer.gate_up.copy_(torch.cat([gate, up]))
             layer.down.copy_(get(p + "mlp.down_proj.weight", d, s.hidden))
             layer.norm1.copy_(get(p + "input_layernorm.weight", d))
             layer.norm2.copy_(get(p + "post_attention_layernorm.weight", d))
+            if s.head_norms:
+                layer.q_norm.copy_(_pairs(get(p + "self_attn.q_norm.weight", D).unsqueeze(1), 1).squeeze(1))
+                layer.k_norm.copy_(_pairs(get(p + "self_attn.k_norm.weight", D).unsqueeze(1), 1).squeeze(1))
         return self
 
 
@@ -172,5 +201,5 @@ def _pairs(w: Tensor, heads: int) -> Tensor:
 def rotary(shape: DecoderShape) -> Tensor:
     """Rotary table, complex64 [context, head_dim / 2] (RoFormer, eq. 34)."""
     half = torch.arange(0, shape.head_dim, 2, dtype=torch.int64).float() / shape.head_dim
-    angles = torch.outer(torch.arange(shape.context).float(), 1.0 / (ROPE_BASE**half))
+    angles = torch.outer(torch.arange(shape.context).float(), 1.0 / (shape.rope_base**half))
     return torch.polar(torch.ones_like(angles), angles)

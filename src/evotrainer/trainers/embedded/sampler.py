@@ -31,7 +31,7 @@ class Samples:
     """Completions of R rows, row p * group + k for rollout k of prompt p; padded with <pad> to the longest."""
 
     tokens: Tensor
-    """[R, T] int64, <eos> included."""
+    """[R, T] int64, the end included."""
     lengths: Tensor
     """[R]"""
     logprobs: Tensor
@@ -39,7 +39,7 @@ class Samples:
     entropies: Tensor
     """[R, T] nats, of the same distribution."""
     stopped: Tensor
-    """[R] bool: ended with <eos>; otherwise cut at max_tokens."""
+    """[R] bool: ended by a stop token; otherwise cut at max_tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +49,8 @@ class SamplingParams:
     top_p: float = 1.0
     greedy: bool = False
     dtype: torch.dtype = torch.float32
-    eos: int = EOS
-    """Token that ends a completion; -1: none does."""
+    stops: tuple[int, ...] = (EOS,)
+    """Tokens that end a completion."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,6 +179,7 @@ class MultiTurnSampler:
         V = self.w.shape.vocab
         out = _blank(R, T)
         u = u.t().contiguous()
+        stops = torch.tensor(params.stops, dtype=torch.int64)
         rows = torch.arange(R)
         node, current = self.node, self.current
         if self.turns:
@@ -190,7 +191,7 @@ class MultiTurnSampler:
             out.tokens[rows, t] = token
             out.logprobs[rows, t] = dist.logprob.view(-1).index_select(0, node * V + token)
             out.entropies[rows, t] = dist.entropy.index_select(0, node)
-            going = token != params.eos
+            going = ~torch.isin(token, stops)
             if not bool(going.all()):
                 ended = rows[~going]
                 out.stopped[ended] = True

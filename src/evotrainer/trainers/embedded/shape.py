@@ -1,16 +1,20 @@
-"""Shape of an embedded policy and its Hugging Face configuration (Granite: Llama with an embedding multiplier)."""
+"""Shape of an embedded policy and its Hugging Face configuration.
+
+Three layouts of one decoder: Llama's; Granite's, which is Llama's with an embedding multiplier; Qwen3's, which is
+Llama's with a norm on the queries and keys of each head.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from evotrainer.errors import TrainerError
 
-NORM_EPS = 1e-5
-ROPE_BASE = 10000.0
+ARCHITECTURES = {"granite": "GraniteForCausalLM", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
+"""`model_type` of a config.json -> class of transformers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +32,17 @@ class DecoderShape:
     """Width of the gated MLP."""
     context: int = 512
     """Longest sequence, prompt and completion together."""
+    layout: str = "granite"
+    """A key of ARCHITECTURES."""
+    head_size: int = 0
+    """Width of a head; 0: d / heads."""
+    rope_base: float = 10000.0
+    norm_eps: float = 1e-5
+    tied: bool = True
+    """The output projection is the embedding."""
 
     def __post_init__(self) -> None:
-        if self.d % self.heads or (self.d // self.heads) % 2:
+        if self.head_dim % 2 or (not self.head_size and self.d % self.heads):
             raise TrainerError(f"shape: d={self.d} must be an even multiple of heads={self.heads}; change one of them")
         if self.heads % self.kv_heads:
             raise TrainerError(f"shape: heads={self.heads} must be a multiple of kv_heads={self.kv_heads}")
@@ -39,7 +51,7 @@ class DecoderShape:
 
     @property
     def head_dim(self) -> int:
-        return self.d // self.heads
+        return self.head_size or self.d // self.heads
 
     @property
     def qkv_heads(self) -> int:
@@ -48,23 +60,30 @@ class DecoderShape:
 
     @property
     def embed_scale(self) -> float:
-        """Input embeddings are multiplied by sqrt(d), as in "Attention Is All You Need" section 3.4."""
-        return math.sqrt(self.d)
+        """Granite's input embeddings are multiplied by sqrt(d), as in "Attention Is All You Need" section 3.4."""
+        return math.sqrt(self.d) if self.layout == "granite" else 1.0
+
+    @property
+    def head_norms(self) -> bool:
+        """Are queries and keys normed head by head?"""
+        return self.layout == "qwen3"
 
     @property
     def attn_scale(self) -> float:
         return self.head_dim**-0.5
 
     def parameters(self) -> int:
-        """Number of weights; input and output embeddings are tied."""
-        attn = self.d * self.qkv_heads * self.head_dim + self.d * self.d
-        return self.vocab * self.d + self.layers * (attn + 3 * self.d * self.hidden + 2 * self.d) + self.d
+        """Number of weights."""
+        attn = self.d * (self.qkv_heads + self.heads) * self.head_dim + 2 * self.head_dim * self.head_norms
+        layers = self.layers * (attn + 3 * self.d * self.hidden + 2 * self.d)
+        return (2 - self.tied) * self.vocab * self.d + layers + self.d
 
-    def hf_config(self, dtype: str, pad: int, bos: int, eos: int) -> dict[str, Any]:
-        """Body of config.json for `transformers.GraniteForCausalLM`."""
+    def hf_config(self, dtype: str, pad: int | None, bos: int | None, eos: int | Sequence[int]) -> dict[str, Any]:
+        """Body of config.json for transformers' class of this layout."""
+        granite = self.layout == "granite"
         return {
-            "architectures": ["GraniteForCausalLM"],
-            "model_type": "granite",
+            "architectures": [ARCHITECTURES[self.layout]],
+            "model_type": self.layout,
             "dtype": dtype,
             "vocab_size": self.vocab,
             "hidden_size": self.d,
@@ -72,19 +91,17 @@ class DecoderShape:
             "num_hidden_layers": self.layers,
             "num_attention_heads": self.heads,
             "num_key_value_heads": self.kv_heads,
+            **({} if granite else {"head_dim": self.head_dim}),
             "max_position_embeddings": self.context,
             "hidden_act": "silu",
-            "rms_norm_eps": NORM_EPS,
-            "rope_parameters": {"rope_type": "default", "rope_theta": ROPE_BASE},
-            "rope_theta": ROPE_BASE,
-            "embedding_multiplier": self.embed_scale,
-            "attention_multiplier": self.attn_scale,
-            "residual_multiplier": 1.0,
-            "logits_scaling": 1.0,
+            "rms_norm_eps": self.norm_eps,
+            "rope_parameters": {"rope_type": "default", "rope_theta": self.rope_base},
+            "rope_theta": self.rope_base,
+            **(self._multipliers() if granite else {}),
             "attention_bias": False,
             "mlp_bias": False,
             "attention_dropout": 0.0,
-            "tie_word_embeddings": True,
+            "tie_word_embeddings": self.tied,
             "use_cache": True,
             "initializer_range": self.d**-0.5,
             "pad_token_id": pad,
@@ -92,14 +109,25 @@ class DecoderShape:
             "eos_token_id": eos,
         }
 
+    def _multipliers(self) -> dict[str, float]:
+        return {
+            "embedding_multiplier": self.embed_scale,
+            "attention_multiplier": self.attn_scale,
+            "residual_multiplier": 1.0,
+            "logits_scaling": 1.0,
+        }
+
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], where: str) -> DecoderShape:
-        """The shape behind a config.json that `hf_config` wrote; TrainerError for any other architecture."""
-        if config.get("model_type") != "granite" or not config.get("tie_word_embeddings"):
+        """The shape behind a config.json; TrainerError for an architecture that is not one of ARCHITECTURES."""
+        layout = config.get("model_type")
+        if layout not in ARCHITECTURES:
             raise TrainerError(
-                f"policy {where}: config.json is not an embedded policy (model_type {config.get('model_type')!r}); "
-                "use one that warm_start wrote"
+                f"policy {where}: config.json has model_type {layout!r}, and the embedded trainer knows "
+                f'{", ".join(ARCHITECTURES)}; take such a policy, or trainer.name="trl"'
             )
+        rope = {"rope_theta": config.get("rope_theta", 10000.0), **(config.get("rope_scaling") or {})}
+        rope |= config.get("rope_parameters") or {}
         try:
             shape = cls(
                 vocab=int(config["vocab_size"]),
@@ -109,12 +137,31 @@ class DecoderShape:
                 kv_heads=int(config["num_key_value_heads"]),
                 hidden=int(config["intermediate_size"]),
                 context=int(config["max_position_embeddings"]),
+                layout=layout,
+                head_size=int(config.get("head_dim") or 0),
+                rope_base=float(rope["rope_theta"]),
+                norm_eps=float(config["rms_norm_eps"]),
+                tied=bool(config.get("tie_word_embeddings")),
             )
         except (KeyError, TypeError, ValueError) as e:
-            raise TrainerError(f"policy {where}: config.json lacks a size ({e}); write the policy anew") from None
-        expected = shape.hf_config("", 0, 0, 0)
-        # other multipliers make another network of the same weights: refused, as the code here has them built in
-        for key in ("embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"):
-            if not math.isclose(float(config.get(key, 1.0)), expected[key], rel_tol=1e-6):
-                raise TrainerError(f"policy {where}: config.json has {key}={config.get(key)}, expected {expected[key]}")
+            raise TrainerError(f"policy {where}: config.json lacks a size ({e}); restore the policy folder") from None
+        # each of these makes another network of the same weights: refused, as the code here computes the plain one
+        plain = {
+            "rope_type": "default",
+            "attention_bias": False,
+            "mlp_bias": False,
+            "use_sliding_window": False,
+            "hidden_act": "silu",
+        }
+        had = dict(config) | {"rope_type": rope.get("rope_type", rope.get("type", "default"))}
+        odd = [f"{k}={had[k]}" for k, v in plain.items() if had.get(k, v) not in (v, None)]
+        expected = shape._multipliers() if layout == "granite" else {}
+        odd += [
+            f"{k}={had.get(k, 1.0)}" for k, v in expected.items() if not math.isclose(had.get(k, 1.0), v, rel_tol=1e-6)
+        ]
+        if odd:
+            raise TrainerError(
+                f"policy {where}: config.json has {', '.join(odd)}, which the embedded trainer does not compute; take "
+                'another policy, or trainer.name="trl"'
+            )
         return shape

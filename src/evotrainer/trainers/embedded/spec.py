@@ -73,13 +73,14 @@ def room(
     policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]
 ) -> tuple[list[int], int]:
     """By the policy's own vocabulary."""
-    from evotrainer.trainers.embedded.tokenizer import build_tokenizer, load_tokenizer, observation
+    from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, build_tokenizer, load_tokenizer
 
     if isinstance(policy, WarmStartRequest):
-        tokenizer, context = build_tokenizer(policy.words, policy.vocabulary), policy.shape["context"]
+        tokenizer: PolicyTokenizer = build_tokenizer(policy.words, policy.vocabulary)
+        context = policy.shape["context"]
     else:
         tokenizer, context = load_tokenizer(policy), context_of(policy)
-    return [len(observation(tokenizer, p)) for p in prompts], context
+    return [len(tokenizer.prompt(p)) for p in prompts], context
 
 
 def context_of(policy: Path) -> int:

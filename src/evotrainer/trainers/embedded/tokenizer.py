@@ -1,7 +1,9 @@
-"""Tokenizer with a fixed vocabulary: longest match over given words, single characters as fallback.
+"""Tokenizers of embedded policies, as the trainer asks them.
 
-Lossless on printable ASCII and newline. The vocabulary is handed in, never counted from data, so that a policy can be
-loaded whatever the data looked like. Saved in the format `transformers.AutoTokenizer` loads.
+`Tokenizer`: a fixed vocabulary, longest match over given words, single characters as fallback. Lossless on printable
+ASCII and newline. The vocabulary is handed in, never counted from data, so that a policy can be loaded whatever data
+there is. Saved in the format `transformers.AutoTokenizer` loads.
+`ChatTokenizer`: that of a language model with its chat template, as TRL's trainer reads it (`trainers/chat.py`).
 """
 
 from __future__ import annotations
@@ -10,18 +12,54 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as HFTokenizer
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.regular_file import read_text
+from evotrainer.trainers.chat import ChatCodec, check_demonstration
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
 CHARS = (*(chr(i) for i in range(32, 127)), "\n")
 CACHE_LIMIT = 200_000
+
+
+class PolicyTokenizer(Protocol):
+    """What the trainer asks of a tokenizer."""
+
+    @property
+    def stops(self) -> Sequence[int]:
+        """Ids that end an action; the first one ends what is learned by example."""
+        ...
+
+    def __len__(self) -> int: ...
+    def prompt(self, turns: Sequence[Any]) -> list[int]:
+        """Ids of everything before the first action."""
+        ...
+
+    def observation(self, turns: Sequence[Any], ended: bool) -> list[int]:
+        """Ids between an action and the next; `ended`: the action ended by itself, so its end is there already."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Text of an action, without what ended it."""
+        ...
+
+    def demonstration(self, index: int, texts: Sequence[str]) -> tuple[list[int], list[bool]]:
+        """(ids, loss mask) of (prompt, action, observation, action, ...); the loss counts actions with their ends.
+
+        TrainerError for a demonstration of odd length or without an action.
+        """
+        ...
+
+    def special_ids(self) -> tuple[int | None, int | None, int | list[int]]:
+        """(padding, beginning, ends) for a config.json."""
+        ...
+
+    def save(self, folder: Path, context: int) -> None: ...
 
 
 class Tokenizer:
@@ -30,6 +68,7 @@ class Tokenizer:
     def __init__(self, backend: HFTokenizer, name: str) -> None:
         self.backend = backend
         self.name = name
+        self.stops: Sequence[int] = (EOS,)
         # Text is never parsed for special tokens: a task may quote "<eos>".
         self.backend.encode_special_tokens = True
         vocab = backend.get_vocab()
@@ -54,6 +93,26 @@ class Tokenizer:
         s = self.strings
         return "".join([s[i] for i in ids if i > UNK])
 
+    def prompt(self, turns: Sequence[Any]) -> list[int]:
+        """<bos> and the text of all turns that are not the policy's."""
+        return [BOS, *self.encode("\n".join(t.text for t in turns if t.role != "assistant"))]
+
+    def observation(self, turns: Sequence[Any], ended: bool) -> list[int]:
+        """As a prompt: every text begins with <bos>."""
+        return self.prompt(turns)
+
+    def demonstration(self, index: int, texts: Sequence[str]) -> tuple[list[int], list[bool]]:
+        check_demonstration(index, texts)
+        ids, loss = [BOS, *self.encode(texts[0])], [False] * (1 + len(self.encode(texts[0])))
+        for i, text in enumerate(texts[1:]):
+            part = [BOS, *self.encode(text)] if i % 2 else [*self.encode(text), EOS]
+            ids += part
+            loss += [i % 2 == 0] * len(part)
+        return ids, loss
+
+    def special_ids(self) -> tuple[int | None, int | None, int | list[int]]:
+        return PAD, BOS, EOS
+
     def save(self, folder: Path, context: int) -> None:
         """Write tokenizer.json and tokenizer_config.json."""
         self.backend.save(str(folder / "tokenizer.json"))
@@ -72,9 +131,31 @@ class Tokenizer:
         (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=1) + "\n")
 
 
-def observation(tokenizer: Tokenizer, turns: Sequence[Any]) -> list[int]:
-    """<bos> and the text of all turns that are not the policy's."""
-    return [BOS, *tokenizer.encode("\n".join(t.text for t in turns if t.role != "assistant"))]
+class ChatTokenizer(ChatCodec):
+    """A language model's own tokenizer."""
+
+    def __init__(self, folder: Path, stops: Sequence[int]) -> None:
+        from transformers import AutoTokenizer
+
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(folder)
+        except Exception as e:  # transformers raises many types
+            raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
+        ends = [i for i in (tokenizer.eos_token_id, *stops) if i is not None]
+        if not ends:
+            raise TrainerError(
+                f"policy {folder}: its tokenizer has no end-of-text token; set eos_token in tokenizer_config.json"
+            )
+        super().__init__(tokenizer, list(dict.fromkeys(ends)))
+
+    def __len__(self) -> int:
+        return len(self.tokenizer)
+
+    def special_ids(self) -> tuple[int | None, int | None, int | list[int]]:
+        return self.tokenizer.pad_token_id, self.tokenizer.bos_token_id, self.stops
+
+    def save(self, folder: Path, context: int) -> None:
+        self.tokenizer.save_pretrained(folder)
 
 
 def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
@@ -103,14 +184,25 @@ def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
     return Tokenizer(tk, name)
 
 
-def load_tokenizer(folder: Path) -> Tokenizer:
+def load_tokenizer(folder: Path) -> PolicyTokenizer:
     """The tokenizer of a policy folder; TrainerError where it is missing or malformed."""
-    path = folder / "tokenizer.json"
     try:
-        backend = HFTokenizer.from_file(str(path))
-        name = str(json.loads(read_text(folder / "tokenizer_config.json")).get("vocabulary", ""))
+        config = json.loads(read_text(folder / "tokenizer_config.json"))
+        if "vocabulary" in config:
+            backend = HFTokenizer.from_file(str(folder / "tokenizer.json"))
     except Exception as e:  # the tokenizers library raises bare Exception
         raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
+    if "vocabulary" not in config:
+        return ChatTokenizer(folder, _declared_ends(folder))
     if tuple(backend.id_to_token(i) for i in range(len(SPECIALS))) != SPECIALS:
         raise TrainerError(f"policy {folder}: tokenizer.json does not start with {SPECIALS}; not an embedded policy")
-    return Tokenizer(backend, name)
+    return Tokenizer(backend, str(config["vocabulary"]))
+
+
+def _declared_ends(folder: Path) -> list[int]:
+    """Ids that end a text by the model's own files."""
+    for name in ("generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            ends = json.loads(read_text(folder / name)).get("eos_token_id")
+            return [ends] if isinstance(ends, int) else list(ends or ())
+    return []

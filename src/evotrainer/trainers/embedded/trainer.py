@@ -27,7 +27,7 @@ from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.packing import TrainRow
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
-from evotrainer.trainers.embedded.tokenizer import Tokenizer
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.embedded.update import (
     ANCHOR_DEMOS,
     Example,
@@ -58,8 +58,8 @@ POLICY = "policy"
 CHECKPOINT = "checkpoint"
 
 
-def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype) -> SamplingParams:
-    return SamplingParams(recipe.max_tokens, recipe.temperature, recipe.top_p, greedy, dtype=dtype)
+def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype, stops: Sequence[int]) -> SamplingParams:
+    return SamplingParams(recipe.max_tokens, recipe.temperature, recipe.top_p, greedy, dtype=dtype, stops=tuple(stops))
 
 
 @dataclass(slots=True)
@@ -69,7 +69,7 @@ class EmbeddedSession:
     request: TrainRequest
     key: str
     policy: Policy
-    tokenizer: Tokenizer
+    tokenizer: PolicyTokenizer
     optimizer: Optimizer
     stream: TaskStream
     filter: FilterState
@@ -132,7 +132,7 @@ class EmbeddedSession:
 
 
 class EmbeddedTrainer:
-    """Trainer of policies that `warm_start` made.
+    """Trainer of policies that `warm_start` made, and of language models of a layout that `shape.py` knows.
 
     `bf16`: sample in bfloat16, slowly where the processor only emulates it (`trainers.bf16_pays`); the update
     recomputes log-probabilities in fp32 either way and `is_cap` bounds the ratio. A checkpoint is continued in the
@@ -201,7 +201,9 @@ class EmbeddedTrainer:
             sandbox_tier=tier,
             keep_tokens=self.keep_tokens,
         )
-        sample = partial(self._sample, s, environment, sampling_params(recipe, False, self.sampler_dtype))
+        sample = partial(
+            self._sample, s, environment, sampling_params(recipe, False, self.sampler_dtype, s.tokenizer.stops)
+        )
         # groups are replaced for the sake of their gradient, which successes have without a spread, too
         asked = recipe if part.kind == "rl" else recipe.model_copy(update={"resample": 0})
         wording = worded(environment, recipe.prompt_noise, s.request.draws, s.step)
@@ -342,7 +344,7 @@ class EmbeddedTrainer:
             loaded.tokenizer,
             [(t, range(request.attempts)) for t in tasks],
             where.env_knobs,
-            sampling_params(recipe, request.greedy, self.sampler_dtype),
+            sampling_params(recipe, request.greedy, self.sampler_dtype, loaded.tokenizer.stops),
             recipe.max_turns,
             torch.Generator().manual_seed(seed_of(i.seed, request.split, "evaluation")),
             lambda phase: None,

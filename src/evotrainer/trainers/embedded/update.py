@@ -11,17 +11,20 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.text import quoted
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
 from evotrainer.trainers.embedded.optim import Optimizer
-from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack
+from evotrainer.trainers.embedded.packing import Pack, TrainRow, batches, pack, with_common_prompt
 from evotrainer.trainers.embedded.policy import Policy
-from evotrainer.trainers.embedded.tokenizer import BOS, EOS, Tokenizer
+from evotrainer.trainers.embedded.shape import DecoderShape
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.replay import ReplayBuffer
 
 MICRO_TOKENS = 4096
+"""Most tokens of a micro-batch."""
+MICRO_NUMBERS = 300_000_000
+"""Most numbers that a micro-batch keeps for its backward pass."""
 ANCHOR_DEMOS = 1024
 ANCHOR_BATCH = 32
 
@@ -61,35 +64,25 @@ class SftDemonstrations:
     rng: random.Random
 
     @classmethod
-    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer, seed: int) -> SftDemonstrations:
+    def build(cls, demos: Sequence[tuple[str, ...]], tokenizer: PolicyTokenizer, seed: int) -> SftDemonstrations:
         return cls(demo_rows(demos, tokenizer), random.Random(seed))
 
     def draw(self) -> list[TrainRow]:
         return self.rng.sample(self.rows, min(ANCHOR_BATCH, len(self.rows)))
 
 
-def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: Tokenizer) -> list[TrainRow]:
+def demo_rows(demos: Sequence[tuple[str, ...]], tokenizer: PolicyTokenizer) -> list[TrainRow]:
     """(prompt, action, observation, action, ...) as rows, laid out like `EmbeddedAttempt`; the loss counts actions.
 
     TrainerError for a demonstration of odd length or without an action.
     """
-    return [_demo_row(i, d, tokenizer) for i, d in enumerate(demos)]
+    return [_demo_row(i, *tokenizer.demonstration(i, d)) for i, d in enumerate(demos)]
 
 
-def _demo_row(index: int, demo: Sequence[str], tokenizer: Tokenizer) -> TrainRow:
-    if isinstance(demo, str) or len(demo) < 2 or len(demo) % 2:
-        raise TrainerError(
-            f"demonstration {index} has {'no' if isinstance(demo, str) else len(demo)} texts: "
-            f"{quoted(demo, 120)}; give (prompt, action, observation, action, ...), of even length, "
-            "the last one an action"
-        )
-    tokens: list[int] = []
-    loss: list[bool] = []
-    for i, text in enumerate(demo[1:]):
-        part = [BOS, *tokenizer.encode(text)] if i % 2 else [*tokenizer.encode(text), EOS]
-        tokens += part
-        loss += [i % 2 == 0] * len(part)
-    return TrainRow(index, (BOS, *tokenizer.encode(demo[0])), tuple(tokens), None if all(loss) else tuple(loss))
+def _demo_row(index: int, ids: Sequence[int], loss: Sequence[bool]) -> TrainRow:
+    at = loss.index(True)
+    rest = tuple(loss[at:])
+    return TrainRow(index, tuple(ids[:at]), tuple(ids[at:]), None if all(rest) else rest)
 
 
 @dataclass(slots=True)
@@ -147,6 +140,12 @@ class _Micro:
     reference: Tensor | None = None
 
 
+def micro_tokens(shape: DecoderShape) -> int:
+    """Tokens of a micro-batch, at least one: fewer for large policies, whose layers keep more for each."""
+    layer = 5 * shape.d + 3 * shape.hidden + 3 * shape.qkv_heads * shape.head_dim
+    return max(1, min(MICRO_TOKENS, MICRO_NUMBERS // (shape.layers * layer + 2 * shape.vocab)))
+
+
 def normaliser(examples: Sequence[Example], recipe: Recipe) -> Normaliser:
     """Counts over the whole batch, skipped rollouts included; truncated ones count as rollouts without tokens."""
     tokens = sum(len(e.attempt.logprobs) for e in examples if not _masked(e, recipe))
@@ -164,8 +163,8 @@ def _micros(policy: Policy, examples: Sequence[Example], recipe: Recipe) -> list
     turns = recipe.credit.kind == "turn"
     rows = [e.attempt.row(i) for i, e in enumerate(examples) if not _masked(e, recipe) and (everything or e.pulls)]
     out = []
-    for chunk in batches(rows, MICRO_TOKENS):
-        b = pack(chunk, policy.shape)
+    for chunk in batches(rows, micro_tokens(policy.shape)):
+        b = pack(with_common_prompt(chunk), policy.shape)
         out.append(
             _Micro(
                 batch=b,
@@ -223,7 +222,7 @@ def _accumulate(
     policy: Policy, m: _Micro, recipe: Recipe, norm: Normaliser, reference: Policy | None, number: int, sums: StepSums
 ) -> None:
     """Gradient of one micro-batch in pass `number`."""
-    logprob, entropy = score(policy, m.batch, recipe.temperature)
+    logprob, entropy = score(policy, m.batch, recipe.temperature, pulled=recipe.entropy_bonus != 0)
     if reference is not None and m.reference is None:
         with torch.no_grad():
             m.reference = score(reference, m.batch, recipe.temperature, entropy=False)[0]
@@ -264,8 +263,8 @@ def sft_backward(policy: Policy, rows: Sequence[TrainRow], weight: float = 1.0) 
     """Accumulate the gradient of weight * mean loss of the counted tokens; returns the mean loss, nats."""
     total = sum(r.counted for r in rows)
     loss = 0.0
-    for chunk in batches(rows, MICRO_TOKENS):
-        logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False)
+    for chunk in batches(rows, micro_tokens(policy.shape)):
+        logprob, _ = score(policy, pack(chunk, policy.shape), entropy=False, pulled=False)
         part = -logprob.sum() / total
         (part * weight).backward()
         loss += float(part.detach())

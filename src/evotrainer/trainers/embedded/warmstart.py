@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -15,7 +16,7 @@ from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
-from evotrainer.trainers.embedded.tokenizer import build_tokenizer
+from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, build_tokenizer
 from evotrainer.trainers.embedded.update import demo_rows, sft_backward
 from evotrainer.trainers.schedule import bucketed, warm_rate
 
@@ -57,9 +58,10 @@ def warm_start(
     torch.set_num_threads(1)
     keep_memory()
     if start is None:
-        tokenizer = build_tokenizer(words, vocabulary)
+        tokenizer: PolicyTokenizer = build_tokenizer(words, vocabulary)
+        given: Mapping[str, Any] = shape
         try:
-            sizes = DecoderShape(vocab=len(tokenizer), **shape)
+            sizes = DecoderShape(vocab=len(tokenizer), **given)
         except TypeError as e:
             raise TrainerError(
                 f"warm start: bad shape ({e}); sizes are d, layers, heads, kv_heads, hidden, context"

@@ -10,8 +10,8 @@ from evotrainer.errors import TrainerError
 from evotrainer.records.rollout import Finish
 from evotrainer.records.text import counted
 from evotrainer.trainers.base import TrainerEnvironment
+from evotrainer.trainers.chat import ChatCodec
 from evotrainer.trainers.rollouts import Attempt, grade
-from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.generate import SampledTurn
 
 Sampler = Callable[[Sequence[Sequence[int]]], list[SampledTurn]]

@@ -11,11 +11,11 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.weights import weight_files
 from evotrainer.trainers.base import TrainerEnvironment
-from evotrainer.trainers.trl.chat import check_tools, check_turns, home_of
 from evotrainer.trainers.trl.folder import cause, context_of, empty_model, load_tokenizer
 from evotrainer.trainers.trl.mapping import check
 from evotrainer.trainers.trl.options import TrlOptions
 from evotrainer.trainers.trl.setup import lora_config
+from evotrainer.trainers.trl.templates import check_tools, check_turns, home_of
 from evotrainer.trainers.trl.tools import ToolEnvironment, played_by_trl, rows_of
 
 LONGEST = 8

@@ -13,9 +13,9 @@ from typing import Any
 import torch
 
 from evotrainer.errors import TrainerError
+from evotrainer.trainers.chat import ChatCodec
 from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.schedule import bucketed, warm_rate
-from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.folder import context_of, load_model, load_tokenizer, save_folder, stop_ids
 from evotrainer.trainers.trl.generate import padded
 

@@ -17,6 +17,7 @@ from evotrainer.records.durable import fsync, recover_folder, replace_folder, wr
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
+from evotrainer.trainers.chat import ChatCodec
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.curriculum import TaskStream
 from evotrainer.trainers.curve import curve_entry, token_sums
@@ -27,7 +28,6 @@ from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rollouts import Attempt, Provenance, environment_facts
 from evotrainer.trainers.schedule import learning_rate
 from evotrainer.trainers.trl.attempts import Sampler, run_attempts
-from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.generate import Sampling
 
 CHECKPOINT, WRITING, STATE = "checkpoint", ".trl", "evotrainer.pt"

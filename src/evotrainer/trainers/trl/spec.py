@@ -111,8 +111,8 @@ def room(
     """By the policy's own template. The tokens of one from scratch are made of its texts: its trainings count them."""
     if isinstance(policy, WarmStartRequest):
         return [0] * len(prompts), policy.shape["context"]
-    from evotrainer.trainers.trl.chat import prompt_room
     from evotrainer.trainers.trl.options import parse
+    from evotrainer.trainers.trl.templates import prompt_room
 
     return prompt_room(policy, parse(options), prompts)
 

@@ -20,6 +20,7 @@ from evotrainer.records.rollout import Rollout
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.bases import is_adapter, note_base
+from evotrainer.trainers.chat import ChatCodec
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
 from evotrainer.trainers.hooks import StepHooks
@@ -27,7 +28,6 @@ from evotrainer.trainers.replay import ReplayBuffer
 from evotrainer.trainers.rollouts import Attempt, check_components, evaluated, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 from evotrainer.trainers.trl.attempts import run_attempts
-from evotrainer.trainers.trl.chat import ChatCodec
 from evotrainer.trainers.trl.checks import check_trial
 from evotrainer.trainers.trl.folder import (
     context_of,

@@ -10,16 +10,12 @@ prefix-preserving variant, where TRL has one; the policy folder keeps its own.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 from evotrainer.errors import ConfigError, TrainerError
-from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.records.text import quoted
-from evotrainer.trainers.trl.options import TrlOptions
 
 CACHED = 50_000
 SWAPPED = (
@@ -42,6 +38,16 @@ def messages(turns: Sequence[Any]) -> list[dict[str, str]]:
         else:
             out.append({"role": role, "content": t.text})
     return out
+
+
+def check_demonstration(index: int, texts: Sequence[str]) -> None:
+    """TrainerError for a demonstration of odd length or without an action."""
+    if isinstance(texts, str) or len(texts) < 2 or len(texts) % 2:
+        raise TrainerError(
+            f"demonstration {index} has {'no' if isinstance(texts, str) else len(texts)} texts: "
+            f"{quoted(texts, 120)}; give (prompt, action, observation, action, ...), of even length, "
+            "the last one an action"
+        )
 
 
 class ChatCodec:
@@ -123,12 +129,7 @@ class ChatCodec:
 
         TrainerError for a demonstration of odd length or without an action.
         """
-        if isinstance(texts, str) or len(texts) < 2 or len(texts) % 2:
-            raise TrainerError(
-                f"demonstration {index} has {'no' if isinstance(texts, str) else len(texts)} texts: "
-                f"{quoted(texts, 120)}; give (prompt, action, observation, action, ...), of even length, "
-                "the last one an action"
-            )
+        check_demonstration(index, texts)
         ids = self.prompt([Turn("user", texts[0])])
         loss = [False] * len(ids)
         for i, text in enumerate(texts[1:]):
@@ -195,92 +196,6 @@ def training_template(tokenizer: Any) -> str | None:
         return template
     except Exception:  # ValueError for an unknown template; templates raise jinja2's errors and their own
         return None
-
-
-def check_turns(folder: Path, tokenizer: Any, options: TrlOptions) -> list[str]:
-    """ConfigError where the template of a policy cannot carry several turns; else notes for the reader."""
-    if options.chat is False or not tokenizer.chat_template:
-        return []
-    try:
-        codec = ChatCodec(tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs)
-        codec.check_turns()
-    except TrainerError as e:
-        raise ConfigError(f"policy {folder}: {e}") from e
-    return [codec.note] if codec.note else []
-
-
-def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[Any]]) -> tuple[list[int], int]:
-    """(tokens of each prompt, tokens that the policy can hold: a million where it declares no limit)."""
-    from evotrainer.trainers.trl.folder import load_tokenizer
-
-    tokenizer = load_tokenizer(folder, options)
-    codec = ChatCodec(tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs)
-    config = _json(home_of(folder) / "config.json")
-    text = config.get("text_config") or config
-    context = int(text.get("max_position_embeddings") or 1 << 20)
-    return [len(codec.prompt(p)) for p in prompts], context
-
-
-def check_tools(folder: Path, tokenizer: Any, reads: bool = True) -> str:
-    """ConfigError where TRL's tool loop cannot write or read tool calls by a policy's template; else a note, or
-    nothing. By TRL's own rules, as its GRPOTrainer asks them. `reads`: are there tools that the policy may call?"""
-    from trl import chat_template_utils as trl
-
-    try:
-        fits = trl.supports_tool_calling(tokenizer)
-        preserves = fits and trl.is_chat_template_prefix_preserving(tokenizer)
-    except Exception as e:  # templates raise jinja2's errors and their own
-        raise ConfigError(
-            f"policy {folder}: its chat template cannot render tool calls: {e}; give the policy a template that does"
-        ) from e
-    if not fits:
-        raise ConfigError(
-            f"policy {folder}: its chat template leaves tool calls or their answers out; give the policy a template "
-            "that renders both"
-        )
-    if reads and all(getattr(tokenizer, x, None) is None for x in ("response_template", "response_schema")):
-        try:
-            trl.add_response_schema(tokenizer)
-        except ValueError as e:
-            raise ConfigError(
-                f"policy {folder}: TRL does not know how to read tool calls back from its chat template; set "
-                'response_template in its tokenizer_config.json (Transformers, "Response parsing"), or take a policy '
-                "whose template TRL knows (Qwen2.5, Qwen3, Llama 3, ...)"
-            ) from e
-    if preserves or not reads:
-        return ""
-    if training_template(tokenizer) is None:
-        raise ConfigError(
-            f"policy {folder}: its chat template renders a tool call differently once the tool's answer follows, and "
-            "TRL has no training template for it; give the policy a prefix-preserving template"
-        )
-    return SWAPPED
-
-
-def _declared_stops(folder: Path, tokenizer: Any) -> list[int]:
-    """`folder.stop_ids` without the model."""
-    home = home_of(folder)
-    generation = _json(home / "generation_config.json")
-    declared = generation.get("eos_token_id") if generation else _json(home / "config.json").get("eos_token_id")
-    ids = [declared] if isinstance(declared, int) else list(declared or ())
-    return list(dict.fromkeys([tokenizer.eos_token_id, *ids]))
-
-
-def home_of(folder: Path) -> Path:
-    """The folder of whole weights: an adapter's base."""
-    from evotrainer.trainers.bases import base_of, is_adapter
-
-    while is_adapter(folder):
-        folder = base_of(folder)
-    return folder
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _common_end(a: Sequence[int], b: Sequence[int]) -> int:

