@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.run.agent import agent_of
 from evotrainer.testing import check_agent
 from evotrainer.testing.agents import NoTools
-from tests.agents.test_arms import opened
+from tests.compare.test_arms import opened
 from tests.letters_on_paper import QUICK
 from tests.paper import Paper
 
