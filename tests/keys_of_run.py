@@ -7,22 +7,22 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from evotrainer.records.draw import stored_seed_key
-from evotrainer.records.encryption import DataKey, register_key
-from evotrainer.records.revealed import unlearn
-from evotrainer.records.run_keys import find_keys
+from evotrainer.records.sealed import Key, SealedSplits
 
 
-def key_of_run(folder: Path) -> DataKey:
-    """Of what is encrypted up to the run's first end."""
-    return find_keys(Path(os.environ["EVOTRAINER_KEYS"]), stored_seed_key(folder)).nth(1)
+def key_of_run(folder: Path) -> Key:
+    """Of what is encrypted up to the run's first end; this process does not hold it afterwards."""
+    sealed = SealedSplits.begin(folder, Path(os.environ["EVOTRAINER_KEYS"]))
+    sealed.release()
+    assert sealed.key is not None
+    return sealed.key
 
 
 @contextlib.contextmanager
-def held(folder: Path) -> Iterator[DataKey]:
+def held(folder: Path) -> Iterator[Key]:
     """Inside, this process reads what the run has encrypted."""
-    key = register_key(key_of_run(folder))
+    key = key_of_run(folder).hold()
     try:
         yield key
     finally:
-        unlearn(key)
+        key.release()

@@ -10,8 +10,8 @@ from bench.compare.paper import draw_result
 from evotrainer.envs import open_environment
 from evotrainer.envs.base import EnvironmentWithDraws
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.draw import read_seed
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.sealed import SealedSplits
 from tests.paper import Paper, set_in
 
 SIZES = {"search": 30, "gate": 40, "cert": 40}
@@ -67,7 +67,7 @@ class OnItsTasks(Paper):
     def _finish(self, spec: TrialSpec) -> TrialFinished:
         p = 0.3 if spec.branch == "base" else 0.85 if spec.recipe.lr > 1e-4 else 0.5
         drawn = draw_result(spec, p, lambda plan: f"{set_in(spec.recipe)}-{spec.seed}-{plan.split}", steps=4, tasks=40)
-        seed = next((read_seed(self.folder, plan.draw).seed for plan in spec.evals if plan.draw), "")
+        seed = next((SealedSplits(self.folder).seed(plan.draw).seed for plan in spec.evals if plan.draw), "")
         scores = []
         for s in drawn.scores:
             own = dict(zip(ids_of(seed, s.split), s.per_task.values(), strict=False))

@@ -22,7 +22,7 @@ from evotrainer.config.load import load_task
 from evotrainer.errors import AbortedError, ConfigError, EvoTrainerError
 from evotrainer.records.output import print
 
-ALL = "statistical,one_factor,random,random_recipes,greedy,tpe,best_of_n,map_elites,score_only,frozen"
+ALL = "statistical,one_factor,random,random_recipes,greedy,tpe,best_of_n,score_only,frozen"
 
 
 def compare(

@@ -70,7 +70,6 @@ ARMS: dict[str, ArmKind] = {
     "greedy": ArmKind("greedy", "one change at a time, one seed, any gain on search is kept", control=True),
     "tpe": ArmKind("tpe", "Optuna's TPESampler over the same changes, one seed", control=True),
     "best_of_n": ArmKind("best_of_n", "the starting recipe under N seeds", control=True),
-    "map_elites": ArmKind("map_elites", "a quality-diversity archive over behaviour, one seed", control=True),
 }
 """Name on the command line -> what it is."""
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from bench.compare.agents.control import ArmTraining, ControlArm
-from bench.compare.agents.map_elites import MapElites, MapElitesOptions
+from bench.compare.agents.control import ControlArm
 from bench.compare.agents.score_only import ScoreOnly
 
 from evotrainer.agents import make_agent
@@ -25,7 +24,7 @@ from tests.agents.briefings import START, FakeTools, briefing, health, record
 
 HELPS = {"temperature": 0.08, "group_size": 0.06, "loss": -0.05}
 """Factor -> what any other value than the start's is worth."""
-CONTROLS = ("random_recipes", "greedy", "tpe", "best_of_n", "map_elites")
+CONTROLS = ("random_recipes", "greedy", "tpe", "best_of_n")
 
 
 def worth(recipe: Recipe) -> float:
@@ -230,39 +229,6 @@ def test_tpe_without_optuna_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("bench.compare.agents.tpe.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"needs Optuna, .* run: pip install -e '.*\[tpe\]'"):
         make_agent("tpe")
-
-
-def seen(*rows: tuple[float, float]) -> list[ArmTraining]:
-    """Trainings by (length, score)."""
-    return [ArmTraining({}, START, score, {"completions/mean_length": n}) for n, score in rows]
-
-
-def test_map_elites_keeps_the_best_of_each_behaviour_however_it_scores() -> None:
-    agent = MapElites(0, MapElitesOptions(descriptors=("completions/mean_length",), bins=2))
-    found = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1)))
-    assert {c: t.score for c, t in found.items()} == {(0,): 0.6, (1,): 0.2}
-    moved = agent.archive(seen((10, 0.5), (12, 0.6), (90, 0.2), (100, 0.1), (1000, 0.0)))
-    assert {c: t.score for c, t in moved.items()} == {(0,): 0.6, (1,): 0.0}, "ranges are those of all trainings so far"
-    assert list(agent.archive([ArmTraining({}, START, 0.3), ArmTraining({}, START, 0.4)])) == [(-1,)], (
-        "nobody read them"
-    )
-
-
-def test_map_elites_builds_on_worse_trainings_of_another_behaviour() -> None:
-    def length(r: Recipe) -> dict[str, float]:
-        return {"completions/mean_length": 50.0 if r.loss != START.loss else 10.0, "entropy": 1.0}
-
-    def built_on_a_loss(name: str) -> int:
-        """Trainings one change beyond an earlier one that had the change which costs 5 points."""
-        n = 0
-        for seed in range(3):
-            done, _ = drive(make_agent(name, seed), 40, metrics=length)
-            for i, p in enumerate(done):
-                parents = [{k: v for k, v in p.changes.items() if k != f} for f in p.changes if f != "loss"]
-                n += "loss" in p.changes and any(q.changes in parents for q in done[:i])
-        return n
-
-    assert built_on_a_loss("map_elites") > 5 * max(1, built_on_a_loss("greedy")), "greedy meets them by chance alone"
 
 
 class Shut(FakeTools):

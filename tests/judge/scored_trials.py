@@ -6,16 +6,24 @@ from typing import Any
 
 import numpy as np
 
-from evotrainer.judge import (
-    InterimAnalysis,
-    JudgeConfig,
-)
+from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, judge
 from evotrainer.judge.real_comparisons import RealComparisons, real_comparisons
 from evotrainer.judge.simulate import Population
+from evotrainer.records.differences import differences
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding
+from evotrainer.records.verdicts import Verdict
 
 FIRST = InterimAnalysis(number=1, alpha=0.019)
+
+
+def recomputed(stored: Verdict, given: JudgeInput) -> tuple[str, ...]:
+    """What differs where a verdict is given again from these bodies, as `verify` does it."""
+    look = InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
+    fresh = judge(given, look)
+    return tuple(differences(stored.model_dump(mode="json"), fresh.model_dump(mode="json")))
+
+
 POP = Population(tasks=200)
 
 

@@ -13,10 +13,9 @@ from evotrainer.judge import (
     InterimAnalysis,
     JudgeConfig,
     JudgeInput,
+    alpha_spending,
     judge,
     measure_noise,
-    next_look,
-    recompute,
     scores_of,
 )
 from evotrainer.judge.decide import _decide, _floor_gate, _size_gate
@@ -24,7 +23,7 @@ from evotrainer.judge.simulate import trial
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.verdicts import Effect, GateResult
-from tests.judge.scored_trials import FIRST, leak, planted, with_components
+from tests.judge.scored_trials import FIRST, leak, planted, recomputed, with_components
 
 
 def decide(branch: list[TrialFinished], control: list[TrialFinished], **kwargs: Any) -> Any:
@@ -62,8 +61,7 @@ def test_only_the_best_of_a_round_becomes_champion() -> None:
     assert verdict.effect.low > 0, "its gain stays on record"
     assert [g.gate for g in verdict.gates if g.passed is False] == ["best_of_round"]
     noise = measure_noise("b0", scores_of(control, "gate"))
-    again = recompute(verdict, JudgeInput("b1", "b0", branch, control, noise, ahead="b7"))
-    assert again.fresh.kind == "reject"
+    assert not recomputed(verdict, JudgeInput("b1", "b0", branch, control, noise, ahead="b7"))
     losing = decide(*planted(-0.15), ahead="b7")
     assert "harmful" in losing.reason, "who was ahead does not matter to a branch that loses anyway"
 
@@ -231,11 +229,11 @@ def test_a_later_look_asks_for_more() -> None:
 def test_looks_that_tested_nothing_spend_nothing() -> None:
     branch, control = planted(0.12)
     waiting = decide(branch[:2], control)
-    assert next_look([waiting], 0.05).number == 1
+    assert alpha_spending.next_look([waiting], 0.05).number == 1
     promoted = decide(branch, control)
-    after = next_look([waiting, promoted], 0.05)
+    after = alpha_spending.next_look([waiting, promoted], 0.05)
     assert after.number == 2
-    assert after.alpha > next_look([promoted.model_copy(update={"kind": "reject"})], 0.05).alpha
+    assert after.alpha > alpha_spending.next_look([promoted.model_copy(update={"kind": "reject"})], 0.05).alpha
 
 
 @pytest.mark.parametrize("effect", [0.0, 0.04, 0.12, -0.1])
@@ -245,9 +243,8 @@ def test_a_verdict_is_recomputed_from_ledger_bodies_alone(effect: float) -> None
     stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     again = type(stored).model_validate_json(stored.model_dump_json())
     bodies = [[TrialFinished.model_validate_json(t.model_dump_json()) for t in side] for side in (branch, control)]
-    assert recompute(
-        again, JudgeInput("b1", "b0", *bodies, type(noise).model_validate_json(noise.model_dump_json()))
-    ).holds
+    same = type(noise).model_validate_json(noise.model_dump_json())
+    assert not recomputed(again, JudgeInput("b1", "b0", *bodies, same))
 
 
 def test_a_doctored_score_is_found_when_the_verdict_is_recomputed() -> None:
@@ -256,9 +253,8 @@ def test_a_doctored_score_is_found_when_the_verdict_is_recomputed() -> None:
     stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     task = next(t for t, v in branch[0].scores[0].per_task.items() if v < 1)
     doctored = branch[0].scores[0].per_task | {task: 1.0}
-    result = recompute(stored, JudgeInput("b1", "b0", [trial("b1", 1, doctored, 4), *branch[1:]], control, noise))
-    assert not result.holds
-    assert any(d.startswith("effect.mean") for d in result.differences)
+    found = recomputed(stored, JudgeInput("b1", "b0", [trial("b1", 1, doctored, 4), *branch[1:]], control, noise))
+    assert any(d.startswith("effect.mean") for d in found)
 
 
 def test_a_verdict_worded_otherwise_holds_and_another_kind_does_not() -> None:
@@ -267,17 +263,17 @@ def test_a_verdict_worded_otherwise_holds_and_another_kind_does_not() -> None:
     stored = judge(JudgeInput("b1", "b0", branch, control, noise), FIRST)
     gates = tuple(g.model_copy(update={"message": "as an earlier version said it"}) for g in stored.gates)
     worded = stored.model_copy(update={"reason": "as an earlier version said it", "gates": gates})
-    assert recompute(worded, JudgeInput("b1", "b0", branch, control, noise)).holds
-    assert recompute(
-        worded.model_copy(update={"kind": "reject"}), JudgeInput("b1", "b0", branch, control, noise)
-    ).differences == ("kind: 'reject' in the ledger, 'promote' recomputed",)
+    given = JudgeInput("b1", "b0", branch, control, noise)
+    assert not recomputed(worded, given)
+    other = worded.model_copy(update={"kind": "reject"})
+    assert recomputed(other, given) == ("kind: 'reject' in the ledger, 'promote' recomputed",)
 
 
 def test_unspent_verdicts_are_recomputed_too() -> None:
     branch, control = planted(0.12)
     for trials, findings in ((branch[:2], []), (branch, [leak("critical")])):
         stored = judge(JudgeInput("b1", "b0", trials, control, None, findings=findings), FIRST)
-        assert recompute(stored, JudgeInput("b1", "b0", trials, control, None, findings=findings)).holds
+        assert not recomputed(stored, JudgeInput("b1", "b0", trials, control, None, findings=findings))
 
 
 @settings(max_examples=60, deadline=None)

@@ -50,7 +50,7 @@ def test_the_head_follows_every_event_and_the_checksum_is_of_the_closed_file(tmp
         for n in (1, 2):
             event = ledger.append("resumed", f"resumed/{n}", Resumed(n=n))
             assert head.read_head(path) == (n, event.hash) == ledger.head
-            assert head.sealed_bytes(path) is None, "an open ledger has no checksum"
+            assert head.closed_checksum(path) is None, "an open ledger has no checksum"
             assert ledger.verify() == []
     assert subprocess.run(["sha256sum", "-c", "ledger.db.sha256"], cwd=tmp_path, capture_output=True).returncode == 0
     assert problems(path) == ""

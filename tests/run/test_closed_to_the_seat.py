@@ -18,18 +18,17 @@ from evotrainer.cli import app
 from evotrainer.cli._seat_tools import SeatTools
 from evotrainer.envs import open_environment
 from evotrainer.errors import ConfigError, EncryptedError, EvoTrainerError, IntegrityError
-from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.reading import load
-from evotrainer.records.revealed import unlearn
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import Key
 from evotrainer.records.seat import read_answer
 from evotrainer.records.store import RolloutStore
 from evotrainer.run.observer import Running, SilentObserver
 from evotrainer.verify import Record, checks
 from tests.keys_of_run import held, key_of_run
 from tests.paper import stopped_before
-from tests.records.test_encryption import rollouts
+from tests.records.test_sealed import rollouts
 from tests.run.test_seat import request, say, trial
 from tests.small_run import TINY
 from tests.tasks_on_paper import TASK as SUMS
@@ -248,11 +247,11 @@ def test_an_edited_task_file_changes_no_run_and_is_found(sums: Path, tmp_path: P
 def test_gate_and_cert_rollouts_are_read_by_no_reader_before_the_end(tmp_path: Path) -> None:
 
     run = tmp_path / "run"
-    key = register_key(DataKey(os.urandom(32)))
+    key = Key(os.urandom(32)).hold()
     with RolloutStore(run / "sealed" / "b0-s1", key=key) as store:
         store.append(rollouts(3))
         store.seal()
-    unlearn(key)
+    key.release()
     copied = tmp_path / "copied"
     shutil.copytree(run / "sealed" / "b0-s1", copied)
     for at in (run / "sealed" / "b0-s1", copied):

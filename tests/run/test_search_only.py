@@ -76,7 +76,7 @@ def test_what_cannot_search_is_refused(task: Path, more: list[str], said: str) -
 
 
 @pytest.mark.usefixtures("arms")
-@pytest.mark.parametrize(("agent", "most"), [("tpe", 100), ("greedy", 100), ("map_elites", 100), ("random_recipes", 6)])
+@pytest.mark.parametrize(("agent", "most"), [("tpe", 100), ("greedy", 100), ("random_recipes", 6)])
 def test_a_control_arm_is_told_how_many_changes_it_makes_at_once(task: Path, agent: str, most: int) -> None:
     own = load_task(task, [*ONLY, f"run.agent={agent}"])
     with pytest.raises(

@@ -15,9 +15,9 @@ from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, EncryptedError, IntegrityError, StoreError
 from evotrainer.judge.settings import weaker
-from evotrainer.records.draw import PLACE, read_seed
 from evotrainer.records.events import RunOpened, TaskDraw
 from evotrainer.records.looks import LookRegister, share_of
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.rules.judge_input import judge_config
 from evotrainer.run.observer import SilentObserver
 from evotrainer.verify import Record, checks
@@ -74,7 +74,7 @@ def test_two_runs_of_a_generated_task_share_search_and_neither_gate_nor_cert(sum
         assert len(tasks_of(one, split)) == 40 and not tasks_of(one, split) & tasks_of(other, split)
     assert complaints(one) == [] == complaints(other)
     end = one.closed
-    assert end is not None and end.seed == read_seed(one.folder).seed, "the end reveals what was drawn from"
+    assert end is not None and end.seed == SealedSplits(one.folder).seed().seed, "the end reveals what was drawn from"
     again = OnItsTasks().start(sums, tmp_path / "again", [f"evaluation.draw={end.seed}"])
     assert tasks_of(again, "cert") == tasks_of(one, "cert"), "who knows the seed can make its tasks again"
     assert drawn(again).mode == "given" and drawn(again).commitment != drawn(one).commitment
@@ -86,13 +86,13 @@ def test_no_event_and_no_specification_tells_the_seed_before_the_end(sums: Path,
         paper.start(sums, tmp_path / "run")
     run = api.open_run(tmp_path / "run")
     with pytest.raises(EncryptedError, match="encrypted until the run closes"):
-        read_seed(run.folder)
+        SealedSplits(run.folder).seed()
     with held(run.folder):
-        kept = read_seed(run.folder, commitment=drawn(run).commitment)
+        kept = SealedSplits(run.folder).seed(commitment=drawn(run).commitment)
     told = [json.dumps(e.body.model_dump(mode="json")) for e in run.events()]
     told += [s.model_dump_json() for s in paper.ran]
     assert not [t for t in told if kept.seed in t or kept.salt in t]
-    assert (run.folder / PLACE / "seed.enc").stat().st_mode & 0o777 == 0o600
+    assert (run.folder / SealedSplits.DRAW / "seed.enc").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Pat
         with stopped_before(point):
             OnItsTasks().start(sums, folder)
         with held(folder):
-            kept = read_seed(folder)
+            kept = SealedSplits(folder).seed()
         run = OnItsTasks().resume(folder)
         assert run.closed is not None and run.closed.seed == kept.seed, point
         assert len(tasks_of(run, "gate")) == len(tasks_of(run, "cert")) == 40
@@ -114,7 +114,7 @@ def test_a_run_stopped_anywhere_goes_on_with_its_tasks(sums: Path, tmp_path: Pat
 def test_a_lost_or_another_seed_is_an_error(sums: Path, tmp_path: Path, text: str | None, said: str) -> None:
     with stopped_before("b1/judged"):
         OnItsTasks().start(sums, tmp_path / "run")
-    path = tmp_path / "run" / PLACE / "seed.enc"
+    path = tmp_path / "run" / SealedSplits.DRAW / "seed.enc"
     path.unlink() if text is None else path.write_text(text)
     with pytest.raises(IntegrityError, match=f"{said}.*; restore it from a copy, or start a new run"):
         OnItsTasks().resume(tmp_path / "run")

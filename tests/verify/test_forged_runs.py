@@ -15,9 +15,8 @@ from evotrainer import api
 from evotrainer.cli.verify import verify as verify_command
 from evotrainer.cli.why import why
 from evotrainer.records.chain import Event
-from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.split_scores import opened, stored
+from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.verify import verify
 from tests.thinned import thinned
 
@@ -43,11 +42,11 @@ def forge(run: Path, event: str, change: Change) -> None:
 
 def within(rows: list[tampering.Row], body: dict[str, Any], change: Change) -> None:
     """Change a result whose single scores are encrypted: the end revealed the key, to a forger as well."""
-    key = DataKey(bytes.fromhex(next(json.loads(r[4])["key"] for r in rows if r[2] == "closed")))
-    register_key(key)
-    plain = opened(TrialFinished.model_validate(body)).model_dump(mode="json")
+    key = Key(bytes.fromhex(next(json.loads(r[4])["key"] for r in rows if r[2] == "closed")))
+    key.hold()
+    plain = SealedSplits.result(TrialFinished.model_validate(body)).model_dump(mode="json")
     change(plain)
-    body |= stored(TrialFinished.model_validate(plain), key).model_dump(mode="json")
+    body |= key.result(TrialFinished.model_validate(plain)).model_dump(mode="json")
 
 
 def set_(*path: str | int, to: Any) -> Change:

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from evotrainer import api
-from evotrainer.records.draw import Seed
 from evotrainer.records.events import RunOpened
+from evotrainer.records.sealed import Seed
 from evotrainer.verify import Record, checks
 from tests.leaky_task import HONEST, finish
 from tests.leaky_task import TASK as LEAKY

@@ -11,7 +11,6 @@ ARM_AGENTS = {
     "greedy": "bench.compare.agents.simple:GREEDY",
     "best_of_n": "bench.compare.agents.simple:BEST_OF_N",
     "tpe": "bench.compare.agents.tpe:SPEC",
-    "map_elites": "bench.compare.agents.map_elites:SPEC",
     "score_only": "bench.compare.agents.score_only:SPEC",
 }
 

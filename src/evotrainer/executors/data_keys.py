@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from evotrainer.errors import StoreError
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.encryption import DataKey, key_named
+from evotrainer.records.sealed import Key
 
 WITH_KEY = "key"
 """Third argument of a trial's process that is handed a key on standard input."""
@@ -18,15 +18,15 @@ WITH_KEY = "key"
 
 def passed_key(spec: TrialSpec) -> bytes:
     """The key that a trial's process is handed; empty: it needs none. EncryptedError where this process has it not."""
-    return key_named(spec.key).key if spec.key else b""
+    return Key.held(spec.key).key if spec.key else b""
 
 
-def received(argv: Sequence[str]) -> DataKey | None:
+def received(argv: Sequence[str]) -> bytes:
     """The key on standard input, where the arguments say that one is there."""
-    return DataKey(sys.stdin.buffer.read(32)) if argv[2:3] == [WITH_KEY] else None
+    return sys.stdin.buffer.read(32) if argv[2:3] == [WITH_KEY] else b""
 
 
-def asked(spec: TrialSpec, key: DataKey | None) -> DataKey | None:
+def asked(spec: TrialSpec, key: Key | None) -> Key | None:
     """The key to encrypt with; StoreError where the specification asks for another one than the trial was handed:
     nothing of gate and cert may be written in clear then."""
     if spec.key and (key is None or key.id != spec.key):

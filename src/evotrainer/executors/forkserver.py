@@ -155,10 +155,10 @@ def prepare(trainer: str, environment: Mapping[str, Any]) -> None:
         from evotrainer.executors import health, worker  # noqa: F401
         from evotrainer.harness.columns import batch, source  # noqa: F401
         from evotrainer.records import canaries, store  # noqa: F401
-        from evotrainer.records.encryption import DataKey
+        from evotrainer.records.sealed import Key
         from evotrainer.trainers import get_trainer
 
-        DataKey(bytes(32)).cipher  # noqa: B018  # loads the library that trials encrypt with
+        Key(bytes(32)).cipher  # noqa: B018  # loads the library that trials encrypt with
         get_trainer(trainer)
         make_ahead(environment)
 
@@ -198,7 +198,6 @@ def serve(control: socket.socket) -> None:
 def become_trial(folder: str, log: int, key: bytes = b"") -> NoReturn:
     """Run the trial of a folder in this process, a fresh fork, and end it."""
     from evotrainer.executors import worker
-    from evotrainer.records.encryption import DataKey
 
     with contextlib.suppress(OSError):
         os.setpgid(0, 0)
@@ -207,7 +206,7 @@ def become_trial(folder: str, log: int, key: bytes = b"") -> NoReturn:
     os.close(log)
     random.seed()  # of what need not be the same: trials with one state would look at their sandboxes in step
     try:
-        code = worker.main([folder, str(os.getppid())], DataKey(key) if key else None)
+        code = worker.main([folder, str(os.getppid())], key)
     except BaseException:
         traceback.print_exc()
         code = 1

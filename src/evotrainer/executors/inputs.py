@@ -11,8 +11,8 @@ from typing import Any
 from evotrainer.errors import ConfigError
 from evotrainer.executors.path_map import SCHEME
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.records.draw import PLACE
 from evotrainer.records.durable import sha256_file
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.trainers.bases import base_of, is_adapter, noted
 
 MAX_BYTES, MAX_FILES = 64 << 20, 2_000
@@ -84,7 +84,7 @@ class Inputs:
             for policy, place in self._bases(path if path.is_absolute() else self.run_dir / path, path):
                 add(policy, place)
         if any(p.draw for p in spec.evals):
-            add(self.run_dir / PLACE, PLACE)
+            add(self.run_dir / SealedSplits.DRAW, SealedSplits.DRAW)
         for path in {*named_files(spec.environment), *named_files(spec.trainer_options)}:
             if path.suffix == ".py" and self.extra is None:
                 add(path.parent, paths=_module_folder(path))

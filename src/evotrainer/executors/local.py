@@ -19,7 +19,7 @@ from evotrainer.errors import AbortedError, BudgetError, FaultsError, SandboxErr
 from evotrainer.executors.data_keys import WITH_KEY, passed_key
 from evotrainer.executors.forkserver import Forked, ForkServer, can_fork, kind_of
 from evotrainer.executors.process import EXIT_BUSY, Silence, descendants_cpu_s
-from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
+from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, store_dirs, trial_dir, write_atomic
 from evotrainer.records.durable import os_errors, sha256_tree
 from evotrainer.records.events import FailureLabel, TrialFinished
 from evotrainer.records.keys import USER_CODE
@@ -267,7 +267,7 @@ class LocalExecutor:
         self, spec: TrialSpec, folder: Path, label: FailureLabel, error: str, wall_s: float, h: Heartbeat | None
     ) -> TrialFinished:
         """Write the result of a trial that failed, `h`: its last sign of life, with checksums of what it left."""
-        left = [folder / "spec.json", *(self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed"))]
+        left = [folder / "spec.json", *store_dirs(self.run_dir, spec.trial)]
         finished = TrialFinished(
             trial=spec.trial,
             branch=spec.branch,

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records.events import SplitScore
 from evotrainer.records.frozen import explain
-from evotrainer.records.split_scores import SPLITS
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cut
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ def check_faults(trial: str, split: str, groups: Groups) -> None:
     lost = [r for g in groups for r in g if r.error_kind is not None]
     attempts = sum(map(len, groups))
     if 2 * len(lost) > attempts:
-        message = "" if split.startswith(SPLITS) else f": {cut(' '.join((lost[0].error or 'no message').split()), 300)}"
+        message = (
+            "" if SealedSplits.covers(split) else f": {cut(' '.join((lost[0].error or 'no message').split()), 300)}"
+        )
         raise FaultsError(
             f"{len(lost)} of {attempts} attempts of {trial} on {split} were lost to infrastructure faults; "
             f"the first: {lost[0].error_kind}{message}"

@@ -14,15 +14,15 @@ from evotrainer.errors import StoreError
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
-from evotrainer.records.split_scores import SPLITS as SEALED
+from evotrainer.records.sealed import SealedSplits
 
 __all__ = [
-    "SEALED",
     "EvalPlan",
     "Heartbeat",
     "TrialSpec",
     "read_heartbeat",
     "read_spec",
+    "store_dirs",
     "trial_dir",
     "write_atomic",
 ]
@@ -37,8 +37,13 @@ class EvalPlan(Frozen):
     greedy: bool = False
     """Read a second time, by greedy decoding, one attempt per task."""
     draw: str = ""
-    """Name of the seed that the run drew the split's tasks from (`records/draw.py`); empty: the environment's own.
+    """Name of the seed that the run drew the split's tasks from (`records/sealed.py`); empty: the environment's own.
     Never the seed itself: whoever reads a specification could make the tasks."""
+
+    @property
+    def sealed(self) -> bool:
+        """Only the judge may read it before the run closes."""
+        return SealedSplits.covers(self.split)
 
 
 class TrialSpec(Frozen):
@@ -94,6 +99,11 @@ class Heartbeat(Frozen):
 
 def trial_dir(run_dir: Path, trial: str) -> Path:
     return run_dir / "trials" / trial
+
+
+def store_dirs(run_dir: Path, trial: str) -> tuple[Path, ...]:
+    """A trial's stores: of its open splits, of its sealed ones."""
+    return tuple(run_dir / kind / trial for kind in SealedSplits.STORES)
 
 
 def write_atomic(path: Path, text: str, *, durable: bool = True) -> None:

@@ -23,25 +23,32 @@ from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
 from evotrainer.executors.scores import check_faults, split_score, unrecordable
-from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, read_heartbeat, read_spec, write_atomic
+from evotrainer.executors.spec import (
+    EvalPlan,
+    Heartbeat,
+    TrialSpec,
+    read_heartbeat,
+    read_spec,
+    store_dirs,
+    write_atomic,
+)
 from evotrainer.executors.start_checkpoint import check_one_part, saved, start_fields, take_rollouts
 from evotrainer.executors.warm_start import make_base
 from evotrainer.executors.written import check_trained, hook_fields, unpayable_of, with_written
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
-from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.probes import PROBE_CPU
-from evotrainer.records.split_scores import encrypted
+from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.trainers.bases import use_places
 from evotrainer.trainers.continued import use_scaffold
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
     from evotrainer.records.rollout import Rollout
-    from evotrainer.records.store import SealedPart
+    from evotrainer.records.store import StoredPart
     from evotrainer.trainers.base import Trainer, TrainRequest
 
     Groups = Sequence[Sequence[Rollout]]
@@ -50,10 +57,10 @@ if TYPE_CHECKING:
 class TrialProcess:
     """Runs one trial in its folder."""
 
-    def __init__(self, folder: Path, key: DataKey | None = None) -> None:
+    def __init__(self, folder: Path, key: bytes = b"") -> None:
         """`key`: what gate and cert are encrypted with, where the specification names one and they are evaluated."""
         self.folder = folder
-        self.key = register_key(key) if key else None
+        self.key = Key(key).hold() if key else None
         self.run_dir = folder.parent.parent
         self.places = read_places(folder)
         self.spec: TrialSpec = relocated_spec(read_spec(folder), self.places)
@@ -96,16 +103,14 @@ class TrialProcess:
         with self.opened() as (trainer, environment):
             self.draw_tasks(environment)
             start = self.start_policy(environment)
-            parts: list[SealedPart] = []
+            parts: list[StoredPart] = []
             curve: list[dict[str, float]] = []
             policy = start
             with contextlib.closing(RolloutStore(self.run_dir / "rollouts" / spec.trial)) as store:
                 if spec.train:
                     policy, curve = self.train(trainer, environment, start, store)
                 scores = [
-                    self.evaluate(trainer, environment, policy, plan, store)
-                    for plan in spec.evals
-                    if plan.split not in SEALED
+                    self.evaluate(trainer, environment, policy, plan, store) for plan in spec.evals if not plan.sealed
                 ]
                 self.beat("sealing")
                 parts += store.seal()
@@ -115,12 +120,12 @@ class TrialProcess:
                 check_trained(spec.recipe, self.run_dir / "rollouts" / spec.trial, protected, spec.accept_tier_e)
             greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
             health = read_health(spec, self.run_dir / "rollouts" / spec.trial, environment.proxy, curve, greedy)
-            if closed := [p for p in spec.evals if p.split in SEALED]:
-                sealed = self.run_dir / "sealed" / spec.trial
+            own, sealed = store_dirs(self.run_dir, spec.trial)
+            if closed := [p for p in spec.evals if p.sealed]:
                 with contextlib.closing(RolloutStore(sealed, key=asked(spec, self.key))) as store:
                     scores += [self.evaluate(trainer, environment, policy, plan, store) for plan in closed]
                     parts += store.seal()
-            flips = canary_flips([self.run_dir / kind / spec.trial for kind in ("rollouts", "sealed")])
+            flips = canary_flips([own, sealed])
             sha = trainer.policy_sha256(policy)
         self.beat("done")
         return TrialFinished(
@@ -135,7 +140,7 @@ class TrialProcess:
             peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
             policy_sha256=sha,
             policy_path=asked_path(relative(policy, self.run_dir), self.places),
-            scores=tuple(encrypted(s, self.key) for s in scores),
+            scores=tuple(map(self.key.score, scores) if self.key else scores),
             curve=tuple(curve),
             health=health,
             parts=tuple(str(p.path.relative_to(self.run_dir)) for p in parts),
@@ -165,10 +170,8 @@ class TrialProcess:
 
     def draw_tasks(self, environment: Environment) -> None:
         """Gate and cert of the run's seed, where it drew one; IntegrityError where the seed is lost or another."""
-        from evotrainer.records.draw import read_seed
-
         if name := next((p.draw for p in self.spec.evals if p.draw), ""):
-            environment.redraw(read_seed(self.run_dir, name).seed)  # type: ignore[attr-defined]  # asked at the start
+            SealedSplits(self.run_dir).give_tasks(environment, name)
 
     def fingerprints(self, policy: Path) -> dict[str, str]:
         """Checksums of this trial's specification and of the policy, where the trial made it."""
@@ -299,14 +302,14 @@ class TrialProcess:
         )
 
 
-def main(argv: Sequence[str], key: DataKey | None = None) -> int:
+def main(argv: Sequence[str], key: bytes = b"") -> int:
     """Run the trial of a folder; see `guarded` for the exit code."""
     folder = Path(argv[0])
     die_with_parent(int(argv[1]) if len(argv) > 1 else 0)
     return guarded(folder, lambda f: run_trial_to_end(f, key))
 
 
-def run_trial_to_end(folder: Path, key: DataKey | None = None) -> None:
+def run_trial_to_end(folder: Path, key: bytes = b"") -> None:
     """A trial from its start, or its last checkpoint, to its result."""
     finished = TrialProcess(folder, key).run()
     fault_point("trial:before-result")

@@ -16,7 +16,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.judge.stats import common_tasks, scores_of, t_quantile
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding
-from evotrainer.records.split_scores import readable
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.verdicts import Capability, ShortcutAudit
 
 CONFIDENCE = 0.99
@@ -168,7 +168,7 @@ def by_proxy(trials: Trials) -> list[TrialFinished]:
                 "scores": tuple(
                     s.model_copy(update={"per_task": s.proxy_per_task})
                     for s in t.scores
-                    if readable(s, t.trial).proxy_per_task
+                    if SealedSplits.readable(s, t.trial).proxy_per_task
                 )
             }
         )

@@ -13,8 +13,6 @@ from typing import Literal
 from evotrainer.judge import checks, compute, readings, scaffold, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
-from evotrainer.records.differences import CLOSE, differences
-from evotrainer.records.frozen import Frozen
 from evotrainer.records.text import decimal_places
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
@@ -251,31 +249,3 @@ def _nothing(given: JudgeInput) -> Effect:
         tasks=len(stats.common_tasks(b, c)),
         noise_floor=0.0,
     )
-
-
-class RecomputedVerdict(Frozen):
-    """A stored verdict and the one that the ledger's bodies give today."""
-
-    stored: Verdict
-    fresh: Verdict
-    differences: tuple[str, ...]
-
-    @property
-    def holds(self) -> bool:
-        """True where nothing differs."""
-        return not self.differences
-
-
-def recompute(
-    stored: Verdict, given: JudgeInput, look: InterimAnalysis | None = None, *, tolerance: float = CLOSE
-) -> RecomputedVerdict:
-    """Judge again from the same bodies and name every field that differs (numbers beyond `tolerance`).
-
-    `look`: the interim analysis that was due; None: the one the verdict names. Sentences (`reason`, `message`) are left
-    out: another version may word them otherwise, and the hash chain guards them.
-    """
-    # a verdict that spent nothing never reached the effect: any level leads to the same end
-    look = look or InterimAnalysis(number=stored.look or 1, alpha=stored.alpha or given.config.alpha * 0.5)
-    fresh = judge(given, look)
-    old, new = stored.model_dump(mode="json"), fresh.model_dump(mode="json")
-    return RecomputedVerdict(stored=stored, fresh=fresh, differences=tuple(differences(old, new, tolerance=tolerance)))

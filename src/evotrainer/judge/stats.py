@@ -23,7 +23,7 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.events import NoiseMeasured, SplitScore, TrialFinished
-from evotrainer.records.split_scores import readable
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.verdicts import Effect
 
 Scores = Mapping[int, Mapping[str, float]]
@@ -86,7 +86,7 @@ def scores_of(trials: Sequence[TrialFinished], split: str) -> dict[int, dict[str
 def split_score(trial: TrialFinished, split: str) -> SplitScore | None:
     """The trial's score on a split, at the latest step where it was read; EncryptedError while it is encrypted."""
     found = [s for s in trial.scores if s.split == split]
-    return readable(max(found, key=lambda s: s.step), trial.trial) if found else None
+    return SealedSplits.readable(max(found, key=lambda s: s.step), trial.trial) if found else None
 
 
 def common_tasks(*groups: Scores) -> list[str]:

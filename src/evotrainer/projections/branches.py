@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from evotrainer.errors import ConfigError
 from evotrainer.projections.shortcuts import Shortcuts
 from evotrainer.records import keys
 from evotrainer.records.briefing import BranchRecord
@@ -20,7 +19,6 @@ from evotrainer.records.events import (
 )
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.interventions import Intervention
-from evotrainer.records.one_factor import single_factor
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.search import ProbeRecord, ProbeSpec
 from evotrainer.records.verdicts import Effect, Verdict
@@ -238,34 +236,6 @@ def describe_start(branches: Mapping[str, Branch], recipe: Recipe) -> str:
     names = {b.recipe.model_copy(update=plain).hash: b.branch for b in [*branches.values()][::-1]}
     came = ", then ".join(f"{names.get(r.hash, f'recipe {r.hash}')} ({r.steps} steps)" for r in recipe.chain[:-1])
     return f"continued from {came}, {recipe.steps} steps more; its cost counts from the base policy on"
-
-
-def check_factor(parent: Recipe, b: Branch) -> list[str]:
-    """What the recipes say against the branch's intervention."""
-    assert b.intervention is not None
-    name, i = f"branch {b.branch}", b.intervention
-    try:
-        factor = single_factor(parent, b.recipe)
-        if factor != i.factor:
-            return [f"{name}: declares factor {i.factor!r}, its recipe changes {factor!r}"]
-        if parent.with_factor(factor, i.new).hash != b.recipe.hash:
-            return [f"{name}: declares {factor} = {i.new!r}, its recipe has {b.recipe.value(factor)!r}"]
-        if parent.with_factor(factor, i.old).hash != parent.hash:
-            return [f"{name}: declares that {factor} was {i.old!r}, its parent has {parent.value(factor)!r}"]
-    except ConfigError as e:
-        return [f"{name}: {e}"]
-    return []
-
-
-def check_factors(branches: Mapping[str, Branch]) -> list[str]:
-    """Recompute from the recipes that each branch differs from its parent in the one factor it declares."""
-    problems = []
-    for b in branches.values():
-        if (b.parent is None) != (b.intervention is None):
-            problems.append(f"branch {b.branch}: a branch has a parent if and only if it has an intervention")
-        elif b.parent is not None and b.parent in branches:
-            problems += check_factor(branches[b.parent].recipe, b)
-    return problems
 
 
 def descendants(branches: Mapping[str, Branch], branch: str) -> list[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from evotrainer.errors import ConfigError, EncryptedError
 from evotrainer.records.ledger import Event
 from evotrainer.records.rollout import GREEDY
-from evotrainer.records.split_scores import SPLITS as SEALED
+from evotrainer.records.sealed import SealedSplits
 
 OPEN = ("train", "search")
 """Splits that may be read while the run goes on."""
@@ -21,9 +21,11 @@ def stores_of(folder: Path, events: Sequence[Event], split: str, branch: str | N
     ConfigError for a split, branch or trial that is not there; EncryptedError for gate and cert before the run's close.
     """
     plain = split.removesuffix(GREEDY)
-    if plain not in (*OPEN, *SEALED):
-        raise ConfigError(f"no split {split!r}; there are {', '.join((*OPEN, *SEALED))}, each with {GREEDY} as well")
-    if plain in SEALED and not any(e.kind == "closed" for e in events):
+    if plain not in (*OPEN, *SealedSplits.SPLITS):
+        raise ConfigError(
+            f"no split {split!r}; there are {', '.join((*OPEN, *SealedSplits.SPLITS))}, each with {GREEDY} as well"
+        )
+    if SealedSplits.covers(split) and not any(e.kind == "closed" for e in events):
         raise EncryptedError(
             f"{folder}: {plain} is sealed until the run closes; read train and search, or end it: "
             f"evotrainer resume {folder}"
@@ -38,5 +40,5 @@ def stores_of(folder: Path, events: Sequence[Event], split: str, branch: str | N
     wanted = [
         t.trial for t in began if branch in (None, t.branch) and (t.trial == trial if trial else t.purpose != "audit")
     ]
-    kind = "sealed" if plain in SEALED else "rollouts"
+    kind = SealedSplits.STORES[SealedSplits.covers(split)]
     return [p for p in (folder / kind / t for t in dict.fromkeys(wanted)) if p.is_dir()]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from evotrainer.errors import ConfigError
-from evotrainer.projections.branches import Branch, Probe, check_factor
+from evotrainer.projections.branches import Branch, Probe
 from evotrainer.projections.labels import Label, label_of_branch, label_of_probe, label_of_refusal
 from evotrainer.projections.state import RunState
 from evotrainer.records.chain import Event
@@ -142,7 +142,7 @@ def _branch(b: Branch, state: RunState, events: Sequence[Event], agent: str) -> 
         label=label,
         cause=cause,
         measured=b.verdict.effect.mean if b.verdict and b.verdict.effect else None,
-        verified=parent is not None and iv is not None and not check_factor(parent, b),
+        verified=iv is not None and _made_of(parent, {iv.factor: iv.new}, b.recipe),
         **_intended(iv, agent) | ({"by": ""} if own else {}),
     )
 

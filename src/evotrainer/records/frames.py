@@ -3,7 +3,7 @@
 Header (little-endian, 20 bytes): magic (`EVOS` schema, `EVOF` record batch), stored length, uncompressed
 length, crc32 of the stored bytes, crc32 of the header before it. A file starts with its schema frame. A bad
 stretch at the end is what a crash leaves and was never acknowledged; one with good frames behind it is damage,
-and never cut. Of gate and cert the compressed bytes of a batch are encrypted (encryption.py).
+and never cut. Of gate and cert the compressed bytes of a batch are encrypted (sealed.py).
 """
 
 from __future__ import annotations
@@ -21,9 +21,8 @@ from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records import caps
 from evotrainer.records.arrow_schema import arrow_schema, check_version
 from evotrainer.records.durable import os_errors
-from evotrainer.records.encryption import DataKey, is_encrypted
 from evotrainer.records.regular_file import read_bytes
-from evotrainer.records.revealed import PURPOSE, decrypted_message
+from evotrainer.records.sealed import Key, SealedSplits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,10 +41,10 @@ def _codec() -> pa.Codec:
     return pa.Codec("zstd", compression_level=1)
 
 
-def _frame(magic: bytes, payload: pa.Buffer, key: DataKey | None = None) -> bytes:
+def _frame(magic: bytes, payload: pa.Buffer, key: Key | None = None) -> bytes:
     data = _codec().compress(payload, asbytes=True)
     if key is not None:
-        data = key.encrypt(data, PURPOSE)
+        data = key.encrypt(data)
     head = _HEADER.pack(magic, len(data), len(payload), zlib.crc32(data))
     return head + _CRC.pack(zlib.crc32(head)) + data
 
@@ -55,7 +54,7 @@ def schema_frame() -> bytes:
     return _frame(SCHEMA, arrow_schema().serialize())
 
 
-def batch_frame(batch: pa.RecordBatch, key: DataKey | None = None) -> bytes:
+def batch_frame(batch: pa.RecordBatch, key: Key | None = None) -> bytes:
     """The frame of one group, encrypted where a key is given."""
     return _frame(BATCH, batch.serialize(), key)
 
@@ -120,9 +119,8 @@ class Tail:
 
     def _payload(self, span: Span) -> bytes:
         stored = memoryview(self.data)[span.start + HEADER_BYTES : span.end]
-        if is_encrypted(bytes(stored[:4])):
-            stored = memoryview(decrypted_message(bytes(stored), self.path.absolute().parents[2]))
-        return bytes(_codec().decompress(stored, span.raw, asbytes=True))
+        plain = SealedSplits.plain(stored, self.path.absolute().parents[2])
+        return bytes(_codec().decompress(plain, span.raw, asbytes=True))
 
 
 MAX_TAIL = 1 << 30

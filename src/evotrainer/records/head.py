@@ -96,7 +96,7 @@ def lag_problem(noted: Head | None, events: int, closed: bool) -> str | None:
 def check_end(ledger: Path, unlike: str | None, hashes: Sequence[str], genesis: str) -> Head | None:
     """The noted head. IntegrityError where a writer must not go on behind these events, given by their hashes;
     `unlike`: what `bytes_problem` said."""
-    noted, closed = read_head(ledger), sealed_bytes(ledger) is not None
+    noted, closed = read_head(ledger), closed_checksum(ledger) is not None
     if unlike and (hashes or not noted or not noted[0]):  # what was cut off altogether is said below
         raise IntegrityError(
             f"ledger {ledger}: {unlike}; where the change is known and `evotrainer verify` finds nothing else, "
@@ -113,7 +113,7 @@ def check_end(ledger: Path, unlike: str | None, hashes: Sequence[str], genesis: 
     return noted
 
 
-def sealed_bytes(ledger: Path) -> str | None:
+def closed_checksum(ledger: Path) -> str | None:
     """The checksum noted when the ledger was closed; None while it is open, or where it was not closed properly."""
     try:
         text = read_text(note_path(ledger))
@@ -125,14 +125,14 @@ def sealed_bytes(ledger: Path) -> str | None:
 
 def bytes_problem(ledger: Path) -> str | None:
     """That the ledger file is not, byte for byte, the one that was closed; None where it is or nothing was noted."""
-    noted = sealed_bytes(ledger)
+    noted = closed_checksum(ledger)
     if noted is None or waiting(ledger):
         return None
     if not noted:
         return f"{note_path(ledger).name} is damaged: it holds no checksum of {ledger.name}; restore a copy"
     with os_errors(f"cannot read {ledger}"):
         found = sha256_file(ledger)
-    if found != noted and sealed_bytes(ledger) == noted:  # else a writer came in between
+    if found != noted and closed_checksum(ledger) == noted:  # else a writer came in between
         return f"{ledger.name} is not, byte for byte, the file that was closed; restore a copy"
     return None
 

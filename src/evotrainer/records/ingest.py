@@ -1,4 +1,4 @@
-"""Bulk import into a rollout store: sealed Parquet parts written straight from a stream, without the durable tail.
+"""Bulk import into a rollout store: Parquet parts written straight from a stream, without the durable tail.
 
 What is being imported lies elsewhere already, so a crash loses nothing: the part that was being written is a `.tmp` and
 the import is begun again. Rows of a part come in the order of the stream.
@@ -36,7 +36,7 @@ def batches(rollouts: Iterable[Rollout], size: int = ROW_GROUP) -> Iterator[pa.R
 
 
 def ingest(rollouts: Iterable[Rollout], folder: Path) -> int:
-    """Append rollouts to the store `folder` as new sealed parts; returns how many. StoreError where it cannot write.
+    """Append rollouts to the store `folder` as new parts; returns how many. StoreError where it cannot write.
 
     Ids are not compared with what is there: readers count an id once.
     """

@@ -20,22 +20,21 @@ from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, check_readable, parse
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import WriterLock, lock_error, os_errors, writer_of
-from evotrainer.records.encryption import register_revealed_key
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.head import (
     bytes_problem,
     check_end,
+    closed_checksum,
     head_problem,
     lag_problem,
     read_head,
     seal_bytes,
-    sealed_bytes,
     unseal_bytes,
     write_head,
 )
-from evotrainer.records.split_scores import any_locked, opened
+from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.records.sqlite_file import missing, open_database, open_still, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
@@ -211,10 +210,10 @@ class Ledger:
             self._events.append(event)
             self._by_id[event.id] = event
             self._head = event.hash
-            if isinstance(event.body, TrialFinished) and any_locked(event.body.scores):
+            if isinstance(event.body, TrialFinished) and SealedSplits.unread(event.body.scores):
                 self._locked.append(len(self._events) - 1)
-            if isinstance(event.body, RunClosed) and event.body.key:
-                register_revealed_key(event.body.key)
+            if isinstance(event.body, RunClosed) and (key := Key.revealed(event.body.key)):
+                key.hold()
         self._decrypt()
 
     def _decrypt(self) -> None:
@@ -222,7 +221,7 @@ class Ledger:
         left = []
         for i in self._locked:
             event = self._events[i]
-            if (body := opened(event.body)) is event.body or any_locked(body.scores):
+            if (body := SealedSplits.result(event.body)) is event.body or SealedSplits.unread(body.scores):
                 left.append(i)
                 continue
             self._events[i] = self._by_id[event.id] = replace(event, body=body)
@@ -243,12 +242,12 @@ class Ledger:
         try:
             with self._mutex, sqlite_errors(self.path):
                 noted = read_head(self.path)  # before the events, which only grow
-                closed = sealed_bytes(self.path) is not None
+                closed = closed_checksum(self.path) is not None
                 rows = self._rows()
                 problems += schema_problems(self._db)
                 checks = [str(r[0]) for r in self._db.execute("PRAGMA integrity_check")]
                 later = read_head(self.path)
-                closed = closed and sealed_bytes(self.path) is not None  # no writer came in between
+                closed = closed and closed_checksum(self.path) is not None  # no writer came in between
                 if unlike := bytes_problem(self.path):
                     problems.append(unlike)
         except StoreError as e:
@@ -269,7 +268,7 @@ class Ledger:
 
     def blind_spots(self) -> list[str]:
         """What `verify` cannot check in this ledger."""
-        if sealed_bytes(self.path) is None:
+        if closed_checksum(self.path) is None:
             return ["not closed by its writer: bytes of ledger.db that hold no event are not compared"]
         return []
 
@@ -293,7 +292,7 @@ class Ledger:
 
 
 def _opened(body: Frozen) -> Frozen:
-    return opened(body) if isinstance(body, TrialFinished) else body
+    return SealedSplits.result(body) if isinstance(body, TrialFinished) else body
 
 
 class Journal:

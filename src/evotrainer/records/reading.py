@@ -17,8 +17,8 @@ from evotrainer.records.arrow_schema import arrow_schema, check_version, decode
 from evotrainer.records.durable import os_trouble, sha256_file
 from evotrainer.records.frames import Tail, read_tail
 from evotrainer.records.regular_file import check_regular, read_bytes, read_text
-from evotrainer.records.revealed import SUFFIX, part_source
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cause, counted
 
 if TYPE_CHECKING:
@@ -29,13 +29,11 @@ if TYPE_CHECKING:
 TAIL = "tail.log"
 LOCK = "writer.lock"
 PART_GLOB = "part-*.parquet"
-ENCRYPTED_GLOB = f"part-*{SUFFIX}"
-"""Parts of gate and cert: Parquet as one encrypted message."""
 
 
 def stored_parts(folder: Path) -> list[Path]:
-    """Sealed parts of a folder, oldest first; UnreadableError where one is no regular file."""
-    found = sorted([*folder.glob(PART_GLOB), *folder.glob(ENCRYPTED_GLOB)])
+    """Parts of a folder, oldest first; UnreadableError where one is no regular file."""
+    found = sorted([*folder.glob(PART_GLOB), *folder.glob(f"part-*{SealedSplits.SUFFIX}")])
     for part in found:
         check_regular(part)
     return found
@@ -62,7 +60,7 @@ def open_part(path: Path) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
     try:
-        source = part_source(path)
+        source = SealedSplits.parquet(path)
         given = pa.BufferReader(source) if isinstance(source, bytes) else source
         file = pq.ParquetFile(given, page_checksum_verification=True)
         caps.check_parquet(source)
@@ -90,7 +88,7 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 
     try:
         rows = file.metadata.row_group(i).num_rows
-        read = list(caps.batches(file, part_source(path), [i], columns, most=max(1, rows)))
+        read = list(caps.batches(file, SealedSplits.parquet(path), [i], columns, most=max(1, rows)))
         return pa.Table.from_batches(read) if read else file.read_row_group(i, columns=columns, use_threads=False)
     except Exception as e:
         raise _part_trouble(path, e) from e
@@ -99,7 +97,7 @@ def row_group(file: pq.ParquetFile, path: Path, i: int, columns: list[str] | Non
 def _check_size(path: Path) -> None:
     """StoreError for a part that holds more than a file of its size may; damage is left to the reader to find."""
     try:
-        caps.check_parquet(part_source(path))
+        caps.check_parquet(SealedSplits.parquet(path))
     except caps.TooLargeError as e:
         raise _part_trouble(path, e) from e
     except (OSError, ValueError):
@@ -137,7 +135,7 @@ def _folders(folders: Iterable[Path | str]) -> list[Path]:
 
 
 def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
-    """Lazy frame over the sealed parts and tails of store folders, one row per rollout id, columns as published.
+    """Lazy frame over the parts and tails of store folders, one row per rollout id, columns as published.
 
     Parts are read lazily and damage in one surfaces at `collect()`. Row order is not defined.
     """
@@ -148,8 +146,8 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
     parts = [p for f in listed for p in stored_parts(f)]
     for p in parts:
         _check_size(p)
-    frames = [pl.scan_parquet(open_)] if (open_ := [p for p in parts if p.suffix != SUFFIX]) else []
-    frames += [pl.read_parquet(_stream(p)).lazy() for p in parts if p.suffix == SUFFIX]
+    frames = [pl.scan_parquet(open_)] if (open_ := [p for p in parts if p.suffix != SealedSplits.SUFFIX]) else []
+    frames += [pl.read_parquet(_stream(p)).lazy() for p in parts if p.suffix == SealedSplits.SUFFIX]
     if tails or not parts:
         import pyarrow as pa
 
@@ -162,7 +160,7 @@ def scan(folders: Iterable[Path | str]) -> pl.LazyFrame:
 
 def _stream(part: Path) -> io.BytesIO:
     """An encrypted part as Parquet."""
-    source = part_source(part)
+    source = SealedSplits.parquet(part)
     assert isinstance(source, bytes)
     return io.BytesIO(source)
 

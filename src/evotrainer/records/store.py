@@ -5,7 +5,7 @@
     tail.log                    frames not sealed yet (frames.py)
     part-00000.parquet          sealed, never changed
     part-00000.parquet.sha256   its checksum, in the format of `sha256sum -c`
-    part-00000.enc              of gate and cert: a part as one encrypted message (encryption.py), in place of .parquet
+    part-00000.enc              of gate and cert: a part as one encrypted message (sealed.py), in place of .parquet
     writer.lock                 pid of the writer
     torn-<n>.bin                bytes cut from a tail's end that may have been more than a torn write
 """
@@ -46,19 +46,19 @@ from evotrainer.records.reading import (
     scan,
     stored_parts,
 )
-from evotrainer.records.revealed import PURPOSE, SUFFIX
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import SealedSplits
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evotrainer.records.encryption import DataKey
+    from evotrainer.records.sealed import Key
 
 __all__ = [
     "PART_GLOB",
     "Recovery",
     "RolloutStore",
-    "SealedPart",
+    "StoredPart",
     "arrow_schema",
     "check_folder",
     "load",
@@ -84,7 +84,7 @@ _DICTIONARY += ["env_hash", "error_kind", "turns.list.element.role", "components
 
 
 @dataclass(frozen=True, slots=True)
-class SealedPart:
+class StoredPart:
     """An immutable Parquet part; `sha256` (64 hex) is to be recorded in the ledger."""
 
     path: Path
@@ -106,7 +106,7 @@ class RolloutStore:
     """The writer of one folder. Raises StoreError where another process writes it, the disk is full, ..."""
 
     def __init__(
-        self, folder: Path | str, seal_bytes: int = SEAL_BYTES, repair: bool = False, key: DataKey | None = None
+        self, folder: Path | str, seal_bytes: int = SEAL_BYTES, repair: bool = False, key: Key | None = None
     ) -> None:
         """Open or create `folder` and recover what a crash left. `key`: everything is encrypted with it.
 
@@ -130,7 +130,7 @@ class RolloutStore:
     def _open(self, repair: bool) -> None:
         for leftover in self.folder.glob("*.tmp"):
             leftover.unlink()
-        self._parts = [_sealed(p) for p in stored_parts(self.folder)]
+        self._parts = [_stored(p) for p in stored_parts(self.folder)]
         sealed: set[str] = set().union(*(part_ids(p.path) for p in self._parts))
         tail = read_tail(self.folder / TAIL)
         self.recovered = self._recover(tail, repair)
@@ -234,7 +234,7 @@ class RolloutStore:
         except OSError:
             self.close()
 
-    def seal(self) -> list[SealedPart]:
+    def seal(self) -> list[StoredPart]:
         """Turn the tail into an immutable Parquet part; returns all parts of the folder, oldest first.
 
         Crash-safe at each point: the tail goes only after the part is durable, and readers drop rows seen in both.
@@ -249,7 +249,7 @@ class RolloutStore:
             fault_point("store:sealed")
         return list(self._parts)
 
-    def adopt(self, table: pa.Table) -> SealedPart:
+    def adopt(self, table: pa.Table) -> StoredPart:
         """Store rollouts that were read from another store, columns of `arrow_schema()`, as a part of their own;
         StoreError where one is here already."""
         self._check_open()
@@ -270,17 +270,17 @@ class RolloutStore:
         # One chunk: Parquet writes thousands of small ones at half the speed.
         return pa.Table.from_batches(list(tail.batches()), arrow_schema()).combine_chunks()
 
-    def _write_part(self, table: pa.Table) -> SealedPart:
+    def _write_part(self, table: pa.Table) -> StoredPart:
         import pyarrow.parquet as pq
 
         number = 1 + max((int(p.path.stem.removeprefix("part-")) for p in self._parts), default=-1)
-        path = self.folder / f"part-{number:05d}{SUFFIX if self.key else '.parquet'}"
+        path = self.folder / f"part-{number:05d}{SealedSplits.SUFFIX if self.key else '.parquet'}"
         temporary = path.with_name(path.name + ".tmp")
         with temporary.open("wb") as f:
             to = io.BytesIO() if self.key else f
             pq.write_table(table, to, **parquet_options())
             if self.key and isinstance(to, io.BytesIO):  # in memory: nothing of it is ever on the disk in clear
-                f.write(self.key.encrypt(to.getvalue(), PURPOSE))
+                f.write(self.key.encrypt(to.getvalue()))
             f.flush()
             os.fsync(f.fileno())
         fault_point("store:part-written")
@@ -290,7 +290,7 @@ class RolloutStore:
         fault_point("store:checksum-written")
         os.replace(temporary, path)
         fsync(self.folder)
-        return SealedPart(path, table.num_rows, sha256)
+        return StoredPart(path, table.num_rows, sha256)
 
     def _check_open(self) -> None:
         if self._fd < 0:
@@ -324,5 +324,5 @@ def parquet_options() -> dict[str, object]:
     }
 
 
-def _sealed(path: Path) -> SealedPart:
-    return SealedPart(path, row_count(path), read_checksum(path) or sha256_file(path))
+def _stored(path: Path) -> StoredPart:
+    return StoredPart(path, row_count(path), read_checksum(path) or sha256_file(path))

@@ -15,7 +15,7 @@ from evotrainer.projections.caveats import in_force
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, CertRow, SplitScore, TrialFinished
-from evotrainer.records.split_scores import readable
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.rules.scaffolds import cert_alone
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def entry(state: RunState, done: Sequence[TrialFinished], name: str, branch: str
     """One policy family's scores on cert, by seed: of each the last reading."""
     read: dict[int, tuple[TrialFinished, SplitScore]] = {}
     for t in done:
-        cert = [readable(s, t.trial) for s in t.scores if s.split == "cert"]
+        cert = [SealedSplits.readable(s, t.trial) for s in t.scores if s.split == "cert"]
         if cert and t.branch == branch and t.status == "complete" and not keys.has_own_texts(t.trial):
             read[t.seed] = t, cert[-1]
     if left := [s for s in seeds if s not in read]:

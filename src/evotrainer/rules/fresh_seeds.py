@@ -1,9 +1,10 @@
-"""Trainings on fresh seeds: what a winner is worth by them. Run and `verify` ask here."""
+"""A winner's effect on fresh seeds, which know nothing of how it was chosen. Run and `verify` ask here."""
 
 from __future__ import annotations
 
 from evotrainer.config.task import TaskFile
-from evotrainer.judge import reestimated
+from evotrainer.judge import scores_of, with_shortcut_closed
+from evotrainer.judge.stats import effect
 from evotrainer.projections.branches import START
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -29,13 +30,27 @@ def sides_of(task: TaskFile, state: RunState, name: str) -> dict[str, list[Trial
 
 def reestimate(task: TaskFile, state: RunState, name: str) -> Reestimated:
     """A promoted branch's effect on fresh seeds, all sides with scores under the run's present environment knobs."""
-    sides, verdict = sides_of(task, state, name), state.branches[name].verdict
-    control, knobs = control_of(state, name), env_knobs(task, state)
-    return reestimated(
-        list(sides),
-        list(sides.values()),
-        [evaluations_under(state, trials, knobs) for trials in sides.values()],
-        state.noises,
+    verdict, knobs = state.branches[name].verdict, env_knobs(task, state)
+    trials = sides_of(task, state, name)
+    evaluated = {x: evaluations_under(state, own, knobs) for x, own in trials.items()}
+    scores = {
+        x: scores_of(with_shortcut_closed(own, evaluated[x]) if evaluated[x] else own, "gate")
+        for x, own in trials.items()
+    }
+    control, noise = control_of(state, name), list(state.noises)[-1]
+    against = {x: effect(scores[name], scores[x], state.noises[noise], names=(name, x)) for x in trials if x != name}
+    return Reestimated(
+        branch=name,
+        control=control,
+        split="gate",
+        effect=against[control],
         selected=verdict.effect if verdict else None,
+        start=against.get(START) if control != START else None,
+        seeds=tuple(sorted(scores[name])),
         control_fresh=bool(fresh_trainings(task, state, control)),
+        trials=tuple(t.trial for t in trials[name]),
+        control_trials=tuple(t.trial for t in trials[control]),
+        start_trials=tuple(t.trial for x, own in trials.items() if x not in (name, control) for t in own),
+        evaluations=tuple(t.trial for own in evaluated.values() for t in own),
+        noise=noise,
     )

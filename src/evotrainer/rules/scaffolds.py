@@ -14,7 +14,7 @@ from evotrainer.records import keys
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.scaffold import digest
-from evotrainer.records.split_scores import readable
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.rules.evaluations import name_under
 
 Numbers = dict[str, float]
@@ -43,7 +43,7 @@ def cert_alone(champion: Branch | None, start: Recipe, base: SplitScore, trials:
     name = keys.with_texts(keys.BASE_TRIAL, digest(champion.recipe.scaffold))
     own = [t for t in trials if t.trial.startswith(keys.certification(name)) and t.status == "complete"]
     read = [s for t in own for s in t.scores if s.split == "cert"]
-    return alone(base.per_task, readable(read[-1], name).per_task) if read else {}
+    return alone(base.per_task, SealedSplits.readable(read[-1], name).per_task) if read else {}
 
 
 def scaffold_control(task: TaskFile, state: RunState, b: Branch, control: Branch, knobs: Any) -> ScaffoldControl | None:

@@ -22,16 +22,13 @@ from evotrainer.projections.environment_files import any_trained, files_of, way_
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.keys import USER_CODE
 from evotrainer.records.ledger import Journal, Ledger
 from evotrainer.records.recipe import diff
-from evotrainer.records.revealed import unlearn
-from evotrainer.records.run_keys import RunKeys
-from evotrainer.records.split_scores import stored
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.rules.recipes import env_knobs
 from evotrainer.run.environment_copies import remedies
 from evotrainer.run.observer import Changes, Observer, Running, SilentObserver
@@ -87,15 +84,13 @@ class RunContext:
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.monotonic)
-    keys: RunKeys | None = None
-    """What gate and cert are encrypted with, end by end; None: they are not."""
-    key: DataKey | None = None
-    """That of the next end; None as well after the last one, which revealed all there was."""
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner
         from evotrainer.sandbox.reward_runner import RewardRunner
 
+        self.sealed = SealedSplits(self.folder)
+        """Gate and cert; after the last end, which revealed all there was, it holds no key."""
         self.journal = Journal(self.ledger)
         self.rollouts = RolloutReader(self.folder)
         self.detector_runner = SandboxRunner(self.task.sandbox.accept_tier_e)
@@ -182,15 +177,6 @@ class RunContext:
         """What is spent and reserved."""
         return Budget.from_events(self.ledger.events(), self.task.budget.limits())
 
-    def hold(self, found: RunKeys, ends: int) -> None:
-        """From here on everything of gate and cert is encrypted, up to the end that follows `ends` others."""
-        self.keys, self.key = found, register_key(found.nth(ends + 1))
-
-    def release(self) -> None:
-        """This process reads nothing encrypted any more but what was revealed."""
-        if self.key is not None:
-            unlearn(self.key)
-
     # -- trials ----------------------------------------------------------------------------------------------------
 
     def run_trials(self, specs: Sequence[TrialSpec]) -> list[TrialFinished]:
@@ -231,7 +217,8 @@ class RunContext:
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run needs it: {remedy}"
                 )
-            event = self.ledger.append("finished", keys.finished(result.trial), stored(result, self.key))
+            stored = self.sealed.key.result(result) if self.sealed.key else result
+            event = self.ledger.append("finished", keys.finished(result.trial), stored)
             self._walk_to(event)
             done[result.trial] = event.body
             fault_point(f"after:{keys.finished(result.trial)}")

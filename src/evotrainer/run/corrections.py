@@ -13,7 +13,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment, pay_terms
 from evotrainer.envs.base import DRAWN
 from evotrainer.errors import IntegrityError
-from evotrainer.executors.spec import trial_dir
+from evotrainer.executors.spec import store_dirs, trial_dir
 from evotrainer.projections.environment_files import CODE, any_trained, files_of
 from evotrainer.records.chain import Event
 from evotrainer.records.events import RunOpened
@@ -47,7 +47,7 @@ def accepted_corrections(folder: Path, task: TaskFile, ledger: Ledger) -> dict[s
         )
     ended = {e.body.trial for e in ledger.events("finished")}
     for begun in (e.body.trial for e in ledger.events("intended") if e.body.trial not in ended):
-        for place in (trial_dir(folder, begun), folder / "rollouts" / begun, folder / "sealed" / begun):
+        for place in (trial_dir(folder, begun), *store_dirs(folder, begun)):
             shutil.rmtree(place, ignore_errors=True)
     return {f: now[f] for f in changed}
 

@@ -172,7 +172,7 @@ def describe(ctx: RunContext) -> RunOpened:
         environment=env,
         base_policy=base_identity(task.policy.base, resolve_base(task.policy.base)),
         draw=drawn,
-        key_sha256=ctx.key.sha256 if ctx.key else "",
+        key_sha256=ctx.sealed.key.sha256 if ctx.sealed.key else "",
     )
 
 
@@ -310,7 +310,8 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
     finished = [e.body for e in ctx.ledger.events("finished")]
 
     def closed() -> RunClosed:
-        drawn, n = task_sets.revealed(ctx), ctx.state.ends + 1
+        drawn = task_sets.revealed(ctx)
+        key, following = ctx.sealed.reveal(ctx.state.ends + 1)
         return RunClosed(
             reason=reason,
             champion=ctx.champion if ctx.branches[START].finished else BASE,
@@ -319,8 +320,8 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
             peak_rss_mb=max((t.peak_rss_mb for t in finished), default=0.0),
             seed=drawn.seed if drawn else "",
             salt=drawn.salt if drawn else "",
-            key=ctx.keys.nth(n).key.hex() if ctx.keys else "",
-            next_key_sha256=ctx.keys.nth(n + 1).sha256 if ctx.keys else "",
+            key=key,
+            next_key_sha256=following,
         )
 
     return ctx.record(keys.closed(ctx.state.ends + 1), RunClosed, closed)

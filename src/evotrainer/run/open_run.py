@@ -83,4 +83,4 @@ def open_context(
             task_sets.take_keys(ctx)
             yield ctx
         finally:
-            ctx.release()
+            ctx.sealed.release()

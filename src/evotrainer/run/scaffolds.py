@@ -11,7 +11,6 @@ from evotrainer.envs.base import EnvironmentWithDraws, EnvironmentWithSlots
 from evotrainer.errors import TaskSetError
 from evotrainer.projections.branches import BASE, Branch
 from evotrainer.records import keys
-from evotrainer.records.draw import read_seed
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.records.scaffold import digest, fault, leaks
@@ -42,7 +41,7 @@ def why_not(ctx: RunContext, recipe: Recipe) -> str:
     draw = ctx.state.opened.draw if ctx.state.opened else None
     with closing(open_environment(ctx.task.environment, accept_tier_e=ctx.task.sandbox.accept_tier_e)) as opened:
         if draw and draw.seed and isinstance(opened, EnvironmentWithDraws):
-            opened.redraw(read_seed(ctx.folder, draw.seed).seed)
+            ctx.sealed.give_tasks(opened, draw.seed)
         found = checks(opened, new, recipe, ctx.task, ctx.folder / trial_specs.base_dir(ctx))
         return next((f"recipe.scaffold: {label}: {why}" for label, why in found if why), "")
 

@@ -13,7 +13,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.cache import cache_folder
 from evotrainer.records.events import SeatAnswered, SeatAsked
 from evotrainer.records.looks import register_file
-from evotrainer.records.run_keys import keys_folder
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.seat import SeatBriefing, SeatTrial
 from evotrainer.run import propose
 from evotrainer.run.change_rules import RequestedChange, change_of, why_not
@@ -51,7 +51,11 @@ class RunSeat:
 
 def hidden(ctx: RunContext) -> tuple[Path, ...]:
     """What no program in the seat may be shown: the run, keys, cached trainings, the files that its tasks are in."""
-    places = (keys_folder(ctx.task.run.keys), cache_folder(ctx.task.run.cache), register_file(ctx.task.run.looks))
+    places = (
+        SealedSplits.keys_folder(ctx.task.run.keys),
+        cache_folder(ctx.task.run.cache),
+        register_file(ctx.task.run.looks),
+    )
     files = ctx.state.environment.get("files", {})
     return (ctx.folder, *(p for p in places if p), *map(Path, files))
 

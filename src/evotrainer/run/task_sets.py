@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import DRAWN, Environment, EnvironmentWithDraws, can_redraw
-from evotrainer.errors import ConfigError, IntegrityError, StoreError
+from evotrainer.errors import ConfigError, StoreError
 from evotrainer.projections.environment_files import any_trained
 from evotrainer.projections.task_sets import budget_line
 from evotrainer.records import keys
-from evotrainer.records.draw import Seed, keep_seed, read_seed, stored_seed_key
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TaskDraw, TaskSet
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.looks import WHOLE, LookCount, LookRegister, register_file, set_key, share_of
-from evotrainer.records.run_keys import find_keys, keys_folder, make_keys
+from evotrainer.records.sealed import SealedSplits, Seed
 
 if TYPE_CHECKING:
     from evotrainer.run.context import RunContext
@@ -30,8 +29,8 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
     its gate. `environment`: opened, with its own tasks; it has the run's afterwards."""
     wanted = ctx.task.evaluation.draw
     mode = mode_of(ctx.task, environment)
-    make_own_keys(ctx)
-    seed = keep_seed(ctx.folder, wanted if isinstance(wanted, int) else None, ctx.key)
+    ctx.sealed = SealedSplits.begin(ctx.folder, SealedSplits.keys_folder(ctx.task.run.keys))
+    seed = ctx.sealed.draw(wanted if isinstance(wanted, int) else None)
     if mode != "fixed" and isinstance(environment, EnvironmentWithDraws):
         environment.redraw(seed.seed)
     register = None if mode == "fresh" else register_of(ctx.task)
@@ -54,18 +53,6 @@ def draw(ctx: RunContext, environment: Environment) -> TaskDraw:
     return TaskDraw(mode=mode, commitment=seed.commitment, seed=name, sets=tuple(sets))
 
 
-def make_own_keys(ctx: RunContext) -> None:
-    """Keys of a new run: those of a start that was killed before its first event, where there was one."""
-    folder = keys_folder(ctx.task.run.keys)
-    if folder is None:
-        return
-    found = None
-    if first := stored_seed_key(ctx.folder):
-        with contextlib.suppress(IntegrityError):  # lost with nothing recorded: the seed is drawn anew
-            found = find_keys(folder, first)
-    ctx.hold(found or make_keys(folder, ctx.folder), 0)
-
-
 def take_keys(ctx: RunContext) -> None:
     """Keys of a run that goes on; IntegrityError where they are lost. After its last end nothing is encrypted."""
     opened = ctx.recorded(keys.RUN)
@@ -74,7 +61,8 @@ def take_keys(ctx: RunContext) -> None:
     ends = ctx.ledger.events("closed")
     if ends and ends[-1].seq > max((e.seq for e in ctx.ledger.events("resumed")), default=0):
         return
-    ctx.hold(find_keys(keys_folder(ctx.task.run.keys), opened.body.key_sha256[:16]), len(ends))
+    folder = SealedSplits.keys_folder(ctx.task.run.keys)
+    ctx.sealed = SealedSplits.resume(ctx.folder, folder, opened.body.key_sha256[:16], len(ends))
 
 
 def mode_of(task: TaskFile, environment: Environment) -> str:
@@ -189,7 +177,7 @@ def revealed(ctx: RunContext) -> Seed | None:
     found = ctx.state.opened.draw if ctx.state.opened else None
     if found is None or found.mode == "fixed":
         return None
-    seed = read_seed(ctx.folder, found.seed, found.commitment)
+    seed = ctx.sealed.seed(found.seed, found.commitment)
     gate, register = found.of("gate"), register_of(ctx.task)
     if found.mode == "fresh" and gate is not None and register is not None:
         try:

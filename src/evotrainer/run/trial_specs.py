@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from evotrainer.config.bases import resolve_base
-from evotrainer.executors.spec import SEALED, EvalPlan, TrialSpec
+from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.projections.branches import BASE, Branch, Probe
 from evotrainer.records import keys
 from evotrainer.rules.recipes import protocol
@@ -18,13 +18,10 @@ def plan_eval(ctx: RunContext, split: str) -> EvalPlan | None:
     if split not in ctx.state.environment.get("splits", {split: 1}):
         return None
     e = ctx.task.evaluation
-    return EvalPlan(
-        split=split,
-        attempts=getattr(e, f"{split}_attempts"),
-        tasks=getattr(e, f"{split}_tasks"),
-        greedy=e.greedy,
-        draw=opened.draw.seed if (opened := ctx.state.opened) and split in SEALED else "",
-    )
+    attempts, tasks = getattr(e, f"{split}_attempts"), getattr(e, f"{split}_tasks")
+    plan = EvalPlan(split=split, attempts=attempts, tasks=tasks, greedy=e.greedy)
+    opened = ctx.state.opened
+    return plan.model_copy(update={"draw": opened.draw.seed}) if opened and plan.sealed else plan
 
 
 def plans(ctx: RunContext, *splits: str) -> tuple[EvalPlan, ...]:
@@ -152,6 +149,6 @@ def spec_of(
         "sampler_dtype": sampler,
         "trainer": ctx.task.trainer.name,
         "trainer_options": ctx.task.trainer.options,
-        "key": ctx.key.id if ctx.key and any(p.split in SEALED for p in more.get("evals", ())) else "",
+        "key": ctx.sealed.key.id if ctx.sealed.key and any(p.sealed for p in more.get("evals", ())) else "",
     }
     return TrialSpec(**fields | more)

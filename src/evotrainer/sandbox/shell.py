@@ -15,7 +15,7 @@ from types import TracebackType
 
 from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_channel import ShellChannel
-from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, sealed
+from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, memory_file
 from evotrainer.sandbox.shell_launch import ShellLimits, StartedShell, start
 
 __all__ = ["ENVIRONMENT", "CommandResult", "Entry", "EpisodeShell", "ShellFileError", "ShellLimits", "Template"]
@@ -123,8 +123,8 @@ class EpisodeShell:
             "wall_s": deadline,
             "idle_s": self.limits.idle_s,
         }
-        # a sealed memory file as standard input: no pipe that a command could leave half read and block us
-        given = sealed([as_bytes(stdin)])
+        # a memory file as standard input: no pipe that a command could leave half read and block us
+        given = memory_file([as_bytes(stdin)])
         os.lseek(given, 0, os.SEEK_SET)
         out_r, out_w = os.pipe()
         err_r, err_w = os.pipe()
@@ -167,7 +167,7 @@ class EpisodeShell:
 
     def remove(self, paths: Sequence[str]) -> None:
         """Remove files and links; a path that is not there is no error."""
-        fd = sealed([])
+        fd = memory_file([])
         try:
             self._channel.ask({"op": "write", "entries": [[p, "-", 0, 0] for p in paths]}, [fd])
         finally:

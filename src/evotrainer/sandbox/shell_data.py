@@ -55,7 +55,7 @@ class Entry:
 
 
 class Template:
-    """Files packed once and written into many shells: a sealed memory file. Close it after use.
+    """Files packed once and written into many shells: a memory file that nobody changes. Close it after use.
 
     Values: text or bytes (a file), or an `Entry` (file with its mode, link, empty folder). Paths are below `/w`.
     """
@@ -73,10 +73,10 @@ class Template:
             elif entry.kind == "d":
                 self._entries.append([path, "d", entry.mode, 0])
         self.size = sum(map(len, chunks))
-        self._data = sealed(chunks)
+        self._data = memory_file(chunks)
         head = json.dumps(self._entries).encode()
         # a long list of files does not fit a packet of the control socket: it goes as a memory file, too
-        self._head, self._head_size = (sealed([head]), len(head)) if len(head) > _MAX_MESSAGE else (-1, 0)
+        self._head, self._head_size = (memory_file([head]), len(head)) if len(head) > _MAX_MESSAGE else (-1, 0)
 
     def message(self) -> tuple[dict[str, Any], list[int]]:
         """What process 1 is told, and the descriptors that go with it."""
@@ -105,13 +105,13 @@ def as_bytes(value: str | bytes) -> bytes:
     return value if isinstance(value, bytes) else value.encode("utf-8", "surrogatepass")
 
 
-def sealed(chunks: Sequence[bytes]) -> int:
+def memory_file(chunks: Sequence[bytes]) -> int:
     """A memory file with these contents that nobody can change any more; the caller closes it."""
     fd = os.memfd_create("files", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     for chunk in chunks:
         view = memoryview(chunk)
         while view:
             view = view[os.write(fd, view) :]
-    # sealed, as process 1 of several machines may read it at once: none can change what the others see
+    # closed to changes, as process 1 of several machines may read it at once: none can change what the others see
     fcntl.fcntl(fd, fcntl.F_ADD_SEALS, _SEALS)
     return fd

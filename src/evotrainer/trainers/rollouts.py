@@ -13,7 +13,7 @@ from evotrainer.errors import TaskSetError, TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Rollout, greedy_split, no_reward, rollout_id
 from evotrainer.records.scaffold import digest
-from evotrainer.records.split_scores import SPLITS
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import counted, quoted
 from evotrainer.trainers.base import EvalRequest, Identity, TrainerEnvironment
 from evotrainer.trainers.curriculum import tags_of
@@ -168,7 +168,7 @@ def refuse_nonsense(a: Attempt, split: str) -> None:
     for name, value in a.score.components.items():
         if why := no_reward(value):
             answer = next((t.text for t in reversed(a.episode.turns) if t.role == "assistant"), "")
-            which = f" of {split}" if split.startswith(SPLITS) else f", attempt {a.k} (which says {quoted(answer)})"
+            which = f" of {split}" if SealedSplits.covers(split) else f", attempt {a.k} (which says {quoted(answer)})"
             raise TaskSetError(f"reward function {name!r} gave {value} on task {a.task.id}{which}; {why}")
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.factors.change_rules import ProposedChange, pays, start, why_not
-from evotrainer.projections.branches import BASE, check_factors
+from evotrainer.factors.change_rules import ProposedChange, declared, pays, start, why_not
+from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.canaries import flip_line
@@ -21,7 +22,9 @@ from evotrainer.records.chain import Event
 from evotrainer.records.durable import writer_of
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.head import SHORTEST
+from evotrainer.records.interventions import Intervention
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.recipe import short
 from evotrainer.records.text import counted
 from evotrainer.verify import files
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, merge_same_cause
@@ -59,7 +62,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             notes.append(
                 f"recorded since the noted head: {counted(len(since), 'event')}: {', '.join(e.id for e in since)}"
             )
-    problems += [Problem("lineage", p) for p in (*record.state.problems, *_not_one_factor(record.state))]
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *not_one_factor(record.state))]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -301,10 +304,20 @@ CHAIN_ONLY: dict[str, str] = {
 """Kind -> what it is, where only the chain protects it."""
 
 
-def _not_one_factor(state: RunState) -> Iterator[str]:
-    """Branches that change more than they declare, or go on from a recipe that is not their parent's."""
-    yield from check_factors(state.branches)
+def not_one_factor(state: RunState) -> Iterator[str]:
+    """Branches that change another thing than the one factor they declare, or go on from a recipe that is not their
+    parent's."""
     for b in state.branches.values():
-        parent = state.branches.get(b.parent or "") if b.intervention else None
-        if parent and (why := why_not(ProposedChange(parent.recipe, made=b.recipe), [start])):
-            yield f"branch {b.branch}: {why}"
+        parent, i = state.branches.get(b.parent or ""), b.intervention
+        if (b.parent is None) != (i is None):
+            yield f"branch {b.branch}: a branch has a parent if and only if it has an intervention"
+        elif parent is not None and i is not None:
+            change = ProposedChange(parent.recipe, {i.factor: i.new}, made=b.recipe)
+            if why := why_not(change, [declared, start, partial(_as_it_was, i)]):
+                yield f"branch {b.branch} declares {i.factor}: {short(i.old)} -> {short(i.new)}: {why}"
+
+
+def _as_it_was(i: Intervention, c: ProposedChange) -> str:
+    """The old value that an intervention names is the parent's."""
+    same = c.parent.with_factor(i.factor, i.old).hash == c.parent.hash
+    return "" if same else f"its parent has {short(c.parent.value(i.factor))}"

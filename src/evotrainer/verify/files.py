@@ -22,14 +22,24 @@ from evotrainer.records.events import LibraryOpened, RunOpened, SkillDistilled, 
 from evotrainer.records.frames import read_tail, schema_frame
 from evotrainer.records.reading import LOCK, TAIL, check_folder, is_store, read_checksum, stored_parts
 from evotrainer.records.regular_file import read_bytes
-from evotrainer.records.split_scores import opened
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.weights import weight_files, weights_sha256
 
-STORES = ("rollouts", "sealed")
 """Subfolders of a run that hold one rollout store per trial."""
 TRIALS = "trials"
 RESULT = "result.json"
-MADE = {*STORES, TRIALS, KEPT, "task.toml", "report.html", "skills", "library", "seat", "tracking"}
+MADE = {
+    *SealedSplits.STORES,
+    TRIALS,
+    KEPT,
+    "task.toml",
+    "report.html",
+    "skills",
+    "library",
+    "seat",
+    "tracking",
+    "calibration",
+}
 MADE |= {"executor.jsonl"}
 BEGINNINGS = ("ledger.", ".leaving-", ".evotrainer-")
 """What commands make at the top of a run folder."""
@@ -150,7 +160,7 @@ def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
         return
     try:
         data = read_bytes(path)
-        same = opened(TrialFinished.model_validate_json(data)) == t and to_json(from_json(data)) == data
+        same = SealedSplits.result(TrialFinished.model_validate_json(data)) == t and to_json(from_json(data)) == data
     except (ValueError, OSError):
         same = False
     if not same:
@@ -170,18 +180,18 @@ def parts(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterator[str
             # The note next to the part is compared with its content elsewhere; here with what the ledger chains.
             if i < len(t.parts_sha256) and read_checksum(path) != t.parts_sha256[i]:
                 yield f"trial {t.trial}: part {part} has another checksum than the ledger recorded"
-    for store in (folder / kind / t.trial for kind in STORES):
+    for store in (folder / kind / t.trial for kind in SealedSplits.STORES):
         if t.status == "failed":
             yield from added(folder, t, store) if t.files and store.is_dir() else ()
             continue
         for path in stored_parts(store):
             if (name := str(path.relative_to(folder))) not in t.parts:
                 yield f"trial {t.trial}: part {name} is not in the ledger; it was added after the trial"
-        if (store / TAIL).is_file() and not sealed(store / TAIL):
+        if (store / TAIL).is_file() and not _empty(store / TAIL):
             yield f"trial {t.trial}: {store.relative_to(folder) / TAIL} is not empty, as a finished trial leaves it"
 
 
-def sealed(tail: Path) -> bool:
+def _empty(tail: Path) -> bool:
     """Whether a tail holds its schema and nothing else, all of it sound."""
     found = read_tail(tail)
     whole = (
@@ -198,7 +208,7 @@ def sealed(tail: Path) -> bool:
 def stores(folder: Path, checked: Counter[str]) -> Iterator[str]:
     """Every frame, page and checksum of every rollout store, and ids across all of them."""
     seen: dict[str, Path] = {}
-    for kind in STORES:
+    for kind in SealedSplits.STORES:
         for store in sorted(p for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)):
             problems, rows = check_folder(store, seen)
             checked["rollouts"] += rows
@@ -207,7 +217,7 @@ def stores(folder: Path, checked: Counter[str]) -> Iterator[str]:
 
 def unnamed_trials(folder: Path, trials: Container[str]) -> Iterator[str]:
     """Folders and rollout stores of no known trial."""
-    found = [p for kind in STORES for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)]
+    found = [p for kind in SealedSplits.STORES for p in (folder / kind).glob("*") if p.is_dir() and is_store(p)]
     for left in sorted({*found, *(folder / TRIALS).glob("*/")}):
         if left.name not in trials:
             yield f"{left.relative_to(folder)}: the ledger knows no trial of this name"

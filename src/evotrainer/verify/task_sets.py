@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from evotrainer.errors import EncryptedError, IntegrityError
 from evotrainer.records.chain import Event
-from evotrainer.records.draw import Seed, name_of, read_seed
 from evotrainer.records.looks import share_of
+from evotrainer.records.sealed import Key, SealedSplits, Seed
 from evotrainer.verify.report import Problem, Record
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def opened(record: Record, event: Event) -> Iterator[Problem]:
     due = "given" if isinstance(wanted, int) else wanted
     if draw.mode != due and (due, draw.mode) != ("fresh", "fixed"):
         yield Problem("draw", f"the task file asks for {due} gate and cert tasks, the run says they are {draw.mode}")
-    if isinstance(wanted, int) and draw.seed != name_of(str(wanted)):
+    if isinstance(wanted, int) and draw.seed != Seed(seed=str(wanted), salt="").name:
         yield Problem("draw", f"gate and cert were not drawn from the task file's number {wanted}")
     if due == "fresh" and draw.mode == "fixed" and task.environment.get("name") in OWN and generated(record):
         yield Problem("draw", "the task file asks for fresh gate and cert tasks, which its environment can draw")
@@ -78,12 +78,10 @@ def key_revealed(record: Record, event: Event) -> Iterator[Problem]:
     due = ends[-1].body.next_key_sha256 if ends else record.opened.key_sha256
     if not due and not event.body.key:
         return
-    try:
-        found = hashlib.sha256(bytes.fromhex(event.body.key)).hexdigest()
-    except ValueError:
-        found = ""
-    record.checked["keys"] += found == due
-    if found != due:
+    key = Key.revealed(event.body.key)
+    same = key is not None and key.sha256 == due
+    record.checked["keys"] += same
+    if not same:
         yield Problem("encryption", f"{event.id}: the revealed key is not the one that the run committed to")
 
 
@@ -116,7 +114,7 @@ def seed_of(record: Record, draw: TaskDraw) -> Seed | None:
     revealed = next((Seed(seed=e.body.seed, salt=e.body.salt) for e in record.of("closed")), None)
     if revealed is None:
         with contextlib.suppress(IntegrityError, EncryptedError):
-            revealed = read_seed(record.folder, draw.seed, draw.commitment)
+            revealed = SealedSplits(record.folder).seed(draw.seed, draw.commitment)
     return revealed if revealed and revealed.commitment == draw.commitment else None
 
 

@@ -13,7 +13,7 @@ from evotrainer.records.events import TrialFinished
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import greedy_split
-from evotrainer.records.split_scores import SPLITS, any_locked
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cause
 from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
@@ -108,7 +108,9 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
 
     t: TrialFinished = event.body
     stores = stores_of(record.folder, t)
-    shown = tuple(f for f in t.canary_flips if not any_locked(t.scores) or not f.split.startswith(SPLITS))
+    shown = tuple(
+        f for f in t.canary_flips if not SealedSplits.unread(t.scores) or not f.split.startswith(SealedSplits.SPLITS)
+    )
     if t.status != "complete" or not t.parts or not stores:
         return
     try:
@@ -131,7 +133,7 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
 
 def stores_of(folder: Path, t: TrialFinished) -> list[Path]:
     """A trial's stores that can be read: that of gate and cert only once the run has closed."""
-    kinds = ("rollouts",) if any_locked(t.scores) else ("rollouts", "sealed")
+    kinds = SealedSplits.STORES[:1] if SealedSplits.unread(t.scores) else SealedSplits.STORES
     return [p for p in (folder / kind / t.trial for kind in kinds) if p.is_dir()]
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.views.model import TRAININGS, RunView
 
 SAMPLES = 12
 """Search rollouts shown per branch."""
 QUOTED = 400
 """Most quoted rollouts loaded for a whole run."""
-SEALED = frozenset({"gate", "cert"})
 
 # how many of each kind a sample holds, if there are that many; the rest is filled in this order
 _QUOTA = (("passes the proxy, wrong", 4), ("wrong", 3), ("correct", 3), ("cut at the token limit", 1), ("fault", 1))
@@ -59,7 +59,7 @@ def sample(
     The choice depends only on ids of tasks and rollouts, so the same store gives the same sample; branches are shown
     on the same tasks where they can be, so that two attempts at one task can be compared.
     """
-    pool = [r for r in rollouts if r.split not in SEALED]
+    pool = [r for r in rollouts if not SealedSplits.covers(r.split)]
     last: dict[int, int] = {}
     for r in pool:
         last[r.seed] = max(r.step, last.get(r.seed, r.step))
@@ -98,7 +98,7 @@ def find(folder: Path, rollout: str) -> Rollout | None:
         for f in folders
         for table in columns_of(f, ("id", "split"))
         for row in table.filter(pc.starts_with(table["id"], rollout)).to_pylist()
-        if row["split"] not in SEALED
+        if not SealedSplits.covers(row["split"])
     }
     if len(named) > 1:
         raise ConfigError(f"{len(named):,} rollouts begin with {rollout}: give more digits, as {sorted(named)[0][:12]}")
@@ -119,4 +119,4 @@ def _load(
         names = ", ".join(f.name for f in present[:3]) + (", ..." if len(present) > 3 else "")
         view.unread.append(f"rollouts of {names}: {e}")
         return []
-    return [r for r in got if r.split not in SEALED]
+    return [r for r in got if not SealedSplits.covers(r.split)]

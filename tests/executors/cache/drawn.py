@@ -13,7 +13,7 @@ from evotrainer.config.task import TaskFile
 from evotrainer.executors.cache import with_cache
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.scores import split_score
-from evotrainer.executors.spec import SEALED, EvalPlan, Heartbeat, TrialSpec, write_atomic
+from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, write_atomic
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_tree
 from evotrainer.records.events import RunOpened, SplitScore, TaskDraw, TrialFinished
@@ -69,7 +69,7 @@ class DrawnExecutor(LocalExecutor):
                     for step in range(1, spec.recipe.steps + 1):
                         store.append(groups_of(self.draw(spec, weights, "train", step)))
                 for plan in spec.evals:
-                    if (plan.split in SEALED) == (kind == "sealed"):
+                    if plan.sealed == (kind == "sealed"):
                         rows = self.draw(
                             spec, weights, plan.split, spec.recipe.steps if spec.train else spec.policy_step
                         )

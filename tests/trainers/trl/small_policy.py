@@ -15,7 +15,6 @@ import pytest
 
 from evotrainer.executors import worker
 from evotrainer.executors.data_keys import WITH_KEY
-from evotrainer.records.encryption import DataKey
 from tests.trainers.reverse_env import ReverseEnv
 
 SHAPE = {"d": 48, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96, "context": 128}
@@ -49,7 +48,7 @@ class Forked:
             os.environ.update(env)
             os.close(write)
             own = args[args.index("evotrainer.executors.worker") + 1 :]
-            key = DataKey(os.fdopen(read, "rb").read(32)) if own[2:3] == [WITH_KEY] else None
+            key = os.fdopen(read, "rb").read(32) if own[2:3] == [WITH_KEY] else b""
             os._exit(worker.main(own[:2], key))
         except BaseException:
             traceback.print_exc(file=sys.__stderr__)

@@ -34,8 +34,7 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     from evotrainer.executors.cache.executor import CachedExecutor
     from evotrainer.executors.cache.keys import code_id
     from evotrainer.executors.cache.store import TrialCache
-    from evotrainer.records.encryption import register_key
-    from evotrainer.records.run_keys import cache_key, keys_folder
+    from evotrainer.records.sealed import Key, SealedSplits
 
     folder = cache_folder(task.run.cache)
     if folder is None:
@@ -52,5 +51,5 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     if usable := size.entries - size.other:
         used = "takes what it needs and does not compute it again; run.cache=off computes all"
         tell(f"cache {folder}: of {counted(usable, 'entry')} made by earlier runs this one {used}")
-    kept = keys_folder(task.run.keys)
-    return CachedExecutor(executor, cache, run_dir, task, tell, register_key(cache_key(kept)) if kept else None)
+    kept = SealedSplits.keys_folder(task.run.keys)
+    return CachedExecutor(executor, cache, run_dir, task, tell, Key.of_cache(kept).hold() if kept else None)

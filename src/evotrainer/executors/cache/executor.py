@@ -23,11 +23,11 @@ from evotrainer.executors.cache.keys import Keys, code_id
 from evotrainer.executors.cache.load import CacheHit, lay_down
 from evotrainer.executors.cache.save import entries_of
 from evotrainer.executors.cache.store import TrialCache
-from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir
+from evotrainer.executors.spec import Heartbeat, TrialSpec, store_dirs, trial_dir
 from evotrainer.records import keys as names
 from evotrainer.records.durable import os_errors
-from evotrainer.records.encryption import DataKey
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.sealed import Key
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -60,7 +60,7 @@ class CachedExecutor:
     run_dir: Path
     task: TaskFile
     tell: Callable[[str], None]
-    own_key: DataKey | None = None
+    own_key: Key | None = None
     _keys: Keys | None = field(default=None, repr=False)
     _proxy: tuple[str, str] | None = None
     _warned: set[str] = field(default_factory=set, repr=False)
@@ -228,8 +228,8 @@ class CachedExecutor:
 
     def _forget_remainder(self, spec: TrialSpec) -> None:
         trial = names.remainder(spec.trial)
-        for kind in ("trials", "rollouts", "sealed"):
-            shutil.rmtree(self.run_dir / kind / trial, ignore_errors=True)
+        for folder in (trial_dir(self.run_dir, trial), *store_dirs(self.run_dir, trial)):
+            shutil.rmtree(folder, ignore_errors=True)
 
     # -- recipes that go on from others --------------------------------------------------------------------------------
 

@@ -14,13 +14,11 @@ from evotrainer.executors.cache.keys import policy_key
 from evotrainer.executors.cache.rollouts import from_bytes, renamed, store_all
 from evotrainer.executors.cache.store import CacheEntry, TrialCache
 from evotrainer.executors.health import read_health
-from evotrainer.executors.spec import SEALED, TrialSpec, write_atomic
+from evotrainer.executors.spec import TrialSpec, store_dirs, trial_dir, write_atomic
 from evotrainer.records.durable import sha256_tree
-from evotrainer.records.encryption import decrypt, is_encrypted, key_named
 from evotrainer.records.events import FromCache, TrialFinished
 from evotrainer.records.faults import fault_point
-from evotrainer.records.revealed import PURPOSE
-from evotrainer.records.split_scores import decrypted, encrypted
+from evotrainer.records.sealed import Key, SealedSplits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,22 +95,22 @@ def lay_down(
     `proxy`: the environment's (proxy, true) components. `before`: the clocks before it was looked for; `spent`: the
     result of what was computed now. IntegrityError where an entry is damaged; then nothing is in its place.
     """
-    trial, stores = spec.trial, {kind: staged / kind / spec.trial for kind in ("rollouts", "sealed")}
+    trial = spec.trial
     folder = staged / "trials" / trial
     folder.mkdir(parents=True)
     if found.made is not None:
         found.made.copy(POLICY, folder / "policy")
     parts: list[tuple[str, str]] = []
-    for kind, store in stores.items():
-        own = [s for s in dict.fromkeys(p.split for p in spec.evals) if (s in SEALED) == (kind == "sealed")]
+    for sealed, store in enumerate(store_dirs(staged, trial)):
+        own = dict.fromkeys(p.split for p in spec.evals if p.sealed == sealed)
         entries = [found.entries[f"evaluation/{s}"][1] for s in own]
-        if kind == "rollouts" and found.made is not None and ROLLOUTS in found.made.manifest.files:
+        if not sealed and found.made is not None and ROLLOUTS in found.made.manifest.files:
             entries.insert(0, found.made)
-        if entries or kind == "rollouts":  # a complete trial has this store, also an empty one
+        if entries or not sealed:  # a complete trial has this store, also an empty one
             tables = [renamed_rollouts(e, spec) for e in entries]
-            key = key_named(spec.key) if kind == "sealed" and spec.key else None
+            key = Key.held(spec.key) if sealed and spec.key else None
             stored = store_all(store, [t for t in tables if t.num_rows], key)
-            parts += [(f"{kind}/{trial}/{name}", sha) for name, sha in stored]
+            parts += [(str((store / name).relative_to(staged)), sha) for name, sha in stored]
     write_atomic(folder / "spec.json", spec.model_dump_json(indent=1))
     result = _result(run_dir, staged, spec, found, proxy, parts)
     cost, wall = found.cost
@@ -144,9 +142,9 @@ def _result(
     policy = f"trials/{spec.trial}/policy" if made else _relative(run_dir, spec.policy_dir)
     files = [staged / "trials" / spec.trial / name for name in ("spec.json", "policy")]
     manifests = [e.manifest for e in ([made] if made else []) + evaluated]
-    order = {s: i for i, s in enumerate(dict.fromkeys(p.split for p in (*_open(spec), *_closed(spec))))}
-    scores = [s for e in evaluated for s in map(decrypted, e.manifest.scores)]
-    key = key_named(spec.key) if spec.key else None
+    order = {str(p.split): i for i, p in enumerate(sorted(spec.evals, key=lambda p: p.sealed))}
+    scores = [s for e in evaluated for s in map(SealedSplits.score, e.manifest.scores)]
+    scores.sort(key=lambda s: order[s.split])
     greedy = next((s.greedy_per_task for s in scores if s.split == "search"), None) or None
     return {
         "trial": spec.trial,
@@ -158,7 +156,7 @@ def _result(
         "policy_sha256": manifests[0].policy_sha256,
         "start_sha256": made.manifest.start_sha256 if made else "",
         "policy_path": policy,
-        "scores": tuple(encrypted(s, key) for s in sorted(scores, key=lambda s: order[s.split])),
+        "scores": tuple(map(Key.held(spec.key).score, scores) if spec.key else scores),
         "curve": curve,
         "health": read_health(spec, staged / "rollouts" / spec.trial, proxy, curve, greedy),
         "parts": tuple(name for name, _ in parts),
@@ -166,14 +164,6 @@ def _result(
         "files": {k: v for p in files if p.exists() for k, v in sha256_tree(p, staged).items()},
         "env_knobs": {**spec.protocol.knobs, **spec.env_knobs},
     }
-
-
-def _open(spec: TrialSpec) -> list[Any]:
-    return [p for p in spec.evals if p.split not in SEALED]
-
-
-def _closed(spec: TrialSpec) -> list[Any]:
-    return [p for p in spec.evals if p.split in SEALED]
 
 
 def _relative(run_dir: Path, policy: str) -> str:
@@ -190,9 +180,7 @@ def renamed_rollouts(entry: CacheEntry, spec: TrialSpec) -> pa.Table:
     """An entry's rollouts as the trial would have stored them; IntegrityError where the entry is damaged."""
     m, data = entry.manifest, entry.read(ROLLOUTS)
     try:
-        if is_encrypted(data):
-            data = decrypt(data, PURPOSE)
-        table = renamed(from_bytes(data), (m.run, m.branch), (spec.run, spec.branch))
+        table = renamed(from_bytes(bytes(SealedSplits.plain(data))), (m.run, m.branch), (spec.run, spec.branch))
     except (IntegrityError, EncryptedError) as e:
         raise entry.damaged(e) from None
     if table is None:
@@ -201,10 +189,10 @@ def renamed_rollouts(entry: CacheEntry, spec: TrialSpec) -> pa.Table:
 
 
 def _into_place(run_dir: Path, staged: Path, trial: str) -> None:
-    for kind in ("sealed", "rollouts", "trials"):
-        to = run_dir / kind / trial
+    for own in (*reversed(store_dirs(staged, trial)), trial_dir(staged, trial)):
+        to = run_dir / own.relative_to(staged)
         shutil.rmtree(to, ignore_errors=True)  # what a kill left in the middle of these three
-        if (staged / kind / trial).is_dir():
+        if own.is_dir():
             to.parent.mkdir(parents=True, exist_ok=True)
-            (staged / kind / trial).rename(to)
+            own.rename(to)
             fault_point("cache:placed")

@@ -23,7 +23,7 @@ from evotrainer.records.text import cause
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from evotrainer.records.encryption import DataKey
+    from evotrainer.records.sealed import Key
 
 VARIANT = re.compile(r"(#.*?)?(?:\+\d+)?", re.S)
 """What follows the task in a group's name: the variant of an evaluation, which is in ids, and the number of a draw."""
@@ -115,7 +115,7 @@ def from_bytes(data: bytes) -> pa.Table:
     return table
 
 
-def store_all(folder: Path, tables: Iterable[pa.Table], key: DataKey | None) -> tuple[tuple[str, str], ...]:
+def store_all(folder: Path, tables: Iterable[pa.Table], key: Key | None) -> tuple[tuple[str, str], ...]:
     """A finished trial's store of these rollouts, encrypted where a key is given; (name, SHA-256) of its parts."""
     from evotrainer.records.store import RolloutStore
 

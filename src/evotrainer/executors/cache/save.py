@@ -11,11 +11,9 @@ from evotrainer.executors.cache.keys import Keys, policy_key
 from evotrainer.executors.cache.load import POLICY, ROLLOUTS
 from evotrainer.executors.cache.rollouts import by_split, lost_any, renamed, to_bytes, with_greedy
 from evotrainer.executors.cache.store import Manifest
-from evotrainer.executors.spec import SEALED, TrialSpec
-from evotrainer.records.encryption import DataKey
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.revealed import PURPOSE
-from evotrainer.records.split_scores import decrypted, encrypted
+from evotrainer.records.sealed import Key, SealedSplits
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -30,7 +28,7 @@ def entries_of(
     keys: Keys,
     making: str,
     policy: str,
-    own: DataKey | None = None,
+    own: Key | None = None,
 ) -> Iterator[tuple[str, Manifest, Members]]:
     """(key, manifest, members) of what a trial computed; nothing of one that failed, and no part that a fault of the
     infrastructure took part in: it would not come out the same again.
@@ -58,19 +56,20 @@ def entries_of(
         if spec.train:
             _with_rollouts(files, members, sound["train"])
         yield making, Manifest(**common, **cost["making"], curve=result.curve, files=files), members
-    for split in dict.fromkeys(splits):
-        scores = tuple(encrypted(decrypted(s), own) for s in result.scores if s.split == split)
+    for split, sealed in {p.split: p.sealed for p in spec.evals}.items():
+        scores = tuple(SealedSplits.score(s) for s in result.scores if s.split == split)
         if split not in sound or not scores or any(s.errors for s in scores):
             continue
+        scores = tuple(map(own.score, scores)) if own else scores
         files, members = {}, {}
-        _with_rollouts(files, members, sound[split], own if split in SEALED else None)
+        _with_rollouts(files, members, sound[split], own if sealed else None)
         key = keys.evaluation(spec, policy, split)
         yield key, Manifest(**common, **cost[split], scores=scores, files=files), members
 
 
-def _with_rollouts(files: dict[str, str], members: dict[str, Any], table: pa.Table, own: DataKey | None = None) -> None:
+def _with_rollouts(files: dict[str, str], members: dict[str, Any], table: pa.Table, own: Key | None = None) -> None:
     data = to_bytes(table)
-    members[ROLLOUTS] = data = own.encrypt(data, PURPOSE) if own else data
+    members[ROLLOUTS] = data = own.encrypt(data) if own else data
     files[ROLLOUTS] = hashlib.sha256(data).hexdigest()
 
 

@@ -175,7 +175,7 @@ class TrialCache:
     def open(self) -> None:
         """Make the folder, for its owner alone, and clear away what killed writers left. OSError where it cannot."""
         for f in (self.folder, self.folder / TMP, self.folder / self.code):
-            f.mkdir(mode=0o700, parents=True, exist_ok=True)  # sealed rollouts lie in it, whatever the umask says
+            f.mkdir(mode=0o700, parents=True, exist_ok=True)  # gate and cert lie in it, whatever the umask
         tag = self.folder / TAG
         if not tag.exists():
             tag.write_text("Signature: 8a477f597d28d172789f06886806bc55\n# https://bford.info/cachedir/\n")

@@ -24,6 +24,7 @@ from typing import Any, TypeVar
 
 from evotrainer.errors import ConfigError, IntegrityError, MissingDependencyError, StoreError, install
 from evotrainer.executors.inputs import TreeFile
+from evotrainer.executors.spec import store_dirs, trial_dir
 from evotrainer.records.durable import sha256_file
 
 T = TypeVar("T")
@@ -294,4 +295,4 @@ def _below(root: Path, path: str) -> Path:
 
 def own_folders(trial: str) -> tuple[str, ...]:
     """A trial's folders in a run folder."""
-    return (f"rollouts/{trial}", f"sealed/{trial}", f"trials/{trial}")
+    return tuple(str(p) for p in (*store_dirs(Path(), trial), trial_dir(Path(), trial)))

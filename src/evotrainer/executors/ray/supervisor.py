@@ -26,8 +26,8 @@ from evotrainer.executors.ray.job import ENDED, NodeJob, Report, versions
 from evotrainer.executors.ray.uploader import Uploader, owned, sweep
 from evotrainer.executors.spec import Heartbeat, TrialSpec, read_heartbeat, trial_dir, write_atomic
 from evotrainer.records.clock import unix_time
-from evotrainer.records.encryption import DataKey, register_key
 from evotrainer.records.regular_file import read_text
+from evotrainer.records.sealed import Key
 
 CHECK_S = 0.2
 """Seconds between two checks of the trial's process."""
@@ -274,7 +274,7 @@ class NodeSupervisor:
 def take_key(key: str) -> None:
     """From here on this process can hand a job's key (hex; empty: it has none) to the trial's."""
     if key:
-        register_key(DataKey(bytes.fromhex(key)))
+        Key(bytes.fromhex(key)).hold()
 
 
 def node_name() -> str:

@@ -20,7 +20,7 @@ KEPT = 24
 
 
 class RolloutReader:
-    """Reads a run's own rollouts; gate and cert are sealed elsewhere and out of its reach."""
+    """Reads a run's own rollouts; gate and cert lie elsewhere and out of its reach."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -14,6 +14,7 @@ from evotrainer.records.arrow_schema import decode
 from evotrainer.records.frames import read_tail
 from evotrainer.records.reading import TAIL, is_store, open_part, stored_parts
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cause
 
 
@@ -41,7 +42,7 @@ class Store(LogFormat):
     def read(self, path: Path) -> Iterator[Rollout | Skipped]:
         """Every rollout once; a damaged part or frame is one `Skipped`. StoreError for a sealed split."""
         # also from inside a run: held-out rollouts must not leak into an audit by naming their folder
-        if any(f.name == "sealed" and (f.parent / "rollouts").is_dir() for f in (path, *path.resolve().parents[:2])):
+        if any(map(SealedSplits.hold_back, (path, path.resolve().parent))):
             raise StoreError(f"{path} is a sealed split; its rollouts are read by certification only")
         seen: set[str] = set()
         if path.is_file():

@@ -37,7 +37,7 @@ class TaskDraw(Frozen):
     """SHA-256 (64 hex) of seed and salt, which the last event reveals (`RunClosed`); it also names the run in the
     register of looks."""
     seed: str = ""
-    """Name of the seed (`records.draw.Seed.name`), as evaluations have it; empty where fixed."""
+    """Name of the seed (`records.sealed.Seed.name`), as evaluations have it; empty where fixed."""
     sets: tuple[TaskSet, ...] = ()
 
     def of(self, split: str) -> TaskSet | None:

@@ -49,7 +49,7 @@ class SplitScore(Frozen):
     greedy_per_task: dict[str, float] = {}
     """Task id -> 1 or 0; a task whose greedy attempt was lost to an infrastructure fault is absent."""
     encrypted: str = ""
-    """Of gate and cert: the three mappings by task as one message (base64, `records/split_scores.py`); they are empty
+    """Of gate and cert: the three mappings by task as one message (base64, `records/sealed.py`); they are empty
     then, in files and ledger. Empty where the run encrypts nothing."""
 
 

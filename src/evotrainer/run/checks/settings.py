@@ -13,8 +13,8 @@ from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
 from evotrainer.executors import local_workers
 from evotrainer.factors.lint import lint
-from evotrainer.records.draw import PLACE
 from evotrainer.records.regular_file import read_bytes
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import counted
 from evotrainer.run.checks.base import BeforeRun, Found
 
@@ -64,7 +64,9 @@ def folder(at: BeforeRun) -> None:
 def refuse_results(folder: Path) -> None:
     """IntegrityError where a folder without a recorded event holds results: a new run would overwrite them."""
     found = [
-        d for d in ("trials", "rollouts", "sealed") if any(p.name != Path(PLACE).name for p in (folder / d).glob("*"))
+        d
+        for d in ("trials", *SealedSplits.STORES)
+        if any(p != folder / SealedSplits.DRAW for p in (folder / d).glob("*"))
     ]
     if found:
         raise IntegrityError(

@@ -20,6 +20,7 @@ from evotrainer.records.output import Progress
 from evotrainer.records.reading import TAIL, is_store, stored_parts
 from evotrainer.records.regular_file import read_bytes, read_text
 from evotrainer.records.rollout import Rollout
+from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cause
 from evotrainer.studies.audit.bulk import FileStretch, ImportResult, bulk_import, stream
 from evotrainer.studies.audit.trait_cache import CacheError
@@ -100,7 +101,7 @@ def _open_store(path: Path) -> OpenedSource:
     skipped: list[Skipped] = []
     if path.is_file():
         return OpenedSource(list(part_groups(path, skipped)), skipped)
-    if path.name == "sealed" or path.resolve().parent.name == "sealed":
+    if SealedSplits.hold_back(path):
         return OpenedSource([], [Skipped(str(path), "a sealed split; its rollouts are read by certification only")])
     rollouts = path / "rollouts"
     folders = [path] if is_store(path) else sorted(f for f in rollouts.glob("*") if f.is_dir() and is_store(f))

@@ -31,7 +31,7 @@ KEPT = 4
 
 
 class PartRowGroup(StoredRollouts):
-    """One row group of a sealed part. `key`: of its content; equal keys have equal traits."""
+    """One row group of a stored part. `key`: of its content; equal keys have equal traits."""
 
     def __init__(self, part: Path, index: int, n: int, key: str) -> None:
         self.part, self.index, self.n, self.key = part, index, n, key
@@ -81,7 +81,7 @@ class OpenedSource(JoinedRollouts):
 
 
 def part_groups(part: Path, skipped: list[Skipped]) -> Iterator[PartRowGroup]:
-    """Row groups of a sealed part; a damaged part goes to `skipped`."""
+    """Row groups of a stored part; a damaged part goes to `skipped`."""
     try:
         with open_part(part) as file:
             rows = [file.metadata.row_group(g).num_rows for g in range(file.num_row_groups)]
