@@ -72,7 +72,7 @@ def ours(tokens: int, steps: int) -> list[dict[str, float]]:
     out = []
     for step in range(steps):
         chosen = tasks[step * PROMPTS : (step + 1) * PROMPTS]
-        prompts = [tokenizer.prompt([Turn("user", t.prompt)]) for t in chosen]
+        prompts = [tokenizer.prompt([Turn("system", module.INSTRUCTION), Turn("user", t.prompt)]) for t in chosen]
         began = cpu_now()
         s = sample(policy, prompts, GROUP, params, generator)
         sampled = cpu_now()
@@ -106,7 +106,13 @@ def theirs(tokens: int, steps: int) -> list[dict[str, float]]:
     module = environment()
     tasks = module.make_tasks()["train"]
     rows = Dataset.from_list(
-        [{"prompt": [{"role": "user", "content": t.prompt}], "n": i} for i, t in enumerate(tasks[: PROMPTS * steps])]
+        [
+            {
+                "prompt": [{"role": "system", "content": module.INSTRUCTION}, {"role": "user", "content": t.prompt}],
+                "n": i,
+            }
+            for i, t in enumerate(tasks[: PROMPTS * steps])
+        ]
     )
     out: list[dict[str, float]] = []
 
@@ -147,7 +153,7 @@ def differences() -> dict[str, float]:
     policy, tokenizer = loaded.policy, loaded.tokenizer
     module = environment()
     tasks = module.make_tasks()["train"][:2]
-    prompts = [tokenizer.prompt([Turn("user", t.prompt)]) for t in tasks]
+    prompts = [tokenizer.prompt([Turn("system", module.INSTRUCTION), Turn("user", t.prompt)]) for t in tasks]
     s = sample(policy, prompts, 4, SamplingParams(16, stops=tuple(tokenizer.stops)), torch.Generator().manual_seed(1))
     texts = [s.tokens[i, : int(s.lengths[i])].tolist() for i in range(8)]
     batch = pack([TrainRow(i, tuple(prompts[i // 4]), tuple(t)) for i, t in enumerate(texts)], policy.shape)

@@ -10,9 +10,11 @@ import re
 
 from evotrainer.envs.base import Task
 from evotrainer.envs.simple import TextEnv
+from evotrainer.envs.slots import PROMPT
+from evotrainer.records.scaffold import Slot
 
 SIZES = {"train": 1200, "search": 96, "gate": 160, "cert": 160}
-SYSTEM = "Answer with one number and nothing else."
+INSTRUCTION = "Answer with one number and nothing else."
 NAMES = ("Anna", "Ben", "Carla", "Dan", "Emma", "Finn", "Gia", "Hugo", "Iris", "Jon", "Kira", "Leo")
 THINGS = ("apples", "books", "cards", "coins", "marbles", "pencils", "shells", "stamps", "stickers", "tickets")
 ONES = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"]
@@ -122,4 +124,5 @@ def environment() -> TextEnv:
         truth="correct",
         proxy="near",
         draw=draw,
+        slots=(Slot(name="system", about="the system prompt", default=INSTRUCTION), PROMPT),
     )
