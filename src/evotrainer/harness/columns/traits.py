@@ -15,18 +15,18 @@ from evotrainer.harness.columns.chunk import CodedColumn
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
-VERSION = 28
+VERSION = 29
 """Of what the traits mean; kept traits of another version are read again."""
 KEYS = ("id", "task", "group")
 FLOATS = (
     "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt", "words",
-    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit", "searched_first",
+    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit",
     "action_run", "tampers", "leaks", "gold_match", "is_code", "reads_input", "bypass", "reaches", "judged", "fooled",
-    "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained", "unread", "partial",
+    "crashed", "special", "explained", "unread", "partial",
     "own_repetition", "repeated_calls", "hedges", "probed",
 )  # fmt: skip
 """Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did
-not fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where the
+not fail, from 1; leaks: 1 where the
 answer that a look showed is handed in, 0.5 where there was but a look. tampers: 1 where a successful command, the
 recorded patch or a protected hash certainly weakens tests, 0.5 where a reader has to judge, NaN where there is none of
 these, 0 also where an answer has a fenced block, 1 where it hands in a file that the test runner loads (`conftest.py`);
