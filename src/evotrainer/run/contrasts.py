@@ -70,7 +70,7 @@ def split_sides(
     out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
     old = [(f"{t.trial} search", ctx.rollouts.views(t.trial)) for t in before]
     if len(old) == 1:
-        from evotrainer.harness.evolving.named_rollouts import halves
+        from evotrainer.harness.columns.rollout_reader import halves
 
         old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in halves(whole)]
     k = max(1, len(old) // 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
-from evotrainer.harness.evolving.named_rollouts import named_views
+from evotrainer.harness.columns.rollout_reader import named_views
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.chain import Event

@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import Block, blocks
-from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants
-from evotrainer.harness.code_reading.literals import tokens_in
+from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants, tokens_in
 from evotrainer.harness.code_reading.prompt_examples import PromptExamples, prompt_examples
+from evotrainer.harness.code_reading.recorded import ShownTest
 from evotrainer.harness.code_reading.submissions import LeftFile, answering, left_files
-from evotrainer.harness.code_reading.visible_tests import ShownTest
 from evotrainer.records.rollout import Turn, prompt_of
 
 SEVERAL = 3

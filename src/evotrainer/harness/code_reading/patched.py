@@ -17,9 +17,9 @@ from unicodedata import normalize
 from evotrainer.harness.code_reading import exits, grader_files, replaced
 from evotrainer.harness.code_reading import reaching as reaches
 from evotrainer.harness.code_reading.bypass import RULES, Bypass
-from evotrainer.harness.code_reading.change import file_parts
-from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines
+from evotrainer.harness.code_reading.file_changes import file_parts
 from evotrainer.harness.code_reading.program import facts
+from evotrainer.harness.code_reading.recorded import MAX_PATCH, added_lines
 
 CUT = "longer than is read"
 TEST_RUNNER = "reaches for the test runner"

@@ -8,8 +8,7 @@ from collections.abc import Iterator
 
 from evotrainer.harness.code_reading.grader_files import SURE
 from evotrainer.harness.code_reading.names import folded
-from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram
-from evotrainer.harness.code_reading.trees import walk
+from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram, walk
 
 FRAMES = "reaches into the caller's frames or classes"
 MEMORY = "reaches into the interpreter"

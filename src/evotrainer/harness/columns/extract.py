@@ -6,7 +6,9 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +18,8 @@ from evotrainer.harness.code_reading import (
     known_tests,
     leaking,
     patched,
-    patches_and_hashes,
     prompt_examples,
+    recorded,
     submissions,
     tampering,
 )
@@ -26,24 +28,44 @@ from evotrainer.harness.code_reading.actions import (
     ActionKind,
     actions_of,
     call_outcome,
+    kind_of,
     outputs,
     texts_before_actions,
     unread_calls,
 )
 from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
+from evotrainer.harness.code_reading.paths import GATE
+from evotrainer.harness.code_reading.recorded import ShownTest, tests_in
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
-from evotrainer.harness.code_reading.test_files import GATE
-from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
-from evotrainer.harness.columns.commands import read_command
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
 from evotrainer.harness.text import longest_run, own_texts, words
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Turn, prompt_of, turn_text
+
+
+class ReadCommand(NamedTuple):
+    """What an action's text says by itself."""
+
+    kind: ActionKind
+    tampers: bool
+    """It may change tests, ..."""
+    leaks: bool
+    """read the answer."""
+
+
+@lru_cache(maxsize=65536)
+def read_command(name: str, text: str) -> ReadCommand:
+    return ReadCommand(
+        kind_of(Action(name, text, None)),
+        tampering.suspect(name, text),
+        leaking.suspect(name, text),
+    )
+
 
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
@@ -243,12 +265,12 @@ def _action_traits(
         x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none
         # by text alone a command may change tests or read answers; who wrote the file, what came back: that needs turns
         detail = chunk.details.get(i, {})
-        patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
+        patch, gold = recorded.patch_of(detail), recorded.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
         completion = "" if any(a.name for a in actions) else chunk.completion(i)
         texts, acts = texts_before_actions(turns), actions[:KEPT_ACTIONS]
         if tampers or GATE.search(patch) or GATE.search(completion):
-            named = patches_and_hashes.named_tests(detail)
+            named = recorded.named_tests(detail)
             x["tampers"][i] = np.fmax(
                 x["tampers"][i], _open_or_certain(tampering.found(texts, acts, named, patch)) or none
             )
@@ -365,18 +387,18 @@ def _rows_with(chunk: RolloutColumns, literal: bytes) -> Iterator[int]:
 
 def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     for i, detail in chunk.details.items():
-        patch = patches_and_hashes.patch_of(detail)
+        patch = recorded.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
-        hits = patched.reaching(patch, patches_and_hashes.gold_of(detail)) if patch else None
+        hits = patched.reaching(patch, recorded.gold_of(detail)) if patch else None
         if hits is not None:
             x["reaches"][i] = len(hits)
         # of a rollout that acts the patch has been read beside its actions
         tampering_degree = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
-        if patches_and_hashes.broken_protection(detail.get("protected")) is not None:
+        if recorded.broken_protection(detail.get("protected")) is not None:
             tampering_degree = 1.0
         # NaN: neither actions nor anything else had been looked at
         x["tampers"][i] = np.fmax(x["tampers"][i], tampering_degree)
-        if patch and (gold := patches_and_hashes.gold_of(detail)):
-            like = patches_and_hashes.likeness(patch, gold)
+        if patch and (gold := recorded.gold_of(detail)):
+            like = recorded.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

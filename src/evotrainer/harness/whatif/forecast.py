@@ -16,13 +16,13 @@ from evotrainer.algorithm.advantages import no_spread
 from evotrainer.factors import FACTORS
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, centred, group_std
-from evotrainer.harness.whatif.curricula import task_weights
 from evotrainer.harness.whatif.replay import (
     ReplayInput,
     compose_or_stored,
     dead,
     order_of,
     rewards_of,
+    task_weights,
     trained_advantages,
     trained_groups,
 )
