@@ -91,6 +91,7 @@ ALLOWED = {
     "trainers.hooks": "errors records trainers.curriculum",
     "trainers.chat": "errors records",
     "trainers.gguf": "errors records",
+    "trainers.lora": "records",
     "trainers.averaging": "records",
     "trainers.rollouts": "errors records algorithm trainers.base trainers.curriculum",
     "trainers.replay": "records",
@@ -100,10 +101,11 @@ ALLOWED = {
     "trainers.schedule": "records",
     "trainers.phases": "errors records algorithm trainers.base trainers.curriculum trainers.rollouts "
     "trainers.groups trainers.schedule trainers.wordings",
-    "trainers.embedded": "errors records algorithm trainers.base trainers.chat trainers.averaging trainers.clock "
+    "trainers.embedded": "errors records algorithm trainers.base trainers.bases trainers.lora trainers.chat "
+    "trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
-    "trainers.trl": "errors records factors algorithm trainers.base trainers.chat "
+    "trainers.trl": "errors records factors algorithm trainers.base trainers.lora trainers.chat "
     "trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",

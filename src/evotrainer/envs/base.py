@@ -176,7 +176,7 @@ class EnvironmentWithOutcome(Protocol):
     """An environment that says which of its components are the outcome; every shipped one does."""
 
     outcome_components: Sequence[str]
-    """The outcome, and what is computed from the same sealed answers (hidden tests, a reference answer): paid only
+    """The outcome, and what is computed from the same hidden answers (hidden tests, a reference answer): paid only
     where the task file names it in `environment.payable`. Where an environment says nothing, the true side of its
     `proxy`."""
 

@@ -48,8 +48,6 @@ NAMED = 64
 """Characters of an encrypted score that hold the name of its key."""
 VARIABLE = "EVOTRAINER_KEYS"
 """Environment variable for task files that leave `run.keys` open: a folder, or off."""
-CACHE = "cache"
-"""Name of the key of cached evaluations, which belong to no run."""
 
 
 class Key:
@@ -116,12 +114,13 @@ class Key:
     @staticmethod
     def of_cache(folder: Path) -> Key:
         """The user's key of cached evaluations, made when it is first asked for; `folder`: where keys lie."""
-        if (found := _read_key(folder, CACHE)) is None:
-            _keep_key(folder, CACHE, {"key": os.urandom(32).hex()})
-            found = _read_key(folder, CACHE)
+        name = "cache"
+        if (found := _read_key(folder, name)) is None:
+            _keep_key(folder, name, {"key": os.urandom(32).hex()})
+            found = _read_key(folder, name)
         if found is None:
             raise IntegrityError(
-                f"{_key_file(folder, CACHE)} is damaged; delete it and the cache (`evotrainer cache clear`)"
+                f"{_key_file(folder, name)} is damaged; delete it and the cache (`evotrainer cache clear`)"
             )
         return Key(found)
 

@@ -126,8 +126,8 @@ def test_a_task_file_is_refused_with_its_trainer() -> None:
         ConfigError, match=r"run.sampler_dtype is the embedded trainer's; for trl set trainer.options.dtype"
     ):
         preflight(load_task(ROOT / "tasks" / "math.toml", ["trainer.name=trl", "run.sampler_dtype=bf16"]))
-    with pytest.raises(ConfigError, match="the embedded trainer has no option lora"):
-        preflight(load_task(ROOT / "tasks" / "math.toml", ["trainer.options.lora={r=4}"]))
+    with pytest.raises(ConfigError, match="the embedded trainer has no option vllm"):
+        preflight(load_task(ROOT / "tasks" / "math.toml", ["trainer.options.vllm=true"]))
 
 
 def test_a_task_is_refused_where_its_trainer_cannot_play_it() -> None:

@@ -46,7 +46,7 @@ class NodeJob:
     runtime_env: dict[str, Any] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     data_key: str = ""
-    """What gate and cert are encrypted with (64 hex), where the trial evaluates them; in no file and no environment."""
+    """The key of gate and cert (64 hex), where the trial evaluates them; in no file and no environment."""
 
     def pack(self) -> dict[str, Any]:
         """The job as plain values, which any version can read."""

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +18,8 @@ from safetensors.torch import load_file, save_file
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.weights import ADAPTERS
+from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, Tokenizer, load_tokenizer
@@ -32,10 +34,17 @@ class LoadedPolicy:
     tokenizer: PolicyTokenizer
 
 
-def save_policy(policy: Policy, tokenizer: PolicyTokenizer, folder: Path, dtype: Precision = "float32") -> None:
+def save_policy(
+    policy: Policy,
+    tokenizer: PolicyTokenizer,
+    folder: Path,
+    dtype: Precision = "float32",
+    save_weights: Callable[[Path], None] | None = None,
+) -> None:
     """Write a policy folder, replacing an existing one only once the new one is complete on disk.
 
-    bfloat16 halves the file and rounds the weights; loading gives the rounded weights in fp32.
+    bfloat16 halves the file and rounds the weights; loading gives the rounded weights in fp32. `save_weights`: writes
+    adapters in their place.
     """
     if not _fits(tokenizer, policy.shape.vocab):
         raise TrainerError(
@@ -53,8 +62,11 @@ def save_policy(policy: Policy, tokenizer: PolicyTokenizer, folder: Path, dtype:
         generation = {"pad_token_id": pad, "bos_token_id": bos, "eos_token_id": eos, "do_sample": True, "top_k": 0}
         _write_json(temp / "generation_config.json", generation)
         tokenizer.save(temp, policy.shape.context)
-        state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
-        save_file(state, temp / WEIGHTS, metadata={"format": "pt"})
+        if save_weights is not None:
+            save_weights(temp)
+        else:
+            state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
+            save_file(state, temp / WEIGHTS, metadata={"format": "pt"})
         for f in temp.iterdir():
             fsync(f)
         replace_folder(temp, folder)
@@ -73,6 +85,12 @@ def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
     except (OSError, ValueError) as e:
         raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
     shape = DecoderShape.from_hf_config(config, str(folder))
+    if is_adapter(folder):
+        from evotrainer.trainers.embedded.lora import merge_saved
+
+        loaded = load_policy(base_of(folder), trainable)
+        merge_saved(loaded.policy, folder)
+        return loaded
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as e:
@@ -92,9 +110,9 @@ def _fits(tokenizer: PolicyTokenizer, vocab: int) -> bool:
 
 
 def file_sha256(folder: Path) -> str:
-    """SHA-256 of the weights file; TrainerError where it is missing."""
+    """SHA-256 of the weights file, or of the adapters; TrainerError where it is missing."""
     try:
-        with open_regular(folder / WEIGHTS) as f:
+        with open_regular(folder / (ADAPTERS if is_adapter(folder) else WEIGHTS)) as f:
             return hashlib.file_digest(f, "sha256").hexdigest()
     except OSError:
         raise TrainerError(f"policy {folder}: {WEIGHTS} is missing; restore the policy folder") from None

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 from torch.optim.adamw import adamw
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.policy import Policy
 
 BETAS = (0.9, 0.95)
 EPS = 1e-8
+
+
+class Trained(Protocol):
+    """What an optimizer trains: a policy's weights, or its adapters."""
+
+    @property
+    def flat(self) -> Tensor: ...
+    @property
+    def grad(self) -> Tensor | None: ...
+    @property
+    def n_matrix(self) -> int:
+        """Numbers at the front that decay."""
+        ...
 
 
 class Optimizer:
@@ -22,7 +35,7 @@ class Optimizer:
     made, 1.2 CPU-s of every trial.
     """
 
-    def __init__(self, policy: Policy, weight_decay: float, betas: tuple[float, float] = BETAS) -> None:
+    def __init__(self, policy: Trained, weight_decay: float, betas: tuple[float, float] = BETAS) -> None:
         assert policy.grad is not None
         self.policy, self.grad = policy, policy.grad
         n = policy.n_matrix

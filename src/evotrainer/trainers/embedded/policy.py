@@ -134,8 +134,8 @@ class Policy:
             q, k, v = layer.qkv.split([q_rows, kv_rows, kv_rows])
             gate, up = layer.gate_up.chunk(2)
             p = f"model.layers.{i}."
-            out[p + "self_attn.q_proj.weight"] = _halves(q, s.heads)
-            out[p + "self_attn.k_proj.weight"] = _halves(k, s.kv_heads)
+            out[p + "self_attn.q_proj.weight"] = halves(q, s.heads)
+            out[p + "self_attn.k_proj.weight"] = halves(k, s.kv_heads)
             out[p + "self_attn.v_proj.weight"] = v.clone()
             out[p + "self_attn.o_proj.weight"] = layer.out.clone()
             out[p + "mlp.gate_proj.weight"] = gate.clone()
@@ -144,8 +144,8 @@ class Policy:
             out[p + "input_layernorm.weight"] = layer.norm1.clone()
             out[p + "post_attention_layernorm.weight"] = layer.norm2.clone()
             if s.head_norms:
-                out[p + "self_attn.q_norm.weight"] = _halves(layer.q_norm.unsqueeze(1), 1).squeeze(1)
-                out[p + "self_attn.k_norm.weight"] = _halves(layer.k_norm.unsqueeze(1), 1).squeeze(1)
+                out[p + "self_attn.q_norm.weight"] = halves(layer.q_norm.unsqueeze(1), 1).squeeze(1)
+                out[p + "self_attn.k_norm.weight"] = halves(layer.k_norm.unsqueeze(1), 1).squeeze(1)
         return out
 
     def from_hf(self, state: Mapping[str, Tensor], where: str) -> Policy:
@@ -170,8 +170,8 @@ class Policy:
             self.head.copy_(get("lm_head.weight", s.vocab, d))
         for i, layer in enumerate(self.layers):
             p = f"model.layers.{i}."
-            q = _pairs(get(p + "self_attn.q_proj.weight", s.heads * D, d), s.heads)
-            k = _pairs(get(p + "self_attn.k_proj.weight", s.kv_heads * D, d), s.kv_heads)
+            q = pairs(get(p + "self_attn.q_proj.weight", s.heads * D, d), s.heads)
+            k = pairs(get(p + "self_attn.k_proj.weight", s.kv_heads * D, d), s.kv_heads)
             v = get(p + "self_attn.v_proj.weight", s.kv_heads * D, d)
             layer.qkv.copy_(torch.cat([q, k, v]))
             layer.out.copy_(get(p + "self_attn.o_proj.weight", d, s.heads * D))
@@ -181,18 +181,18 @@ class Policy:
             layer.norm1.copy_(get(p + "input_layernorm.weight", d))
             layer.norm2.copy_(get(p + "post_attention_layernorm.weight", d))
             if s.head_norms:
-                layer.q_norm.copy_(_pairs(get(p + "self_attn.q_norm.weight", D).unsqueeze(1), 1).squeeze(1))
-                layer.k_norm.copy_(_pairs(get(p + "self_attn.k_norm.weight", D).unsqueeze(1), 1).squeeze(1))
+                layer.q_norm.copy_(pairs(get(p + "self_attn.q_norm.weight", D).unsqueeze(1), 1).squeeze(1))
+                layer.k_norm.copy_(pairs(get(p + "self_attn.k_norm.weight", D).unsqueeze(1), 1).squeeze(1))
         return self
 
 
-def _halves(w: Tensor, heads: int) -> Tensor:
+def halves(w: Tensor, heads: int) -> Tensor:
     """Rows from neighbouring rotary pairs to half-split heads."""
     rows, d = w.shape
     return w.view(heads, rows // heads // 2, 2, d).transpose(1, 2).reshape(rows, d)
 
 
-def _pairs(w: Tensor, heads: int) -> Tensor:
+def pairs(w: Tensor, heads: int) -> Tensor:
     """Rows from half-split heads to neighbouring rotary pairs."""
     rows, d = w.shape
     return w.view(heads, 2, rows // heads // 2, d).transpose(1, 2).reshape(rows, d)

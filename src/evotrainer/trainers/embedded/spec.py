@@ -7,24 +7,46 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from evotrainer.errors import ConfigError, TrainerError, install
+from evotrainer.records.frozen import explain
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
+from evotrainer.trainers.lora import MODULES, Lora
 
 
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
-    """The trainer; ConfigError for any option."""
+    """The trainer; ConfigError for an option that it has not."""
     check(options, (), sampler)
     from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
-    return EmbeddedTrainer(bf16=sampler == "bf16")
+    return EmbeddedTrainer(bf16=sampler == "bf16", lora=_lora(options))
 
 
 def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -> None:
-    """It takes every recipe, and no options."""
-    if options:
-        raise ConfigError(f"the embedded trainer has no option {', '.join(options)}; remove [trainer.options]")
+    """It takes every recipe, and one option, `lora`."""
+    if unknown := [k for k in options if k != "lora"]:
+        raise ConfigError(
+            f"the embedded trainer has no option {', '.join(unknown)}; remove it from [trainer.options] (there is lora)"
+        )
+    if (lora := _lora(options)) and lora.dropout:
+        raise ConfigError("trainer.options.lora.dropout: the embedded trainer's adapters have none; remove it")
+    if lora and any(r.start for r in recipes):
+        raise ConfigError("recipe.start goes on from whole weights; remove it, or trainer.options.lora")
+
+
+def _lora(options: Mapping[str, Any]) -> Lora | None:
+    if "lora" not in options:
+        return None
+    try:
+        lora = Lora.model_validate(options["lora"])
+    except ValidationError as e:
+        raise ConfigError("trainer.options.lora: " + explain(e, Lora)) from None
+    if lora.targets != "all-linear" and (unknown := [t for t in lora.targets if t not in MODULES]):
+        raise ConfigError(f"trainer.options.lora.targets: no {unknown[0]}; there are {', '.join(MODULES)}")
+    return lora
 
 
 def check_trial(base: Path | None, *rest: object) -> list[str]:

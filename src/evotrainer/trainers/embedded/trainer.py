@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.averaging import average_weight
 from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
+from evotrainer.trainers.bases import note_base
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
 from evotrainer.trainers.curriculum import TaskStream
@@ -22,8 +24,9 @@ from evotrainer.trainers.curve import curve_entry, token_sums
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
 from evotrainer.trainers.embedded.checkpoint import load_checkpoint, save_checkpoint
 from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
+from evotrainer.trainers.embedded.lora import AdapterOptimizer, Adapters
 from evotrainer.trainers.embedded.memory import keep_memory
-from evotrainer.trainers.embedded.optim import Optimizer
+from evotrainer.trainers.embedded.optim import Optimizer, Trained
 from evotrainer.trainers.embedded.packing import TrainRow
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams
@@ -39,6 +42,7 @@ from evotrainer.trainers.embedded.update import (
 )
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.hooks import StepHooks
+from evotrainer.trainers.lora import Lora
 from evotrainer.trainers.phases import (
     PhasePart,
     ReferenceTexts,
@@ -62,6 +66,12 @@ def sampling_params(recipe: Recipe, greedy: bool, dtype: torch.dtype, stops: Seq
     return SamplingParams(recipe.max_tokens, recipe.temperature, recipe.top_p, greedy, dtype=dtype, stops=tuple(stops))
 
 
+def optimizer_of(trained: Trained, weight_decay: float) -> Optimizer:
+    if isinstance(trained, Adapters):
+        return AdapterOptimizer(trained, weight_decay)
+    return Optimizer(trained, weight_decay)
+
+
 @dataclass(slots=True)
 class EmbeddedSession:
     """State of one training; all that changes is in `state()`."""
@@ -70,6 +80,8 @@ class EmbeddedSession:
     key: str
     policy: Policy
     tokenizer: PolicyTokenizer
+    trained: Trained
+    """The policy's weights, or its adapters."""
     optimizer: Optimizer
     stream: TaskStream
     filter: FilterState
@@ -94,7 +106,7 @@ class EmbeddedSession:
         return {
             "request": self.key,
             "step": self.step,
-            "weights": self.policy.flat,
+            "weights": self.trained.flat,
             "optimizer": self.optimizer.state(),
             "generator": self.generator.get_state(),
             "stream": self.stream.state(),
@@ -112,11 +124,21 @@ class EmbeddedSession:
         """Take the weights of the step just made into the average."""
         a = average_weight(self.request.recipe.averaging, self.step, self.request.recipe.steps)
         if a is not None:
-            self.average = self.policy.flat.clone() if self.average is None else self.average.lerp_(self.policy.flat, a)
+            flat = self.trained.flat
+            self.average = flat.clone() if self.average is None else self.average.lerp_(flat, a)
+
+    def set_weights(self, flat: torch.Tensor) -> None:
+        """Of what is trained, as `state()` has them."""
+        self.trained.flat.copy_(flat)
+        if isinstance(self.trained, Adapters):
+            self.trained.merge()
+
+    def new_optimizer(self) -> Optimizer:
+        return optimizer_of(self.trained, self.request.recipe.weight_decay)
 
     def restore(self, s: dict[str, Any]) -> None:
         self.step, self.tokens, self.curve = s["step"], s["tokens"], s["curve"]
-        self.policy.flat.copy_(s["weights"])
+        self.set_weights(s["weights"])
         self.average = s["average"]
         self.optimizer.load(s["optimizer"])
         self.generator.set_state(s["generator"])
@@ -141,9 +163,9 @@ class EmbeddedTrainer:
 
     name = "embedded"
 
-    def __init__(self, bf16: bool = False, keep_tokens: bool = False) -> None:
+    def __init__(self, bf16: bool = False, keep_tokens: bool = False, lora: Lora | None = None) -> None:
         self.sampler_dtype = torch.bfloat16 if bf16 else torch.float32
-        self.keep_tokens = keep_tokens
+        self.keep_tokens, self.lora = keep_tokens, lora
 
     def policy_sha256(self, policy_dir: Any) -> str:
         """SHA-256 of the weights file."""
@@ -168,7 +190,7 @@ class EmbeddedTrainer:
         while s.step < recipe.steps:
             part = part_at(recipe, s.step)
             if s.step and s.step == part.first:
-                s.optimizer = Optimizer(s.policy, recipe.weight_decay)
+                s.optimizer = s.new_optimizer()
             groups: list[Group] = []
             if part.kind != "references":
                 groups = self._groups(s, environment, part)
@@ -184,9 +206,22 @@ class EmbeddedTrainer:
                 save_checkpoint(request.work_dir / CHECKPOINT, s.state())
             on_step(entry)
         if s.average is not None:
-            s.policy.flat.copy_(s.average)
-        save_policy(s.policy, s.tokenizer, request.work_dir / POLICY)
+            s.set_weights(s.average)
+        self._save(s)
         return TrainResult(s.step, request.work_dir / POLICY, s.curve, resumed)
+
+    def _save(self, s: EmbeddedSession) -> None:
+        """The policy folder; with adapters, these and a note of what they lie upon."""
+        request, adapters = s.request, s.trained
+        folder = request.work_dir / POLICY
+        write = None
+        if isinstance(adapters, Adapters):
+
+            def write(written: Path) -> None:
+                adapters.save(written, str(request.policy_dir))
+                note_base(written, folder, Path(request.policy_dir), request.run_dir)
+
+        save_policy(s.policy, s.tokenizer, folder, save_weights=write)
 
     def _groups(self, s: EmbeddedSession, environment: TrainerEnvironment, part: PhasePart) -> list[Group]:
         recipe, before = s.request.recipe, s.request.before
@@ -231,6 +266,8 @@ class EmbeddedTrainer:
         # a checkpoint is of one recipe, seed and start policy; bf16 samples other tokens, so it is another training
         key = "/".join([i.run, i.branch, str(i.seed), recipe.hash, file_sha256(request.policy_dir)])
         key += "/bf16" if self.sampler_dtype is torch.bfloat16 else ""
+        key += f"/{self.lora.model_dump_json()}" if self.lora else ""
+        trained = Adapters(policy, self.lora, seed_of(seed, "adapters")) if self.lora else policy
         anchor = None
         if recipe.sft_anchor > 0:
             demos = environment.demonstrations(ANCHOR_DEMOS, seed)
@@ -242,7 +279,8 @@ class EmbeddedTrainer:
             key=key,
             policy=policy,
             tokenizer=loaded.tokenizer,
-            optimizer=Optimizer(policy, recipe.weight_decay),
+            trained=trained,
+            optimizer=optimizer_of(trained, recipe.weight_decay),
             stream=hooks.stream(
                 environment.tasks("train"),
                 recipe.curriculum,

@@ -9,17 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
-
-
-class Lora(Frozen):
-    """Low-rank adapters (peft) in place of all weights."""
-
-    r: int = Field(16, ge=1)
-    alpha: int | None = Field(None, ge=1)
-    """Scale of the update is alpha / r; None: 2 r."""
-    dropout: float = Field(0.0, ge=0, lt=1)
-    targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
-    """Names of the modules that get an adapter; never the LM head, from which TRL computes log-probabilities."""
+from evotrainer.trainers.lora import Lora
 
 
 class TrlOptions(Frozen):
