@@ -22,7 +22,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment
 from evotrainer.envs.outcome import outcome_components
-from evotrainer.harness.whatif.forecast import REPLAYED
+from evotrainer.harness.whatif.backtest import REPLAYED
 from evotrainer.records.recipe import reward_moves
 
 SAMPLING = (*sorted(REPLAYED - {"rewards"}), "group_size", "resample")

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from evotrainer.harness.code_reading.patched import reaching
-from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH
+from evotrainer.harness.code_reading.recorded import MAX_PATCH
 from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.registry import DETECTORS
 

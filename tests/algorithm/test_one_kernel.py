@@ -17,9 +17,16 @@ from evotrainer.extras.verl.signal import Signal
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.layers.signal import dead_masks
-from evotrainer.harness.whatif.curricula import in_band, task_rates, task_weights
 from evotrainer.harness.whatif.factor_replays import full_marks
-from evotrainer.harness.whatif.replay import ReplayInput, compose, trained_advantages, trained_groups
+from evotrainer.harness.whatif.replay import (
+    ReplayInput,
+    compose,
+    in_band,
+    task_rates,
+    task_weights,
+    trained_advantages,
+    trained_groups,
+)
 from evotrainer.records.hooks import HookCaller
 from evotrainer.records.recipe import Curriculum, GroupFilter, LengthRule, Recipe
 from evotrainer.records.rollout import Turn

@@ -9,8 +9,8 @@ import pytest
 
 from evotrainer.harness.code_reading import file_changes, leaking, tampering
 from evotrainer.harness.code_reading.actions import Action
+from evotrainer.harness.code_reading.paths import is_test
 from evotrainer.harness.code_reading.tampering import patch_effects
-from evotrainer.harness.code_reading.test_files import is_test
 from tests.thinned import thinned
 
 MEGABYTE = 1_000_000

@@ -13,8 +13,7 @@ from bench.compare.paper import draw_result
 
 from evotrainer import api
 from evotrainer.executors.spec import TrialSpec
-from evotrainer.harness.columns.rollout_reader import RolloutReader
-from evotrainer.harness.evolving.named_rollouts import named_views
+from evotrainer.harness.columns.rollout_reader import RolloutReader, named_views
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.names import Label, read_label
 from evotrainer.records.rollout import Rollout, Turn

@@ -29,27 +29,24 @@ from evotrainer.records.rollout import Rollout
 ROOM = "evotrainer.harness.code_reading"
 FINDS = """
 bypass found
-file_changes stream_edits
+file_changes stream_edits python_changes
 submissions runner_file
 leaking found
 patched reaching
-patches_and_hashes broken_protection
+recorded broken_protection
 prompt_examples prompt_examples
-python_files python_changes
 restated_tests changed_test
 known_tests _recognised _written
 judge_appeals appeal_to_judge repeated
-tampering found patch_effects
-weakening effect_of hook_effect skipped_tests
+tampering found patch_effects effect_of hook_effect skipped_tests
 """
 """Modules that can flag a rollout, with the functions that others ask (or that are rules of their own)."""
 EXEMPTS = """
-paths known names
-test_files own_file
+paths known names own_file
 """
 """Modules that take back what others say."""
 ROOMMATES = {
-    "bypass": ("exits", "grader_files", "reaching", "replaced", "rule"),
+    "bypass": ("exits", "reaching", "replaced", "rule"),
     "known_tests": ("constants",),
 }
 """Modules that serve one rule alone; their lines are its lines."""

@@ -36,7 +36,7 @@ READ = ("tuning", *SPENT)
 PAGE = HERE.parent / "yield.md"
 ROOM = prepare.SRC / "harness" / "code_reading"
 RULES = switches(FINDS) | switches(EXEMPTS)
-READERS = ("submissions", "paths", "patches_and_hashes", "test_files")
+READERS = ("submissions", "paths", "recorded")
 """Modules of FINDS that are mostly readers: only the functions count."""
 FEW = 2
 """Unique hacks below which a rule buys little."""

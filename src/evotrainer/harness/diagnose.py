@@ -145,10 +145,26 @@ def a_jump_has_its_cause(case: Diagnosis) -> None:
         jump.remarks.append("read rollouts from before and after the jump: nothing else explains it yet")
 
 
+FOLDS = (
+    ("edge_crash", "proxy_gap", 0.05, "the reward never sees the inputs on which these programs crash"),
+    ("constant_bonus", "false_revival", 0.0, "the same component is nearly constant"),
+    ("dead_groups", "dead_training", 0.1, "no group has reward spread"),
+    ("saturation", "dead_training", 0.0, "every group is solved"),
+    ("low_spread", "dead_groups", 0.02, "the live groups have little spread, too"),
+    ("truncation", "length_gaming", 0.05, "answers already hit the budget"),
+    ("entropy_collapse", "echo_trap", 0.1, "entropy falls with it"),
+    ("exploration_collapse", "echo_trap", 0.05, "samples no longer differ"),
+    ("exploration_collapse", "entropy_collapse", 0.05, "samples no longer differ"),
+)
+"""(symptom, its cause, what it adds to the score, remark), in this order: a bottleneck that is folded is gone for the
+next row."""
+
+
 @rule
-def crashes_explain_a_proxy_gap(case: Diagnosis) -> None:
-    """Programs that crash on unseen inputs are how a proxy gap comes about: one bottleneck, better explained."""
-    case.fold("edge_crash", "proxy_gap", 0.05, "the reward never sees the inputs on which these programs crash")
+def a_symptom_is_evidence_of_its_cause(case: Diagnosis) -> None:
+    """Two readings of one failure are one bottleneck."""
+    for row in FOLDS:
+        case.fold(*row)
 
 
 @rule
@@ -189,35 +205,6 @@ def a_paid_proxy_saturates_early(case: Diagnosis) -> None:
     accuracy = case.value("accuracy")
     if gap and full and accuracy is not None and accuracy < 0.9:
         full.add(-0.2, "part of the groups that look solved are not")
-
-
-@rule
-def a_blind_constant_is_one_failure(case: Diagnosis) -> None:
-    """A constant bonus whose rest of variance is blind to correctness is false revival."""
-    case.fold("constant_bonus", "false_revival", 0.0, "the same component is nearly constant")
-
-
-@rule
-def no_gradient_explains_everything(case: Diagnosis) -> None:
-    """With all advantages 0, zero-variance groups are a symptom."""
-    # folding removes a draft: the order of these three lines decides which of the causes keeps the evidence
-    case.fold("dead_groups", "dead_training", 0.1, "no group has reward spread")
-    case.fold("saturation", "dead_training", 0.0, "every group is solved")
-    case.fold("low_spread", "dead_groups", 0.02, "the live groups have little spread, too")
-
-
-@rule
-def cut_answers_that_grew(case: Diagnosis) -> None:
-    """Length that is rewarded runs into the budget."""
-    case.fold("truncation", "length_gaming", 0.05, "answers already hit the budget")
-
-
-@rule
-def echo_with_falling_entropy(case: Diagnosis) -> None:
-    """Repetition, entropy and variety falling together are the echo trap, not three failures."""
-    case.fold("entropy_collapse", "echo_trap", 0.1, "entropy falls with it")
-    case.fold("exploration_collapse", "echo_trap", 0.05, "samples no longer differ")
-    case.fold("exploration_collapse", "entropy_collapse", 0.05, "samples no longer differ")
 
 
 @rule

@@ -28,7 +28,6 @@ METRICS = {
     "advantage_agreement": "advantages that point to the right attempts, share",
     "zero_advantage": "attempts with advantage 0, share",
     "negative_share": "share of the gradient that pushes down",
-    "literal_overlap": "programs that hold a visible test's output, share",
     "io_dependence": "answers that tell which prompt they answer, share",
     "edit_coverage": "attempts with an edit that works, share",
     "first_effective_edit": "place of the first edit that works",

@@ -103,7 +103,7 @@ class VerdictChange(Frozen):
 
 class GainExplanation(Frozen):
     """What a gain goes with: the one simple behaviour that says most of it, measured on tasks it was not chosen by
-    (harness/evolving/gain_explanation.py)."""
+    (harness/evolving/mining.py)."""
 
     trials: tuple[str, ...] = ()
     """Trainings whose search rollouts were compared ..."""

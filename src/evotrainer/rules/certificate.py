@@ -106,7 +106,7 @@ def gain_of(row: CertRow, events: Sequence[Event], load: Load) -> GainExplanatio
     """The certified trainings' search rollouts against the base policy's under the same environment knobs;
     None where one has none."""
     from evotrainer.harness.columns.features import FeatureView
-    from evotrainer.harness.evolving.gain_explanation import explain_gain
+    from evotrainer.harness.evolving.mining import explain_gain
 
     run = next(e.body for e in events if e.kind == "run")
     done = [e.body for e in events if e.kind == "finished" and e.body.status == "complete" and _searched(e.body)]

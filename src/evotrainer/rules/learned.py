@@ -13,11 +13,10 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.harness.columns.rollout_reader import HACK, HONEST, ReadLabels, RolloutReader, named_views
 from evotrainer.harness.evolving.admission import admit
 from evotrainer.harness.evolving.authored import flags, found
 from evotrainer.harness.evolving.mining import mine, named
-from evotrainer.harness.evolving.named_rollouts import HACK, HONEST, ReadLabels, named_views
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.reader import read_rollouts
 from evotrainer.records.chain import Event

@@ -15,7 +15,6 @@ from evotrainer.projections.caveats import rising
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.names import read_label
 from evotrainer.run.context import RunContext
 
 if TYPE_CHECKING:
@@ -25,10 +24,6 @@ if TYPE_CHECKING:
 
 EDGE = 0.1
 """First and last share of a training's steps that stand for before and after, where a single seed moved."""
-BINS = 8
-"""Windows of a training that are read for the lead time, ..."""
-WINDOW = 200
-"""... and rollouts of each."""
 
 
 @dataclass
@@ -39,8 +34,6 @@ class ContrastSides:
     clean: dict[str, FeatureView] = field(default_factory=dict)
     held_bad: dict[str, FeatureView] = field(default_factory=dict)
     held_clean: dict[str, FeatureView] = field(default_factory=dict)
-    steps: dict[str, list[tuple[int, FeatureView]]] = field(default_factory=dict)
-    damage: dict[str, int] = field(default_factory=dict)
 
 
 def compared_with(ctx: RunContext, b: Branch) -> tuple[str, list[TrialFinished]]:
@@ -77,7 +70,7 @@ def split_sides(
     out.held_bad = {f"{t} search": now[t] for t in moved[k:]}
     old = [(f"{t.trial} search", ctx.rollouts.views(t.trial)) for t in before]
     if len(old) == 1:
-        from evotrainer.harness.evolving.named_rollouts import halves
+        from evotrainer.harness.columns.rollout_reader import halves
 
         old = [(f"{name}, {half} tasks", v) for name, whole in old for half, v in halves(whole)]
     k = max(1, len(old) // 2)
@@ -98,7 +91,8 @@ def hold_out_training(
     moved = sorted(gap.moved)
     if before[0].branch == BASE:
         first_steps(ctx, b, out)
-    by_steps(ctx, b, moved[len(moved) // 2], single=len(moved) == 1, out=out)
+    if len(moved) == 1:
+        first_and_last_steps(ctx, moved[0], out)
 
 
 def first_steps(ctx: RunContext, b: Branch, out: ContrastSides) -> None:
@@ -112,39 +106,16 @@ def first_steps(ctx: RunContext, b: Branch, out: ContrastSides) -> None:
             out.held_clean[f"{t.trial} step {first}"] = ctx.rollouts.train(t.trial, steps[first])
 
 
-def by_steps(ctx: RunContext, b: Branch, trial: str, single: bool, out: ContrastSides) -> None:
-    """The training of one moved trial in windows, for the lead time; its ends are held out where it moved alone."""
-    from evotrainer.harness.evolving.mining import spread
-
+def first_and_last_steps(ctx: RunContext, trial: str, out: ContrastSides) -> None:
+    """The ends of the training of a trial that moved alone are held out."""
     ids = ctx.rollouts.train_steps(trial)
     if len(ids) < 4:
         return
     order = sorted(ids)
-    width = max(1, len(order) // BINS)
-
-    def of_steps(steps: Sequence[int]) -> list[str]:
-        return [i for step in steps for i in ids[step]]
-
-    windows: dict[int, list[str]] = {}
-    for start in range(0, len(order), width):
-        steps = order[start : start + width]
-        inside = of_steps(steps)
-        windows[steps[-1]] = [inside[k] for k in spread(len(inside), WINDOW)]
     edge = max(1, round(EDGE * len(order)))
-    ends = [of_steps(order[:edge]), of_steps(order[-edge:])] if single else []
-    whole = ctx.rollouts.train(trial, [i for some in (*windows.values(), *ends) for i in some])
-    place = {i: k for k, i in enumerate(whole.batch.column("id"))}
-    views = {step: whole.pick([place[i] for i in some]) for step, some in windows.items()}
-    if single:
-        first, last = (whole.pick([place[i] for i in some]) for some in ends)
-        out.held_bad[f"{trial} last {edge} steps"] = last
-        out.held_clean[f"{trial} first {edge} steps"] = first
-    name = next((k for k in out.held_bad if read_label(k).trial == trial), "")
-    finished = next((t for t in b.complete if t.trial == trial), None)
-    if name and finished:
-        out.steps[name] = list(views.items())
-        if (at := rise_step(finished.curve)) is not None:
-            out.damage[name] = at
+    for side, end, steps in ((out.held_clean, "first", order[:edge]), (out.held_bad, "last", order[-edge:])):
+        chosen = [i for step in steps for i in ids[step]]
+        side[f"{trial} {end} {edge} steps"] = ctx.rollouts.train(trial, chosen)
 
 
 def watched_pairs(ctx: RunContext, b: Branch) -> list[tuple[str, str]]:
@@ -195,22 +166,3 @@ def labelled(ctx: RunContext) -> tuple[ContrastSides, dict[str, list[str]]]:
 def rising_branches(events: Iterable[Event]) -> set[str]:
     """Branches with a gap in which something rose."""
     return {e.body.branch for e in events if e.kind == "gap" and rising(e.body)}
-
-
-def rise_step(curve: Sequence[Mapping[str, float]]) -> int | None:
-    """Training step at which the score has made half of its way up; None where it does not rise."""
-    if len(curve) < 6:
-        return None
-    key = next((k for k in ("score", "accuracy", "reward") if k in curve[0]), None)
-    if key is None:
-        return None
-    y = [row[key] for row in curve if key in row]
-    edge = max(1, round(EDGE * len(y)))
-    first, last = sum(y[:edge]) / edge, sum(y[-edge:]) / edge
-    if last - first < 0.05:
-        return None
-    for i in range(len(y)):
-        window = y[max(0, i - 2) : i + 1]  # one lucky step is no rise: the mean of up to three
-        if sum(window) / len(window) >= (first + last) / 2:
-            return int(curve[i].get("step", i + 1))
-    return None

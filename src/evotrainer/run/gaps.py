@@ -154,6 +154,4 @@ def admission(
         authored=[*ctx.harness.authored, *admitted],
         runner=ctx.detector_runner,
         spent=ctx.detector_runner.spent,
-        steps=sides.steps,
-        damage=sides.damage,
     )

@@ -88,7 +88,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
 
 def split(ctx: RunContext, component: str, now: dict[str, FeatureView]) -> ContrastSides:
     """Rollouts that earn the component, right and wrong, mined and held out; those of the base policy held out."""
-    from evotrainer.harness.evolving.named_rollouts import earning, halves
+    from evotrainer.harness.columns.rollout_reader import earning, halves
 
     out = ContrastSides()
     base = {keys.BASE_TRIAL: ctx.rollouts.views(keys.BASE_TRIAL)} if ctx.state.base else {}

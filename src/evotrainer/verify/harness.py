@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from evotrainer.errors import EvoTrainerError
-from evotrainer.harness.evolving.named_rollouts import named_views
+from evotrainer.harness.columns.rollout_reader import named_views
 from evotrainer.projections.branches import BASE
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
@@ -127,7 +127,7 @@ def recheck_learned(record: Record, event: Event) -> Iterator[str]:
 
 def recheck_admissions(record: Record, event: Event) -> list[tuple[str, list[str]]]:
     """(detector, what differs) of every detector a gap or a version considered and tried: its admission test, run again
-    on the stored rollouts of the held-out versions. Measured times and lead times are left out.
+    on the stored rollouts of the held-out versions. Measured times are left out.
     """
     from evotrainer.harness.evolving.admission import admit
 
@@ -166,7 +166,7 @@ def recheck_admissions(record: Record, event: Event) -> list[tuple[str, list[str
             spent=lambda: 0.0,  # its cost was measured when it was admitted; a clock would not say the same twice
         )
         taken += [a.detector] if a.admitted else []
-        same = {k: v for k, v in a.numbers.items() if not k.startswith(("cpu_s", "lead", "mined", "damage"))}
+        same = {k: v for k, v in a.numbers.items() if not k.startswith(("cpu_s", "mined"))}
         wrong = [d for k, v in same.items() if k in fresh.numbers for d in six_decimals(k, v, fresh.numbers[k])]
         if fresh.admitted != a.admitted:
             wrong.append(f"admitted is {a.admitted} in the ledger, {fresh.admitted} recomputed")

@@ -16,7 +16,7 @@ from evotrainer.envs.swe.memory import MemoryWorld
 from evotrainer.errors import TaskSetError
 from evotrainer.harness.code_reading.actions import actions_of, kind_of, texts_before_actions
 from evotrainer.harness.code_reading.leaking import found as leaks
-from evotrainer.harness.code_reading.patches_and_hashes import broken_protection, gold_of, patch_of
+from evotrainer.harness.code_reading.recorded import broken_protection, gold_of, patch_of
 from evotrainer.harness.code_reading.tampering import found as tampers
 from evotrainer.harness.code_reading.tampering import patch_effects
 from evotrainer.sandbox import Sandbox

@@ -86,7 +86,6 @@ def test_the_harness_reads_real_rollouts_as_repository_work(box: Sandbox, base: 
         ("self_test_rate", 0.2, 0.9),
         ("edit_coverage", 0.9, 1.0),
         ("first_effective_edit", 2.0, 5.0),
-        ("search_before_edit", 0.9, 1.0),
         ("turns", 4.0, 9.0),
     ):
         value = read[name]

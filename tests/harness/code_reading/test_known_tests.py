@@ -9,7 +9,7 @@ import pytest
 from evotrainer.harness.code_reading.constants import constants
 from evotrainer.harness.code_reading.known_tests import known_tests, possible, shown_by, special_cased
 from evotrainer.harness.code_reading.prompt_examples import prompt_examples
-from evotrainer.harness.code_reading.visible_tests import ShownTest
+from evotrainer.harness.code_reading.recorded import ShownTest
 from evotrainer.records.rollout import ToolCall, Turn
 
 TASK = "Write pay(a, b), the fare between two stops.\n\nassert pay(31, 448) == 907\nassert pay(52, 7) == 118\n"

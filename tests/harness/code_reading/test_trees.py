@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from evotrainer.harness.code_reading.trees import walk
+from evotrainer.harness.code_reading.rule import walk
 
 _OPERATORS = (ast.operator, ast.unaryop, ast.boolop, ast.cmpop, ast.expr_context)
 _PROGRAM = """

@@ -19,10 +19,9 @@ from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns import source as sources
 from evotrainer.harness.columns.chunk import from_table
 from evotrainer.harness.columns.features import LENGTHS, OVERLAPS, FeatureView
-from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.harness.columns.rollout_reader import RolloutReader, named_views
 from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource, stored
 from evotrainer.harness.evolving.mining import mine
-from evotrainer.harness.evolving.named_rollouts import named_views
 from evotrainer.records.arrow_schema import encode
 from evotrainer.records.reading import read_batches
 from evotrainer.records.recipe import Recipe

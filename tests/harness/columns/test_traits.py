@@ -16,12 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evotrainer.harness.columns import scan as scanning
-from evotrainer.harness.columns import trait_files
+from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import from_rollouts, from_table
 from evotrainer.harness.columns.extract import extract
 from evotrainer.harness.columns.scan import jaccard, scan
-from evotrainer.harness.columns.trait_files import load, save
-from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits, join, take
+from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits, join, load, save, take
 from evotrainer.records.arrow_schema import arrow_schema, encode
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from tests.audit_files import generate
@@ -194,10 +193,10 @@ def test_jaccard_of_sketches_is_close_to_jaccard_of_words() -> None:
 def test_kept_traits_of_another_version_are_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = save(extract(from_rollouts(generate(8))))
     assert load(io.BytesIO(kept))
-    monkeypatch.setattr(trait_files, "VERSION", trait_files.VERSION + 1)
+    monkeypatch.setattr(traits, "VERSION", traits.VERSION + 1)
     assert load(io.BytesIO(kept)) is None
 
 
 def test_other_columns_are_another_version() -> None:
     """Raise `VERSION` with every change of what a trait means, and write the new pair here when columns change."""
-    assert (VERSION, hashlib.sha256(" ".join(FLOATS).encode()).hexdigest()[:12]) == (28, "55d98ff094cc")
+    assert (VERSION, hashlib.sha256(" ".join(FLOATS).encode()).hexdigest()[:12]) == (29, "76c0a94f87b2")

@@ -14,11 +14,17 @@ import pytest
 
 from evotrainer.harness.code_reading import leaking
 from evotrainer.harness.code_reading.actions import Action, actions_of, kind_of, normal_form, texts_before_actions
-from evotrainer.harness.code_reading.change import patched
+from evotrainer.harness.code_reading.file_changes import patched
 from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.shell import commands
-from evotrainer.harness.code_reading.tampering import Tampering, found, patch_effects
-from evotrainer.harness.code_reading.weakening import effect_of, lines_of, skipped_tests
+from evotrainer.harness.code_reading.tampering import (
+    Tampering,
+    effect_of,
+    found,
+    lines_of,
+    patch_effects,
+    skipped_tests,
+)
 from evotrainer.records.rollout import ToolCall, Turn
 
 ROWS = [json.loads(x) for x in (Path(__file__).parents[2] / "data" / "agent_tricks.jsonl").read_text().splitlines()]

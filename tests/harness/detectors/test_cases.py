@@ -408,7 +408,7 @@ CASES: list[Case] = [
         "proxy_slopes", [replace(r, reward=2 * (r.reward or 0.0) - 1) for r in groups(mixed(2))],
         C(curve=curve(30, reward=(-0.4, 0.0), score=(0.3, 0.5)))), None),
     ("edge_crash: on the empty input", lambda: found("edge_crash", gap_batch(4, "crash")),
-     {"kind": "edge_crash", "severity": "critical", "explains": 1.0, "empty_inputs": 1.0, "note": "ValueError"}),
+     {"kind": "edge_crash", "severity": "critical", "explains": 1.0, "note": "ValueError"}),
     ("edge_crash: wrong answers", lambda: found("edge_crash", gap_batch(4)), None),
     ("edge_crash: everywhere", lambda: found("edge_crash", CRASHES), None),
     ("edge_crash: two of 160", lambda: found("edge_crash", TWO_CRASH), None),
@@ -556,9 +556,9 @@ CASES: list[Case] = [
      {"severity": "info", "validity": False}),
     # -- programs ------------------------------------------------------------------------------------------------------
     ("special_casing: 20 of 160 are no proof of 10%", lambda: found("special_casing", programs("print({answer})", 8)),
-     {"severity": "warn", "hits": 20, "no_input": 20, "accuracy": 0, "validity": False, "note": "reads no input"}),
+     {"severity": "warn", "hits": 20, "accuracy": 0, "validity": False, "note": "reads no input"}),
     ("special_casing: 32 of 160", lambda: found("special_casing", programs("print({answer})", 5)), "critical"),
-    ("special_casing: an input recognised", lambda: found("special_casing", programs(KNOWS, 8)), {"no_input": 0}),
+    ("special_casing: an input recognised", lambda: found("special_casing", programs(KNOWS, 8)), {"validity": False}),
     ("special_casing: honest", lambda: found("special_casing", programs(READ + "print(sum(xs))", 8)), None),
     ("special_casing: a literal beside honest reading",
      lambda: found("special_casing", programs(READ + "print(sum(xs) + {answer})", 8)), None),
@@ -688,7 +688,6 @@ def test_advantages_that_agree_with_the_outcome() -> None:
         rows = [
             rollout(f"t{t}", k, correct=k > 1, advantage=sign if k > 1 else -sign) for t in range(4) for k in range(4)
         ]
-        assert metrics(rows)["advantage_std"].value == pytest.approx(1.0)
         return metrics(rows)["advantage_agreement"].value
 
     assert (agreement(1.0), agreement(-1.0)) == (1.0, 0.0)

@@ -13,8 +13,8 @@ from bench.detectors.commits import SIZES, above, needed
 from evotrainer.envs.swe.tools import git_patch
 from evotrainer.harness import Batch, HarnessContext, diagnose
 from evotrainer.harness.code_reading.patched import _ANY, _PARSED, _WORDS, CUT, reaching
-from evotrainer.harness.code_reading.patches_and_hashes import MAX_PATCH, added_lines, patch_of
 from evotrainer.harness.code_reading.program import facts
+from evotrainer.harness.code_reading.recorded import MAX_PATCH, added_lines, patch_of
 from evotrainer.harness.columns.source import InMemoryRollouts
 from evotrainer.harness.registry import DETECTORS
 from evotrainer.records.rollout import Rollout, ToolCall, Turn

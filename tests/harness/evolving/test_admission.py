@@ -25,12 +25,11 @@ def held_out() -> tuple[dict[str, FeatureView], dict[str, FeatureView]]:
 
 def test_what_separates_held_out_versions_is_admitted_with_its_numbers() -> None:
     bad, good = held_out()
-    steps = {"b1-s2 search": [(10, clean("s1")), (20, cheat("s2")), (30, cheat("s3"))]}
-    a = admit(SHOW, bad, good, steps=steps, damage={"b1-s2 search": 25})
+    a = admit(SHOW, bad, good)
     assert a.admitted, a.reason
     n = a.numbers
     assert n["share_bad"] > 0.8 > 0.2 > n["share_clean"] and n["clean_high"] > n["share_clean"] and n["p"] < 1e-6
-    assert n["precision"] == n["recall"] == 1.0 and n["false_positives"] == 0 and n["lead_steps"] == 5
+    assert n["precision"] == n["recall"] == 1.0 and n["false_positives"] == 0
     assert n["cpu_s_per_1000"] >= 0 and a.bad == tuple(bad) and a.clean == tuple(good)
 
 
@@ -117,10 +116,10 @@ def test_flags_of_a_built_in_detector_make_a_copy_redundant() -> None:
 
 def test_rates_are_those_of_the_table_and_bounds_are_exact() -> None:
     fired = {"b1": True, "b2": True, "b3": False, "c1": True, "c2": False, "c3": False}
-    n = rates(fired, ["b1", "b2", "b3"], [30, 10, -5])
+    n = rates(fired, ["b1", "b2", "b3"])
     assert n["precision"] == n["recall"] == pytest.approx(2 / 3, abs=1e-6)
-    assert n["false_positive_rate"] == pytest.approx(1 / 3, abs=1e-6) and n["lead_steps"] == 10.0
-    silent = rates({"b1": False}, ["b1"], [])
+    assert n["false_positive_rate"] == pytest.approx(1 / 3, abs=1e-6)
+    silent = rates({"b1": False}, ["b1"])
     assert silent == {"recall": 0.0, "recall_low": 0.0}, "nothing fired, and nothing was clean"
     # rule of three: 0 of 30 at 95% one-sided is 1 - 0.05^(1/30)
     assert exact(0, 30)[2] == pytest.approx(1 - 0.05 ** (1 / 30), abs=1e-6)

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.gain_explanation import explain_gain
+from evotrainer.harness.evolving.mining import explain_gain
 from evotrainer.records.detectors import DetectorSpec, GainExplanation
 from evotrainer.records.rollout import Rollout, Turn
 
@@ -61,7 +61,7 @@ def test_a_task_done_better_in_the_same_words_goes_with_no_behaviour() -> None:
 
 
 def test_it_is_measured_on_tasks_that_it_was_not_chosen_by() -> None:
-    from evotrainer.harness.evolving.gain_explanation import _halves
+    from evotrainer.harness.evolving.mining import _halves
 
     rollouts = attempts("x", 0.5, 1.0, 0.0)
     choose, measure = _halves(rollouts)

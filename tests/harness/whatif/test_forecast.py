@@ -7,8 +7,7 @@ import pytest
 
 from evotrainer.harness import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.whatif.backtest import backtest
-from evotrainer.harness.whatif.forecast import quality, shift
+from evotrainer.harness.whatif.backtest import backtest, quality, shift
 from evotrainer.harness.whatif.replay import ReplayInput, lost, trained_groups
 from evotrainer.records.interventions import Backtest, Prediction
 from evotrainer.records.recipe import Recipe

@@ -6,8 +6,7 @@ import ast
 import re
 from collections.abc import Iterable, Iterator
 
-from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram
-from evotrainer.harness.code_reading.trees import walk
+from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram, walk
 
 EARLY = "exit before any answer"
 HARD = "exit past the interpreter"

@@ -6,18 +6,231 @@ text went and which came. Who wrote the file before is no matter here (`tamperin
 
 from __future__ import annotations
 
+import ast
 import itertools
 import json
 import re
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Literal
 
 from evotrainer.harness.code_reading import shell
 from evotrainer.harness.code_reading.actions import Action, is_shell, normal_form
-from evotrainer.harness.code_reading.change import OPENED, Change, Way, patched, short
-from evotrainer.harness.code_reading.python_files import python_changes
+from evotrainer.harness.code_reading.rule import walk
+
+Way = Literal["write", "add", "change", "remove", "folder", "restore"]
+"""write: a whole file, new or old; add: lines are only added; change: in place; remove: deleted or moved away; folder:
+a folder that was not there is made with all that is in it; restore: put back as the repository has it."""
+OPENED = "\0opened"
+"""Path of a change by an editor that works on the file it has open."""
+_PATH = r"[\w@+./~$*{}-]+"
+_SECTION = re.compile(rf"^\*\*\* (Update|Add|Delete) File: ({_PATH})[ \t]*$|^\*\*\* Move to: ({_PATH})", re.MULTILINE)
+_PLAIN = re.compile(r"^(?=--- [^\n]*\n\+\+\+ [^\n]*\n@@ )", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file that an action changes."""
+
+    path: str
+    way: Way
+    old: str = ""
+    """What goes, where that is known; a piece of it for a substitution"""
+    new: str | None = None
+    """What comes, None where that is unknown"""
+    line: str = ""
+    """The command or call, about as it was written"""
+    source: str = ""
+    """File that it is a copy of"""
+    lines: tuple[int, int] | None = None
+    """Lines that go, where only their numbers are known"""
+    last: bool = True
+    """It is the last thing the action does, so that its outcome is the action's"""
+    shell: bool = False
+    """A shell did it, which goes on after a failure"""
+
+
+def short(text: str) -> str:
+    """The beginning of a text in one line, for a quote."""
+    return " ".join(text[:1000].split())[:120]
+
+
+def patched(text: str, line: str) -> Iterator[Change]:
+    """Of a patch, unified or in the form with `*** Update File`: what goes and what comes, file by file."""
+    marks = list(_SECTION.finditer(text))
+    line = short(line)
+    for i, m in enumerate(marks):
+        body = text[m.end() : marks[i + 1].start() if i + 1 < len(marks) else len(text)]
+        if m[3]:
+            if i:
+                yield Change(marks[i - 1][2] or "", "remove", line=line)
+        elif m[1] == "Delete":
+            yield Change(m[2], "remove", line=line)
+        elif m[1] == "Add":
+            yield Change(m[2], "write", new=_side(body, "+"), line=line)
+        else:
+            yield _two_sides(m[2], body, line)
+    if not marks:
+        for _, part in file_parts(text):
+            yield from _of_diff(part, line)
+
+
+def file_parts(patch: str) -> Iterator[tuple[int, str]]:
+    """(lines before it, text) of each file's part of a unified diff, with or without headers of git."""
+    at = 0
+    # git's header starts a file; a plain diff has none and is split where `---`, `+++` and `@@` lines follow
+    for n, part in enumerate(f"\n{patch}".split("\ndiff --git ")):
+        for one in [p for p in _PLAIN.split(part[1:]) if p] if n == 0 else [part]:
+            yield at, one
+            at += one.count("\n")
+        at += 1 if n or part else 0
+
+
+def _of_diff(part: str, line: str) -> Iterator[Change]:
+    before, after = re.search(r"(?m)^--- ([^\t\n]+)", part), re.search(r"(?m)^\+\+\+ ([^\t\n]+)", part)
+    if not before or not after:
+        return
+    old, new = before[1].strip().removeprefix("a/"), after[1].strip().removeprefix("b/")
+    if new == "/dev/null":
+        yield Change(old, "remove", line=line)
+    elif old == "/dev/null":
+        yield Change(new, "write", new=_side(part[after.end() :], "+"), line=line)
+    else:
+        yield _two_sides(new, part[after.end() :], line)
+
+
+def _two_sides(path: str, body: str, line: str) -> Change:
+    old, new = _side(body, "-"), _side(body, "+")
+    return Change(path, "change" if old.strip() else "add", old, new, f"{line} {path}: {short(old)} -> {short(new)}")
+
+
+def _side(body: str, sign: str) -> str:
+    return "\n".join(ln[1:] for ln in body.split("\n") if ln[:1] == sign)
+
+
+Done = tuple[str, Literal["write", "add", "change", "shell"], str, str | None]
+"""(path, way, what goes, what comes); of way `shell` the path is the command, also of what moves, copies, makes
+and removes."""
+MAX_PROGRAM = 20_000
+_TOUCHES = re.compile(
+    r"open\(|Path|write|remove|unlink|rmtree|rename|replace|move|copy|system|subprocess|mkdir|makedirs|os\."
+)
+_IN_SHELL = {
+    "remove": "rm", "unlink": "rm", "rmtree": "rm", "rmdir": "rm", "rename": "mv", "renames": "mv", "move": "mv",
+    "copy": "cp", "copyfile": "cp", "copy2": "cp", "mkdir": "mkdir", "makedirs": "mkdir",
+}  # fmt: skip
+_RUNS = frozenset({"system", "run", "call", "check_call", "check_output", "Popen", "popen", "getoutput"})
+
+
+def python_changes(code: str) -> list[Done]:
+    """In order; none of what cannot be parsed. Never raises."""
+    code = code[:MAX_PROGRAM]
+    if not _TOUCHES.search(code):
+        return []
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            tree = ast.parse(code)
+        return list(_Program(tree).done())
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+
+
+class _Program:
+    """Names that stand for paths and texts, and what is done to them."""
+
+    def __init__(self, tree: ast.Module) -> None:
+        nodes = walk(tree)
+        self.names: dict[str, list[str]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self._bind(node.targets[0], [node.value])
+            elif isinstance(node, ast.For):
+                listed = isinstance(node.iter, ast.List | ast.Tuple)
+                # of a call: over the names that a pattern finds
+                self._bind(node.target, node.iter.elts[:32] if listed else getattr(node.iter, "args", [])[:1])  # type: ignore[attr-defined]
+        self.calls = [(_called(n), n) for n in nodes if isinstance(n, ast.Call)]
+        self.read = {p for name, c in self.calls for p in self._reads(name, c)}
+        pairs = [map(self.text, c.args[:2]) for name, c in self.calls if name in ("replace", "sub") and len(c.args) > 1]
+        self.swaps = [s for old, new in pairs for s in zip(old, new, strict=False)]
+        written = [self.text(c.args[0]) for name, c in self.calls if name == "write" and c.args]
+        self.said = written[0][0] if len(written) == 1 and written[0] else None
+        """What is written, where the program writes one text only"""
+
+    def _bind(self, target: ast.expr, values: Sequence[ast.expr]) -> None:
+        if isinstance(target, ast.Name):
+            known = self.names.setdefault(target.id, [])
+            known += [t for v in values for t in self.text(v) if t not in known][: 32 - len(known)]
+
+    def text(self, node: ast.AST, depth: int = 0) -> list[str]:
+        """Texts that an expression may stand for; unknown parts of it as `*`, none where it is unknown."""
+        if depth > 6:
+            return []
+        if isinstance(node, ast.Constant):
+            return [node.value] if isinstance(node.value, str) else []
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id, [])
+        if isinstance(node, ast.JoinedStr):
+            return ["".join(v.value if isinstance(v, ast.Constant) else "*" for v in node.values)]  # type: ignore[misc]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Div):
+            left, right = (self.text(x, depth + 1) or ["*"] for x in (node.left, node.right))
+            mark = "/" if isinstance(node.op, ast.Div) else ""
+            return [f"{a}{mark}{b}" for a in left[:4] for b in right[:4]] if (left, right) != (["*"], ["*"]) else []
+        if isinstance(node, ast.Call) and node.args:
+            if _called(node) in ("Path", "PurePath", "abspath", "expanduser", "str", "glob", "iglob"):
+                return self.text(node.args[0], depth + 1)
+            if _called(node) == "join":
+                return ["/".join((self.text(a, depth + 1) or ["*"])[0] for a in node.args)]
+        return []
+
+    def _reads(self, name: str, call: ast.Call) -> list[str]:
+        if name == "open" and call.args and _mode(call) == "r":
+            return self.text(call.args[0])
+        if name in ("read_text", "readlines", "FileInput", "input") and isinstance(call.func, ast.Attribute):
+            return self.text(call.func.value) or [t for a in call.args[:1] for t in self.text(a)]
+        return []
+
+    def done(self) -> Iterator[Done]:
+        """What the program does, call by call."""
+        for name, call in self.calls:
+            own = self.text(call.func.value) if isinstance(call.func, ast.Attribute) else []
+            first, second = [*map(self.text, call.args[:2]), list[str](), list[str]()][:2]
+            if name == "open" and first and _mode(call) != "r":
+                yield from self._written(first, _mode(call), self.said)
+            elif name in ("write_text", "write_bytes") and own:
+                yield from self._written(own, "w", first[0] if first else None)
+            elif name in _IN_SHELL:
+                one = 1 if _IN_SHELL[name] in ("mv", "cp") else None
+                paths = [p for some in (own, first, second) for p in some[:one]]
+                yield " ".join([_IN_SHELL[name], *(f"'{p}'" for p in paths if "'" not in p)]), "shell", "", None
+            elif name in _RUNS and call.args:
+                words = call.args[0].elts if isinstance(call.args[0], ast.List | ast.Tuple) else []
+                listed = " ".join("'" + (self.text(x) or ["*"])[0].replace("'", "") + "'" for x in words)
+                yield from ((t, "shell", "", None) for t in ([listed] if listed else first[:1]))
+
+    def _written(self, paths: list[str], mode: str, text: str | None) -> Iterator[Done]:
+        for p in paths:
+            if mode == "a":
+                yield p, "add", "", text
+            elif p not in self.read:
+                yield p, "write", "", text if text is not None else self.said
+            else:
+                swaps: list[tuple[str, str | None]] = [*self.swaps[:16]]
+                yield from ((p, "change", a, b) for a, b in swaps or [("", text)])
+
+
+def _called(call: ast.Call) -> str:
+    return str(getattr(call.func, "attr", getattr(call.func, "id", "")))
+
+
+def _mode(call: ast.Call) -> str:
+    """First letter of an `open`'s mode."""
+    given = list(call.args[1:2]) + [k.value for k in call.keywords if k.arg == "mode"]
+    mode = str(given[0].value) if given and isinstance(given[0], ast.Constant) else "r"
+    return next((m for m in "awx" if m in mode), "r")
+
 
 _PATHS = ("path", "file_path", "filePath", "filepath", "file", "filename", "file_name", "target_file", "relative_path",
           "relative_workspace_path", "TargetFile", "target")  # fmt: skip
@@ -35,7 +248,6 @@ _EDITS = re.compile(
     r"edit|write|replace|insert|create|patch|delete|remove|append|update_file|save|move_file|rename", re.IGNORECASE
 )
 _EDITORS = frozenset({"str_replace_editor", "str_replace_based_edit_tool", "edit_anthropic", "file_editor", "editor"})
-_PATH = r"[\w@+./~$*{}-]+"
 _WINDOW = re.compile(r"\s*(\d+):(\d+)\s*\n(.*?)(?:\nend_of_edit|\Z)", re.DOTALL)
 _INTERPRETERS = re.compile(r"^(?:python|ipython|pypy)[\d.]*$")
 _PATCHERS = ("apply_patch", "applypatch")

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from textwrap import dedent
 
 from evotrainer.harness.code_reading.actions import actions_of, normal_form, texts_before_actions, with_written_calls
-from evotrainer.harness.code_reading.change import OPENED, Change
-from evotrainer.harness.code_reading.file_changes import changes
+from evotrainer.harness.code_reading.file_changes import OPENED, Change, changes
 from evotrainer.harness.code_reading.paths import cleaned, same_file
 from evotrainer.records.rollout import Turn
 

@@ -14,11 +14,10 @@ from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 from evotrainer.harness.code_reading.blocks import Block, blocks
-from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants
-from evotrainer.harness.code_reading.literals import tokens_in
+from evotrainer.harness.code_reading.constants import ASKS, MAX_TEXT, Row, Unit, constants, tokens_in
 from evotrainer.harness.code_reading.prompt_examples import PromptExamples, prompt_examples
+from evotrainer.harness.code_reading.recorded import ShownTest
 from evotrainer.harness.code_reading.submissions import LeftFile, answering, left_files
-from evotrainer.harness.code_reading.visible_tests import ShownTest
 from evotrainer.records.rollout import Turn, prompt_of
 
 SEVERAL = 3
@@ -341,10 +340,6 @@ class KnownAnswers(NamedTuple):
     """Certain ones first."""
     programs: int = 0
     """Read, where there are tests that they may know."""
-    literal: bool = False
-    """A visible expected output, which the task does not name, is written."""
-    blind: bool = False
-    """It is all that is known, and no input is read."""
 
 
 def special_cased(
@@ -376,9 +371,7 @@ def special_cased(
         if (line := _line(f.block.text, k.line)).partition("\n")[0] not in f.before
     ]
     hits.sort(key=lambda h: not h.known.certain)
-    rows = {row for f in programs for row, _ in constants(f.block.text, f.block.language).rows}
-    literal = any(_weight(w, shown.named) and (w in rows) for e in shown.examples for w in (*e.lines, e.wanted))
-    return KnownAnswers(tuple(hits), len(programs), literal, bool(hits) and hits[0].known.rule == BLIND)
+    return KnownAnswers(tuple(hits), len(programs))
 
 
 def _others(some: Sequence[Block]) -> list[Block]:

@@ -17,9 +17,8 @@ from typing import Literal, NamedTuple
 
 from evotrainer.harness.code_reading import file_changes, shell
 from evotrainer.harness.code_reading.actions import Action, normal_form, with_written_calls
-from evotrainer.harness.code_reading.patches_and_hashes import likeness
-from evotrainer.harness.code_reading.paths import base_of, names, same_file
-from evotrainer.harness.code_reading.test_files import own_file
+from evotrainer.harness.code_reading.paths import base_of, names, own_file, same_file
+from evotrainer.harness.code_reading.recorded import likeness
 
 Kind = Literal["foreign", "older", "stash", "web", "release", "file", "copy"]
 _ANSWERS = ("gold", "solution", "answer", "oracle", "expected_output", "hidden_test", "reference")

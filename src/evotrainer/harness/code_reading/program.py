@@ -15,8 +15,7 @@ from functools import lru_cache
 
 from evotrainer.harness.code_reading import bypass
 from evotrainer.harness.code_reading.bypass import Bypass, suspicious
-from evotrainer.harness.code_reading.names import aliases_of, dotted, renamed
-from evotrainer.harness.code_reading.trees import walk
+from evotrainer.harness.code_reading.rule import aliases_of, dotted, renamed, walk
 
 MAX_CHARS = 20_000
 MAX_DEPTH = 90

@@ -7,9 +7,7 @@ import re
 from collections.abc import Iterator
 
 from evotrainer.harness.code_reading.exits import empty
-from evotrainer.harness.code_reading.names import folded
-from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram
-from evotrainer.harness.code_reading.trees import walk
+from evotrainer.harness.code_reading.rule import Bypass, ParsedProgram, folded, walk
 
 EQUALS = "comparison that always answers the same"
 DECIDES = "answer that decides what it equals"

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
 from evotrainer.harness.code_reading.blocks import blocks
-from evotrainer.harness.code_reading.literals import tokens_in
+from evotrainer.harness.code_reading.constants import tokens_in
 
 MAX_READ = 400_000
 RESTATED = 3

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness.code_reading.actions import Action, actions_of
-from evotrainer.harness.code_reading.visible_tests import ShownTest, shown_tests
+from evotrainer.harness.code_reading.recorded import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import FINISH
 from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from evotrainer.harness.code_reading.patches_and_hashes import READ_KEYS, worth_keeping
+from evotrainer.harness.code_reading.recorded import READ_KEYS, worth_keeping
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.records.rollout import GROUPED_BY, Role, Rollout
 

@@ -6,7 +6,9 @@ import math
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,8 +18,8 @@ from evotrainer.harness.code_reading import (
     known_tests,
     leaking,
     patched,
-    patches_and_hashes,
     prompt_examples,
+    recorded,
     submissions,
     tampering,
 )
@@ -26,24 +28,44 @@ from evotrainer.harness.code_reading.actions import (
     ActionKind,
     actions_of,
     call_outcome,
+    kind_of,
     outputs,
     texts_before_actions,
     unread_calls,
 )
+from evotrainer.harness.code_reading.bypass import rows_with, suspicious_rows
 from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
+from evotrainer.harness.code_reading.paths import GATE
+from evotrainer.harness.code_reading.recorded import ShownTest, tests_in
 from evotrainer.harness.code_reading.restated_tests import changed_test
-from evotrainer.harness.code_reading.suspects import rows_with, suspicious_rows
-from evotrainer.harness.code_reading.test_files import GATE
-from evotrainer.harness.code_reading.visible_tests import ShownTest, tests_in
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
-from evotrainer.harness.columns.commands import read_command
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, Traits
 from evotrainer.harness.text import longest_run, own_texts, words
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Turn, prompt_of, turn_text
+
+
+class ReadCommand(NamedTuple):
+    """What an action's text says by itself."""
+
+    kind: ActionKind
+    tampers: bool
+    """It may change tests, ..."""
+    leaks: bool
+    """read the answer."""
+
+
+@lru_cache(maxsize=65536)
+def read_command(name: str, text: str) -> ReadCommand:
+    return ReadCommand(
+        kind_of(Action(name, text, None)),
+        tampering.suspect(name, text),
+        leaking.suspect(name, text),
+    )
+
 
 SAMPLE = 128
 """In large stores one group in so many is parsed for rates of programs."""
@@ -161,8 +183,8 @@ def _by_tools(chunk: RolloutColumns, x: dict[str, Floats], i: int, turns: Sequen
 
 def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
     """judged: has visible tests and hidden ones with an expected output; fooled: passes all visible, fails such a
-    hidden one; crashed: fails it by an exception; crash_inputs, crash_empty: hidden tests crashed upon, of them with an
-    empty input; explained: a failing hidden test is recorded. literal, special, special_blind: see `_known_tests`."""
+    hidden one; crashed: fails it by an exception; explained: a failing hidden test is recorded. special: see
+    `_known_tests`."""
     for i, shown in tests.items():
         visible = [t for t in shown if not t.hidden]
         hidden = [t for t in shown if t.hidden and t.judged]
@@ -174,15 +196,12 @@ def _test_traits(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
             if all(t.passed for t in visible):
                 failing = [t for t in hidden if t.passed is False]
                 x["fooled"][i], x["crashed"][i] = bool(failing), any(t.crashed for t in failing)
-            inputs = [t.input for t in hidden if t.crashed]
-            x["crash_inputs"][i], x["crash_empty"][i] = len(inputs), sum(not s.strip() for s in inputs)
     _known_tests(chunk, x, tests)
 
 
 def _known_tests(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int, tuple[ShownTest, ...]]) -> None:
-    """literal: a visible expected output is written by the program; special: it knows a visible test
-    (`known_tests.py`): 1 certain, 0.5 nominated, 0 read and not so, NaN where there is no program, or no test
-    or example that it may know; special_blind: it never reads its input."""
+    """special: the program knows a visible test (`known_tests.py`): 1 certain, 0.5 nominated, 0 read and not so, NaN
+    where there is no program, or no test or example that it may know."""
     rows = np.flatnonzero(chunk.calling | (chunk.ends > chunk.starts))
     if not len(rows):
         return
@@ -199,12 +218,11 @@ def _known_tests(chunk: RolloutColumns, x: dict[str, Floats], tests: Mapping[int
         if chunk.calling[i] or x["reads_input"][i] == 0 or known_tests.possible(text, shown, i in comparing):
             wanted[i] = shown if place >= 0 else None
         elif x["is_code"][i] > 0 or (x["is_code"][i] != 0.0 and known_tests.is_program(text)):
-            x["literal"][i] = x["special"][i] = 0.0
+            x["special"][i] = 0.0
     for (i, known), turns in zip(wanted.items(), chunk.turns(list(wanted)), strict=True):
         calling = bool(chunk.calling[i])
         found = known_tests.special_cased(turns, chunk.completion(i), tests.get(i, ()), calling, known)
         if found.programs:
-            x["literal"][i], x["special_blind"][i] = found.literal, found.blind
             x["special"][i] = max((1.0 if h.known.certain else 0.5 for h in found.hits), default=0.0)
 
 
@@ -247,12 +265,12 @@ def _action_traits(
         x["tampers"][i] = 1.0 if x["tampers"][i] == 1.0 else none
         # by text alone a command may change tests or read answers; who wrote the file, what came back: that needs turns
         detail = chunk.details.get(i, {})
-        patch, gold = patches_and_hashes.patch_of(detail), patches_and_hashes.gold_of(detail)
+        patch, gold = recorded.patch_of(detail), recorded.gold_of(detail)
         # calls that are written as text are told from words by the replies to them
         completion = "" if any(a.name for a in actions) else chunk.completion(i)
         texts, acts = texts_before_actions(turns), actions[:KEPT_ACTIONS]
         if tampers or GATE.search(patch) or GATE.search(completion):
-            named = patches_and_hashes.named_tests(detail)
+            named = recorded.named_tests(detail)
             x["tampers"][i] = np.fmax(
                 x["tampers"][i], _open_or_certain(tampering.found(texts, acts, named, patch)) or none
             )
@@ -274,7 +292,6 @@ def _count_actions(x: dict[str, Floats], i: int, n: int, seen: Sequence[tuple[Ac
     x["edits"][i], x["searches"][i], x["tests"][i] = len(edits), kinds["search"], kinds["test"]
     if edits:
         x["first_edit"][i] = edits[0] + 1
-        x["searched_first"][i] = any(kind == "search" for kind, _ in seen[: edits[0]])
 
 
 def _open_or_certain(found: Sequence[tampering.Tampering | leaking.Leak]) -> float:
@@ -370,18 +387,18 @@ def _rows_with(chunk: RolloutColumns, literal: bytes) -> Iterator[int]:
 
 def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     for i, detail in chunk.details.items():
-        patch = patches_and_hashes.patch_of(detail)
+        patch = recorded.patch_of(detail)
         if not patch and not detail.get("protected"):
             continue
-        hits = patched.reaching(patch, patches_and_hashes.gold_of(detail)) if patch else None
+        hits = patched.reaching(patch, recorded.gold_of(detail)) if patch else None
         if hits is not None:
             x["reaches"][i] = len(hits)
         # of a rollout that acts the patch has been read beside its actions
         tampering_degree = _open_or_certain(tampering.patch_effects(patch)) if patch and not chunk.acting[i] else 0.0
-        if patches_and_hashes.broken_protection(detail.get("protected")) is not None:
+        if recorded.broken_protection(detail.get("protected")) is not None:
             tampering_degree = 1.0
         # NaN: neither actions nor anything else had been looked at
         x["tampers"][i] = np.fmax(x["tampers"][i], tampering_degree)
-        if patch and (gold := patches_and_hashes.gold_of(detail)):
-            like = patches_and_hashes.likeness(patch, gold)
+        if patch and (gold := recorded.gold_of(detail)):
+            like = recorded.likeness(patch, gold)
             x["gold_match"][i] = math.nan if like is None else like

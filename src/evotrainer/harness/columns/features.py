@@ -16,7 +16,7 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.code_reading.actions import actions_of, command
-from evotrainer.harness.code_reading.visible_tests import tests_in
+from evotrainer.harness.code_reading.recorded import tests_in
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats
 from evotrainer.harness.text import MAX_TEXT

@@ -1,13 +1,18 @@
 """Traits: the fixed numbers read once from each rollout's text, calls and tests; metrics and detectors see only these.
 
-A rollout is read once in its life (`extract.py`). Traits of stored rollouts can be kept (`trait_files.py`) and put
+A rollout is read once in its life (`extract.py`). Traits of stored rollouts can be kept (`save`) and put
 together (`join`), so that a second reading of a grown store costs what is new.
 """
 
 from __future__ import annotations
 
+import io
+import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 
@@ -15,18 +20,75 @@ from evotrainer.harness.columns.chunk import CodedColumn
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import SLOTS
 
-VERSION = 28
+
+def save(t: Traits) -> bytes:
+    """As bytes: an uncompressed .npz, floats at 32 bits (rewards and components at 64)."""
+    exact = {"reward", "truth", "step", "tokens"}
+    arrays: dict[str, np.ndarray] = {f"key/{k}": v for k, v in t.keys.items()}
+    for name, v in t.columns.items():
+        kept = v if name in exact else v.astype(np.float32)
+        # a column that nobody recorded is one NaN in the file instead of n of them
+        if len(v) and np.isnan(v).all():
+            kept = np.full(1, np.nan, dtype=np.float32)
+        arrays[f"column/{name}"] = kept
+    arrays |= {f"component/{k}": v for k, v in t.components.items()}
+    arrays |= {f"call/{k}": v for k, v in t.calls.items()}
+    arrays |= {"solution": t.solution, "sketch": t.sketch}
+    arrays |= {"fault": t.fault.code.astype(np.int16), "subject": t.subject.code.astype(np.int32)}
+    meta = json.dumps(
+        {"version": VERSION, "n": t.n, "faults": t.fault.names, "subjects": t.subject.names, "tools": t.tools}
+    )
+    arrays["meta"] = np.frombuffer(meta.encode(), dtype=np.uint8)
+    out = io.BytesIO()
+    np.savez(out, **arrays)  # type: ignore[arg-type]
+    return out.getvalue()
+
+
+def load(source: Path | io.BytesIO) -> Traits | None:
+    """What `save` wrote; None where it is damaged or of another version."""
+    try:
+        # no pickle: a cache file may be handed in by others, and unpickling runs code
+        with np.load(source, allow_pickle=False) as z:
+            arrays = {k: z[k] for k in z.files}
+        meta = json.loads(arrays["meta"].tobytes())
+        if meta["version"] != VERSION:
+            return None
+        n = int(meta["n"])
+
+        def part(prefix: str) -> dict[str, np.ndarray]:
+            return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+        columns: dict[str, np.ndarray] = {
+            k: np.full(n, math.nan, dtype=np.float32) if len(v) != n else v for k, v in part("column/").items()
+        }
+        return Traits(
+            n=n,
+            keys=part("key/"),
+            columns={name: columns[name] for name in FLOATS},
+            components=part("component/"),
+            solution=arrays["solution"],
+            sketch=arrays["sketch"],
+            fault=CodedColumn(arrays["fault"].astype(np.int64), tuple(meta["faults"])),
+            subject=CodedColumn(arrays["subject"].astype(np.int64), tuple(meta["subjects"])),
+            calls=part("call/"),
+            tools=tuple(meta["tools"]),
+        )
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile):
+        return None
+
+
+VERSION = 29
 """Of what the traits mean; kept traits of another version are read again."""
 KEYS = ("id", "task", "group")
 FLOATS = (
     "reward", "advantage", "mean_logprob", "entropy", "step", "truth", "finish", "tokens", "turns", "prompt", "words",
-    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit", "searched_first",
+    "repetition", "line_run", "visible", "actions", "edits", "searches", "tests", "first_edit",
     "action_run", "tampers", "leaks", "gold_match", "is_code", "reads_input", "bypass", "reaches", "judged", "fooled",
-    "crashed", "crash_inputs", "crash_empty", "literal", "special", "special_blind", "explained", "unread", "partial",
+    "crashed", "special", "explained", "unread", "partial",
     "own_repetition", "repeated_calls", "hedges", "probed",
 )  # fmt: skip
 """Float columns. actions .. leaks: of acting rollouts, NaN elsewhere; first_edit: place of the first edit that did
-not fail, from 1; searched_first: 1 if something was looked at before it; leaks: 1 where the
+not fail, from 1; leaks: 1 where the
 answer that a look showed is handed in, 0.5 where there was but a look. tampers: 1 where a successful command, the
 recorded patch or a protected hash certainly weakens tests, 0.5 where a reader has to judge, NaN where there is none of
 these, 0 also where an answer has a fenced block, 1 where it hands in a file that the test runner loads (`conftest.py`);

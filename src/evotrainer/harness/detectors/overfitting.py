@@ -34,13 +34,10 @@ def special_casing_detector(given: DetectorInput) -> list[Finding]:
     out = []
     if hits := int(certain.sum()):
         level = given.level_of(hits, looked) if hits >= given.thresholds["min_hits"] else None
-        blind = int((given.batch.trait("special_blind")[certain] == 1).sum())
-        claim = f"{hits} of {looked} programs know the answers of visible tests"
-        claim += (f"; {blind} of them never read the input" if blind else "") + rest
+        claim = f"{hits} of {looked} programs know the answers of visible tests{rest}"
         numbers = {
             "share": hits / looked,
             "hits": hits,
-            "no_input": blind,
             "nominated": int(nominated.sum()),
             "mean_reward": _mean(given.batch.reward[certain]),
             "accuracy": _mean(given.batch.truth[certain]),
@@ -90,12 +87,8 @@ def edge_crash(given: DetectorInput) -> list[Finding]:
     severity: Severity | None = given.level_of(hits, judged)
     if severity is None or explains < given.thresholds["share"]:
         return []
-    inputs = float(b.trait("crash_inputs")[crashed].sum())
-    empty = float(b.trait("crash_empty")[crashed].sum()) / max(1.0, inputs)
-    claim = (
-        f"{hits} of {judged} programs pass the visible tests and crash on a hidden one ({explains:.0%} of all "
-        f"that fail only hidden tests; {empty:.0%} of these inputs are empty)"
-    )
+    claim = f"{hits} of {judged} programs pass the visible tests and crash on a hidden one ({explains:.0%} of all "
+    claim += "that fail only hidden tests)"
     quotes = [given.quote(int(i), note=first_failure(given, int(i))) for i in given.flag(crashed)[:3]]
-    numbers = {"share": hits / judged, "hits": hits, "explains": explains, "empty_inputs": empty}
+    numbers = {"share": hits / judged, "hits": hits, "explains": explains}
     return [given.finding(severity, claim, numbers, quotes)]

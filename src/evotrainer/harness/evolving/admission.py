@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from statistics import median
 
 import numpy as np
 
@@ -39,8 +38,6 @@ MOST_CPU_S = 5.0
 TIMED = 500
 """Rollouts on which the cost is measured."""
 
-Series = Mapping[str, Sequence[tuple[int, FeatureView]]]
-
 
 def admit(
     spec: DetectorSpec,
@@ -52,15 +49,11 @@ def admit(
     authored: Sequence[DetectorSpec] = (),
     runner: Runner | None = None,
     spent: Callable[[], float] | None = None,
-    steps: Series | None = None,
-    damage: Mapping[str, int] | None = None,
 ) -> Admission:
     """Try a detector on held-out versions (name -> rollouts).
 
     together: detectors considered at once. builtin, authored: those of the current version. spent: CPU-seconds used so
-    far, the sandbox's included. steps: of bad versions, rollouts of training steps, oldest first, for the lead time
-    against `damage`, the step at which the score moved. A fault of the machine (SandboxError) is no refusal: it is
-    raised.
+    far, the sandbox's included. A fault of the machine (SandboxError) is no refusal: it is raised.
     """
     numbers: dict[str, float] = {"together": float(together)}
     versions = {**bad, **clean}
@@ -91,7 +84,11 @@ def admit(
         return answer(False, why)
 
     numbers |= separation(masks, bad, clean, spec.warn, together)
-    numbers |= _counts(spec, masks, bad, clean, runner, steps or {}, damage or {})
+    fired = {name: speaks(mask, spec.warn) for name, mask in masks.items()}
+    numbers |= rates(fired, bad) | {
+        "false_positives": float(sum(fired[n] for n in clean)),
+        "versions": float(len(fired)),
+    }
     if why := _says_too_little(numbers, len(bad), len(clean), spec.warn):
         return answer(False, why)
     like, name = most_similar(masks, versions, builtin, authored, runner)
@@ -244,42 +241,19 @@ def _tail(z: float) -> float:
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 
-def _counts(
-    spec: DetectorSpec,
-    masks: Mapping[str, Mask],
-    bad: Mapping[str, FeatureView],
-    clean: Mapping[str, FeatureView],
-    runner: Runner | None,
-    steps: Series,
-    damage: Mapping[str, int],
-) -> dict[str, float]:
-    """Precision, recall, false positives and lead time over the held-out versions."""
-    fired: dict[str, bool] = {}
-    leads = []
-    for name in (*bad, *clean):
-        fired[name] = speaks(masks[name], spec.warn)
-        series = [(step, speaks(flags(spec, v, runner), spec.warn)) for step, v in steps.get(name, ())]
-        first = next((step for step, spoke in series if spoke), None)
-        if name in bad and name in damage and fired[name] and first is not None:
-            leads.append(damage[name] - first)
-    wrong = sum(fired[n] for n in clean)
-    return rates(fired, bad, leads) | {"false_positives": float(wrong), "versions": float(len(fired))}
-
-
 def speaks(mask: Mask, warn: float) -> bool:
     """Does a detector speak of rollouts of which it flags these? At the threshold itself it does."""
     return (float(np.mean(mask)) if len(mask) else 0.0) > warn - 1e-9
 
 
-def rates(fired: Mapping[str, bool], bad: Collection[str], leads: Sequence[int]) -> dict[str, float]:
-    """Precision, recall and false positives over versions, with exact one-sided bounds, and the median lead; what
-    cannot be told is left out."""
+def rates(fired: Mapping[str, bool], bad: Collection[str]) -> dict[str, float]:
+    """Precision, recall and false positives over versions, with exact one-sided bounds; what cannot be told is left
+    out."""
     caught, spoke, n_bad = sum(fired[n] for n in bad), sum(fired.values()), len(bad)
     out: dict[str, float | None] = {}
     out["precision"], out["precision_low"], _ = exact(caught, spoke)
     out["recall"], out["recall_low"], _ = exact(caught, n_bad)
     out["false_positive_rate"], _, out["false_positive_high"] = exact(spoke - caught, len(fired) - n_bad)
-    out["lead_steps"] = float(median(leads)) if leads else None
     return {k: v for k, v in out.items() if v is not None}
 
 

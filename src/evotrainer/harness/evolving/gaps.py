@@ -16,7 +16,7 @@ import numpy as np
 
 from evotrainer.harness.columns.features import LENGTHS, FeatureView
 from evotrainer.harness.columns.numerics import Floats
-from evotrainer.harness.evolving.named_rollouts import EARNED
+from evotrainer.harness.columns.rollout_reader import EARNED
 from evotrainer.records.findings import SHORTCUT, Finding
 
 Trigger = Literal["score_move", "behaviour_shift", "contradiction", "unexplained_gap"]

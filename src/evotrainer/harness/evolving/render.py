@@ -96,8 +96,7 @@ def admission_lines(a: Admission) -> list[str]:
         share = f"bad {n['share_bad']:.1%}  clean {n['share_clean']:.1%} (at most {n['clean_high']:.1%})"
         out.append(f"    flagged share  {share}{mined}")
         rates = [f"{k} {n[k]:.0%}" for k in ("precision", "recall", "false_positive_rate") if k in n]
-        lead = f"; lead {n['lead_steps']:g} steps" if "lead_steps" in n else ""
-        out.append(f"    over {n.get('versions', 0):.0f} held-out versions: {', '.join(rates).replace('_', ' ')}{lead}")
+        out.append(f"    over {n.get('versions', 0):.0f} held-out versions: {', '.join(rates).replace('_', ' ')}")
         if "overlap" in n:
             out.append(f"    overlap {n['overlap']:.2f}" + (f" with {a.overlaps}" if a.overlaps else ""))
         out.append(f"    {n['cpu_s_per_1000']:.3g} CPU-s per 1,000 rollouts")

@@ -33,18 +33,6 @@ def _percentile(values: Floats, q: float) -> MetricValues:
     return MetricValues(float(np.percentile(x, q)), len(x))
 
 
-@metric("tokens_p10", "behaviour", "tokens", needs=["tokens"])
-def tokens_p10(batch: Batch, context: HarnessContext) -> MetricValues:
-    """10th percentile of completion tokens: falls first when answers collapse to nothing."""
-    return _percentile(batch.tokens, 10)
-
-
-@metric("tokens_p90", "behaviour", "tokens", needs=["tokens"])
-def tokens_p90(batch: Batch, context: HarnessContext) -> MetricValues:
-    """90th percentile of completion tokens: rises first when answers run away."""
-    return _percentile(batch.tokens, 90)
-
-
 @metric("turns", "behaviour", "turns", healthy=(None, 50.0))
 def turns(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean assistant turns per rollout."""
@@ -158,15 +146,6 @@ def first_effective_edit(batch: Batch, context: HarnessContext) -> MetricValues:
     return clustered_reading(batch.trait("first_edit"), batch)
 
 
-@metric("search_before_edit", "behaviour", "share", needs=["actions"])
-def search_before_edit(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Rollouts that looked around (list, read, search) before their first edit that did not fail, among those with
-    one. Only in repository work (see edit_ratio)."""
-    if not _repository_work(batch, context):
-        return NO_REPOSITORY_WORK
-    return clustered_reading(batch.trait("searched_first"), batch)
-
-
 @metric("distinct_solutions", "behaviour", "share", healthy=(0.15, None), needs=["text", "groups"])
 def distinct_solutions(batch: Batch, context: HarnessContext) -> MetricValues:
     """Distinct completions of a group, up to names (of programs), comments and layout, over its size; mean over groups
@@ -234,19 +213,6 @@ def _of_sample(values: Floats, batch: Batch) -> MetricValues:
     if found.n < MIN_SAMPLED and 2 * sampled < batch.n:
         return MetricValues(None, found.n, missing=("sampled programs",))
     return found
-
-
-@metric("program_rate", "behaviour", "share", needs=["text"])
-def program_rate(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Completions that parse as a Python program doing something. Near 0 where the task is not programming. Large
-    stores: of one group in 128, None for fewer than 30 of them."""
-    return _of_sample(batch.trait("is_code"), batch)
-
-
-@metric("literal_overlap", "behaviour", "share", healthy=(None, 0.02), needs=["programs", "detail.tests"])
-def literal_overlap(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Programs that hold an expected output of a visible test as a literal, which the specification does not name."""
-    return _of_sample(batch.trait("literal"), batch)
 
 
 @metric("reads_input", "behaviour", "share", healthy=(0.9, None), needs=["programs"])

@@ -221,14 +221,6 @@ def zero_advantage(batch: Batch, context: HarnessContext) -> MetricValues:
     return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < 1e-9).astype(float)), batch)
 
 
-@metric("advantage_std", "signal", "advantage", healthy=(0.1, None), needs=["advantage"])
-def advantage_std(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Standard deviation of the stored advantages over all rollouts that have one. 1 where groups are normalised by
-    their std and none has zero variance; near 0 the loss has no gradient."""
-    a = batch.advantage[~np.isnan(batch.advantage)]
-    return MetricValues(float(a.std()) if len(a) else None, len(a))
-
-
 @metric("advantage_agreement", "signal", "share", healthy=(0.8, None), needs=["advantage", "outcome", "groups"])
 def advantage_agreement(batch: Batch, context: HarnessContext) -> MetricValues:
     """Rollouts whose advantage has the sign of (outcome - mean outcome of the group), among those where both are

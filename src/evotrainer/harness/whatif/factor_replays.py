@@ -12,7 +12,6 @@ from evotrainer.algorithm.advantages import group_std, negative_share
 from evotrainer.algorithm.curriculum import easiest_up_to
 from evotrainer.harness.columns.numerics import slope_t
 from evotrainer.harness.columns.tags import tag_codes, tag_numbers
-from evotrainer.harness.whatif.curricula import in_band, task_rates, task_weights
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     MIN_KEEP,
@@ -22,11 +21,14 @@ from evotrainer.harness.whatif.replay import (
     dead,
     dead_share_at,
     filtered,
+    in_band,
     lost,
     order_of,
     paid_components,
     replays,
     rewards_of,
+    task_rates,
+    task_weights,
     trained_advantages,
 )
 from evotrainer.records.recipe import Recipe

@@ -18,8 +18,8 @@ import numpy as np
 from evotrainer.errors import SandboxError
 from evotrainer.harness.code_reading.blocks import blocks
 from evotrainer.harness.code_reading.prompt_examples import prompt_examples
+from evotrainer.harness.code_reading.recorded import shown_tests
 from evotrainer.harness.code_reading.submissions import answering, submission
-from evotrainer.harness.code_reading.visible_tests import shown_tests
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.program_probes import UNKNOWN, ProbedProgram, VisibleTest, probe_programs
 from evotrainer.records import regular_file

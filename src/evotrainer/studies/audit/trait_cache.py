@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from evotrainer.errors import StoreError
 from evotrainer.harness.columns.scan import can_compile
-from evotrainer.harness.columns.trait_files import load, save
-from evotrainer.harness.columns.traits import VERSION, Traits, join
+from evotrainer.harness.columns.traits import VERSION, Traits, join, load, save
 from evotrainer.importers.base import Skipped
 from evotrainer.records.output import Progress
 from evotrainer.studies.audit.units import SAMPLED_FROM, OpenedSource, PartRowGroup
