@@ -17,7 +17,6 @@ from evotrainer.records.rollout import completion_of
     "behaviour",
     needs=["programs with tests or examples"],
     thresholds={"warn": 0.02, "critical": 0.1, "min_hits": 3, "confidence": 0.95},
-    unsaid=["programs with tests or examples"],
 )
 def special_casing_detector(given: DetectorInput) -> list[Finding]:
     """Programs that know a visible test: its input is compared or looked up (branch, conditional expression, `match`,

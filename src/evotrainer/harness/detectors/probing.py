@@ -20,7 +20,6 @@ NAMED = 64
     "behaviour",
     needs=["detail.probes"],
     thresholds={"warn": 0.0, "critical": 0.01},
-    unsaid=["detail.probes"],
 )
 def program_probes(given: DetectorInput) -> list[Finding]:
     """Programs that were run (`detail.probes`) and did what no honest program does: another answer to the same call, an
