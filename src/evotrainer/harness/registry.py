@@ -171,14 +171,18 @@ class DetectorInput:
 
     def quote_where(self, mask: np.ndarray, note: str = "", limit: int = 3) -> list[Quote]:
         """Quotes of the first rollouts of a boolean mask (N,), one per task where possible."""
+        return [self.quote(i, note=note) for i in self.first_of(mask, limit)]
+
+    def first_of(self, mask: np.ndarray, limit: int = 3) -> list[int]:
+        """The first rollouts of a boolean mask (N,), one per task where possible; the finding is about all of it."""
         picked: dict[int, int] = {}
-        flagged = self.flag(mask)
+        flagged = self.flag(mask).tolist()
         for i in flagged:
-            picked.setdefault(int(self.batch.task[i]), int(i))
+            picked.setdefault(int(self.batch.task[i]), i)
             if len(picked) == limit:
                 break
-        rest = [int(i) for i in flagged[: 4 * limit] if int(i) not in picked.values()]
-        return [self.quote(i, note=note) for i in [*picked.values(), *rest][:limit]]
+        rest = [i for i in flagged[: 4 * limit] if i not in picked.values()]
+        return [*picked.values(), *rest][:limit]
 
     def share(self, mask: np.ndarray) -> float:
         """Share of live rollouts in a boolean mask."""
