@@ -37,8 +37,8 @@ from evotrainer.harness.code_reading.bypass import rows_with, suspicious_rows
 from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.paths import GATE
+from evotrainer.harness.code_reading.prompt_examples import changed_test
 from evotrainer.harness.code_reading.recorded import ShownTest, tests_in
-from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer

@@ -10,8 +10,8 @@ import numpy as np
 from evotrainer.harness.code_reading import leaking, tampering
 from evotrainer.harness.code_reading.actions import actions_of, texts_before_actions
 from evotrainer.harness.code_reading.patched import Hit, reaching
+from evotrainer.harness.code_reading.prompt_examples import changed_test
 from evotrainer.harness.code_reading.recorded import broken_protection, gold_of, named_tests, patch_of
-from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.code_reading.submissions import bypasses, last_program_turn, runner_file, submission
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import at_least

@@ -7,9 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.batch import NAMED_TASKS, Batch, task_tags
 from evotrainer.harness.columns.numerics import Floats, clustered_mean, distinct, group_means, nan_or
-from evotrainer.harness.columns.tags import NAMED_TASKS, task_tags
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import MetricValues, clustered_reading, metric
 from evotrainer.records.text import clean

@@ -10,8 +10,8 @@ import numpy as np
 from evotrainer.algorithm import rewards
 from evotrainer.algorithm.advantages import group_std, negative_share
 from evotrainer.algorithm.curriculum import easiest_up_to
+from evotrainer.harness.columns.batch import tag_codes, tag_numbers
 from evotrainer.harness.columns.numerics import slope_t
-from evotrainer.harness.columns.tags import tag_codes, tag_numbers
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     MIN_KEEP,

@@ -15,9 +15,8 @@ from evotrainer.algorithm.advantages import advantages, group_std, no_spread
 from evotrainer.algorithm.curriculum import band_distance, frontier_weight
 from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.factors import family_members
-from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.batch import Batch, tag_codes
 from evotrainer.harness.columns.numerics import Floats, centred, group_means, pair_order, within_correlation
-from evotrainer.harness.columns.tags import tag_codes
 from evotrainer.harness.context import HarnessContext
 from evotrainer.records.recipe import COMPOSITES, Curriculum, Recipe
 

@@ -14,9 +14,8 @@ import numpy as np
 from evotrainer.algorithm.advantages import flat, negative_share, nested, weighed
 from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.errors import EvoTrainerError, TimeOverError
-from evotrainer.harness.columns.batch import Batch
+from evotrainer.harness.columns.batch import Batch, task_tags
 from evotrainer.harness.columns.numerics import Floats, group_means, group_range
-from evotrainer.harness.columns.tags import task_tags
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.copies import (
     MISSED,
