@@ -1,5 +1,5 @@
-"""Programs that fit their visible tests only: special-cased ones, crashes outside of what was shown, and what probes saw
-them do."""
+"""Programs that fit their visible tests only: special-cased ones, crashes outside of what was shown; and what probes of
+programs saw."""
 
 from __future__ import annotations
 
