@@ -64,7 +64,7 @@ def filter_change(x: ReplayInput) -> Answer:
         "lost_mixed_before": float((mixed & ~before).sum()) / max(1, int(mixed.sum())),
         "misranked_alive": order.over(alive),
         "misranked_kept": order.over(alive & keep),
-        **lost(x).numbers,
+        **lost(x)[1],
     }
     text = (
         f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), "
@@ -144,7 +144,7 @@ def curriculum_change(x: ReplayInput) -> Answer:
         "keep_rate": keep,
         "dead_before": _dead_share(x, task_weights(b, x.old.curriculum)),
         "dead_after": _dead_share(x, w),
-        **lost(x).numbers,
+        **lost(x)[1],
     }
     where = f"by {len(values)} values of {rule.tag}" if values else "in the band"
     text = f"{where}: {keep:.0%} of {b.n_tasks} tasks; dead groups {m['dead_before']:.0%} -> {m['dead_after']:.0%}"

@@ -282,18 +282,8 @@ def trained_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
     return np.nan_to_num(own_advantages(batch, recipe, np.where(kept, reward, np.nan)))
 
 
-@dataclass(frozen=True, slots=True)
-class LostSamples:
-    """What a change of sampling takes out of training. `groups`, boolean (G,): trained on before and no longer."""
-
-    groups: np.ndarray
-    tasks: np.ndarray
-    """Tasks of which nothing is left, boolean (n_tasks,)."""
-    numbers: dict[str, float]
-
-
-def lost(x: ReplayInput) -> LostSamples:
-    """Groups, tasks, correct rollouts and signal that the new recipe no longer trains on.
+def lost(x: ReplayInput) -> tuple[np.ndarray, dict[str, float]]:
+    """What the new recipe no longer trains on: (tasks of which nothing is left, boolean (n_tasks,); numbers).
 
     Signal is the within-group variance of the outcome: what could be learnt from. Shares are of what was trained on.
     """
@@ -317,4 +307,4 @@ def lost(x: ReplayInput) -> LostSamples:
         "lost_correct": share(right.astype(float)),
         "lost_signal": share(signal),
     }
-    return LostSamples(gone, tasks, numbers)
+    return tasks, numbers
