@@ -203,7 +203,7 @@ def test_a_factor_is_known_to_all_who_ask(package: Path) -> None:
         package,
         """\
         from scripts.settings_reference import recipe
-        from tests.agents.briefings import START, Desk, briefing, health, rollouts
+        from tests.agents.briefings import START, FakeTools, briefing, health, rollouts
 
         from evotrainer.agents.catalogue import candidates
         from evotrainer.agents.pool import situation
@@ -217,13 +217,13 @@ def test_a_factor_is_known_to_all_who_ask(package: Path) -> None:
         priced = START.with_factor("failure_price", 2.0)
         print("lint:", [x.message for x in lint(priced) if x.factor == "failure_price"])
         asked = briefing(report=health({"laziness": 0.9}))
-        found = [c for c in candidates(situation(asked, Desk(), 0), set()) if c.factor == "failure_price"]
+        found = [c for c in candidates(situation(asked, FakeTools(), 0), set()) if c.factor == "failure_price"]
         print("moves:", sorted((c.variant.value, c.bottleneck, c.mean > 0.02) for c in found))
-        back = situation(briefing(START.with_factor("failure_price", 0.2)), Desk(), 0)
+        back = situation(briefing(START.with_factor("failure_price", 0.2)), FakeTools(), 0)
         print("back:", [c.name for c in candidates(back, set()) if c.factor == "failure_price"])
         print("reference:", [x for x in recipe().splitlines() if x.startswith("| `failure_price`")])
         print("seat:", factors(asked)["failure_price"].legal)
-        done = backtest(found[0].intervention(situation(asked, Desk(), 0), 0.01, "b0"), START, rollouts())
+        done = backtest(found[0].intervention(situation(asked, FakeTools(), 0), 0.01, "b0"), START, rollouts())
         print("replay:", done.verdict, "misranked_before" in done.numbers)
         check_recipes("embedded", {}, [priced])
         for ask in (lambda: check_recipes("trl", {}, [priced]), lambda: parse_recipe({"price_of_failure": 1}),

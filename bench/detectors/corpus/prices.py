@@ -34,8 +34,7 @@ submissions runner_file
 leaking found
 patched reaching
 recorded broken_protection
-prompt_examples prompt_examples
-restated_tests changed_test
+prompt_examples prompt_examples changed_test
 known_tests _recognised _written
 judge_appeals appeal_to_judge repeated
 tampering found patch_effects effect_of hook_effect skipped_tests

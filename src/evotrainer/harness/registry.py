@@ -10,7 +10,7 @@ import numpy as np
 
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, Ints, at_least, finite
+from evotrainer.harness.columns.numerics import Floats, Ints, at_least, clustered_mean, finite
 from evotrainer.harness.columns.source import RolloutSource
 from evotrainer.harness.context import HarnessContext
 from evotrainer.records.findings import Finding, Layer, MetricValue, Quote, Severity
@@ -171,14 +171,18 @@ class DetectorInput:
 
     def quote_where(self, mask: np.ndarray, note: str = "", limit: int = 3) -> list[Quote]:
         """Quotes of the first rollouts of a boolean mask (N,), one per task where possible."""
+        return [self.quote(i, note=note) for i in self.first_of(mask, limit)]
+
+    def first_of(self, mask: np.ndarray, limit: int = 3) -> list[int]:
+        """The first rollouts of a boolean mask (N,), one per task where possible; the finding is about all of it."""
         picked: dict[int, int] = {}
-        flagged = self.flag(mask)
+        flagged = self.flag(mask).tolist()
         for i in flagged:
-            picked.setdefault(int(self.batch.task[i]), int(i))
+            picked.setdefault(int(self.batch.task[i]), i)
             if len(picked) == limit:
                 break
-        rest = [int(i) for i in flagged[: 4 * limit] if int(i) not in picked.values()]
-        return [self.quote(i, note=note) for i in [*picked.values(), *rest][:limit]]
+        rest = [i for i in flagged[: 4 * limit] if i not in picked.values()]
+        return [*picked.values(), *rest][:limit]
 
     def share(self, mask: np.ndarray) -> float:
         """Share of live rollouts in a boolean mask."""
@@ -190,6 +194,8 @@ def name_of(r: Rollout) -> str:
     return r.id or f"{r.task}#{r.k}"
 
 
+UNSAID = frozenset({"actions", "tool_ok", "programs or patches", "programs with tests or examples", "detail.probes"})
+"""Fields whose absence is no blindness worth reporting: single answers have no actions."""
 DetectorFunction = Callable[[DetectorInput], list[Finding]]
 
 
@@ -201,8 +207,6 @@ class Detector:
     needs: tuple[str, ...]
     thresholds: Mapping[str, float]
     function: DetectorFunction = field(compare=False)
-    unsaid: tuple[str, ...] = ()
-    """Fields whose absence is no blindness worth reporting (a single-turn batch has no actions)."""
 
     def read(
         self,
@@ -216,7 +220,7 @@ class Detector:
         if missing:
             # a batch without tool calls is no blind spot of the tool detectors; naming them all would bury the real
             # ones
-            if batch.n == 0 or set(missing) & set(self.unsaid):
+            if batch.n == 0 or UNSAID & {*missing}:
                 return []
             claim = f"cannot look: rollouts carry no {', '.join(missing)}"
             return [Finding(detector=self.name, kind=self.kind, severity="info", claim=claim, missing=missing)]
@@ -232,7 +236,6 @@ def detector(
     layer: Layer,
     needs: Sequence[str] = (),
     thresholds: Mapping[str, float] | None = None,
-    unsaid: Sequence[str] = (),
     registry: dict[str, Detector] = DETECTORS,
 ) -> Callable[[DetectorFunction], DetectorFunction]:
     """Register a detector that speaks of bottleneck `kind`; `thresholds` are its defaults, frozen into a Harness."""
@@ -240,7 +243,7 @@ def detector(
     def register(f: DetectorFunction) -> DetectorFunction:
         if name in registry:
             raise ConfigError(f"detector {name!r} is registered twice; choose another name")
-        registry[name] = Detector(name, kind, layer, tuple(needs), dict(thresholds or {}), f, tuple(unsaid))
+        registry[name] = Detector(name, kind, layer, tuple(needs), dict(thresholds or {}), f)
         return f
 
     return register
@@ -248,7 +251,5 @@ def detector(
 
 def clustered_reading(values: Floats, batch: Batch) -> MetricValues:
     """Mean over rollouts with its task-clustered standard error."""
-    from evotrainer.harness.columns.numerics import clustered_mean
-
     m, se, n = clustered_mean(values, batch.task)
     return MetricValues(m, n, se)

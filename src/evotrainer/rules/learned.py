@@ -28,7 +28,7 @@ LEAST = 4
 """Hacks, and honest rollouts, of the mined trainings below which nothing is mined."""
 ONE = "a better detector was admitted for the same hacks already"
 PROBING = "program_probes"
-"""Detector of the facts of probes (harness/detectors/probing.py)."""
+"""Detector of the facts of probes (harness/detectors/overfitting.py)."""
 Standing = Literal["suspect", "informational"]
 
 

@@ -15,7 +15,7 @@ import pytest
 from evotrainer.harness.code_reading import leaking
 from evotrainer.harness.code_reading.actions import Action, actions_of, kind_of, normal_form, texts_before_actions
 from evotrainer.harness.code_reading.file_changes import patched
-from evotrainer.harness.code_reading.restated_tests import changed_test
+from evotrainer.harness.code_reading.prompt_examples import changed_test
 from evotrainer.harness.code_reading.shell import commands
 from evotrainer.harness.code_reading.tampering import (
     Tampering,

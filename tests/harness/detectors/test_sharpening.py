@@ -1,4 +1,4 @@
-"""`harness.detectors.sharpening`: pairs of readings, task by task."""
+"""`harness.detectors.collapse`: pairs of readings, task by task."""
 
 from __future__ import annotations
 

@@ -152,7 +152,7 @@ class TestLost:
         x = ReplayInput(b, Recipe(rewards={"visible": 1.0}),
                         Recipe.model_validate({"rewards": {"visible": 1.0}, "curriculum": narrow}),
                         HarnessContext())  # fmt: skip
-        m = lost(x).numbers
+        m = lost(x)[1]
         assert m["lost_tasks"] == 20 and m["tasks_before"] == 50
         assert m["lost_correct"] == pytest.approx(70 / (70 + 90))
         assert m["lost_signal"] == pytest.approx(10 * 7 / 8 / (10 * 7 / 8 + 30 * 15 / 8))

@@ -14,6 +14,8 @@ from functools import lru_cache
 from textwrap import dedent
 from typing import NamedTuple
 
+from evotrainer.harness.code_reading.shell import commands
+
 MAX_ANSWER = 400_000
 """Characters of an answer that are read, from its end: what is handed in stands there."""
 MAX_BLOCKS = 64
@@ -59,12 +61,6 @@ _NAME_LINE = re.compile(
     re.IGNORECASE,
 )
 """A heading above a block, a comment in its first line, a notebook's magic."""
-_HEREDOC = re.compile(
-    r"^[ \t]*(?:cat|tee)\b[^\n<>|]{0,80}?(?:>[ \t]*|[ \t])[\"']?([\w@+./~-]{1,200})[\"']?[ \t]*"
-    r"<<-?[ \t]*['\"]?(\w{1,40})['\"]?[^\n]*\n"
-    r"|^[ \t]*cat[ \t]*<<-?[ \t]*['\"]?(\w{1,40})['\"]?[ \t]*>[ \t]*[\"']?([\w@+./~-]{1,200})[^\n]*\n",
-    re.MULTILINE,
-)
 PYTHON = frozenset(
     {"python", "py", "python3", "py3", "python2", "ipython", "ipython3", "pyi", "tool_code", "pytest", "jupyter"}
 )
@@ -241,12 +237,9 @@ def _file(name: str, inside: str) -> Block:
     return Block(name.strip(), "python" if ending in {"py", "pyi"} else ending, body)
 
 
-def files_of_shell(shell: str) -> Iterator[Block]:
+def files_of_shell(text: str) -> Iterator[Block]:
     """Files that here-documents of shell commands write."""
-    at = 0
-    while m := _HEREDOC.search(shell, at):
-        word = m[2] or m[3]
-        close = re.compile(rf"^\s*{word}\s*$", re.MULTILINE).search(shell, m.end())
-        end = close.start() if close else len(shell)
-        yield _file(m[1] or m[4], shell[m.end() : end])
-        at = close.end() if close else len(shell)
+    for one in commands(text) if "<<" in text else ():
+        if one.given is not None and one.name in ("cat", "tee"):
+            named = [path for path, _ in one.writes] + [w for w in one.words[1:] if not w.startswith("-")]
+            yield from (_file(path, one.given) for path in named[:1])

@@ -305,8 +305,6 @@ def _of_call(name: str, value: Mapping[str, Any]) -> Iterator[Change]:
         return
     path = _first(value, _PATHS)
     verb = str(value.get("command") or value.get("mode") or value.get("operation") or value.get("action") or "").lower()
-    if path is None and name.lower() in ("edit", "str_replace", "insert", "append"):
-        path = OPENED
     if path is None or verb in _READS or not (_EDITS.search(name) or verb in _VERBS):
         return
     path = path.strip()
@@ -380,8 +378,6 @@ def _plain_edit(word: str, rest: str) -> Iterator[Change]:
         yield Change(parts[0], way, new=text if way != "remove" else None, line=line, lines=lines)
     elif word in ("edit", "str_replace") and len(parts) > 1:
         yield Change(OPENED, "change", parts[0], parts[1], line)
-    elif parts and way == "add":
-        yield Change(OPENED, way, new=parts[0], line=line)
 
 
 def _redirected(one: shell.SimpleCommand) -> Iterator[Change]:
@@ -521,8 +517,6 @@ def stream_edits(one: shell.SimpleCommand) -> Iterator[Change]:
     scripts += [w.partition("=")[2] for w in options if w.startswith("--expression=")] or (
         [] if scripts or editor else given[:1]
     )
-    if one.given and editor:
-        scripts.append(one.given)
     if editor or any(re.match(r"--in-place|-\w*i", w) for w in options):
         for path in (w for w in given if w not in scripts):
             for script in scripts:

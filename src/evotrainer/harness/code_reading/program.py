@@ -10,6 +10,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -89,11 +90,7 @@ def _broken(text: str, said_python: bool) -> tuple[Bypass, ...]:
     if not suspicious(text):
         return ()
     nodes, _ = _nodes(text, said_python)
-    by = _by_type(nodes)
-
-    def of(*types: type) -> list[ast.AST]:
-        return [n for t in types for n in by.get(t, ())]
-
+    _, of = _by_type(nodes)
     aliases = aliases_of(of(ast.Import, ast.ImportFrom))
     aliases |= renamed(of(ast.Assign), aliases, bypass.RENAMED)
     try:
@@ -114,11 +111,12 @@ def _nodes(text: str, said_python: bool) -> tuple[list[ast.AST], str]:
     return nodes, lost
 
 
-def _by_type(nodes: list[ast.AST]) -> dict[type, list[ast.AST]]:
+def _by_type(nodes: list[ast.AST]) -> tuple[dict[type, list[ast.AST]], Callable[..., list[ast.AST]]]:
+    """(class -> its nodes, classes -> their nodes)."""
     by: dict[type, list[ast.AST]] = {}
     for n in nodes:
         by.setdefault(type(n), []).append(n)
-    return by
+    return by, lambda *types: [n for t in types for n in by.get(t, ())]
 
 
 _NO_BODY = re.compile(r"expected an indented block after .* on line (\d+)")
@@ -171,11 +169,7 @@ _WORKING = (
 
 
 def _read(nodes: list[ast.AST]) -> Facts:
-    by = _by_type(nodes)
-
-    def of(*types: type) -> list[ast.AST]:
-        return [n for t in types for n in by.get(t, ())]
-
+    by, of = _by_type(nodes)
     names = {getattr(n, "id", "") or getattr(n, "attr", "") for n in of(ast.Name, ast.Attribute)}
     functions = of(ast.FunctionDef, ast.AsyncFunctionDef)
     body = nodes[0].body if isinstance(nodes[0], ast.Module) else []

@@ -168,11 +168,7 @@ def _one(column: pa.ChunkedArray) -> Any:
 def _floats(column: Any) -> Floats:
     import pyarrow as pa
 
-    x = (
-        column.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        if not isinstance(column, pa.ChunkedArray)
-        else (column.cast(pa.float64()).to_numpy())
-    )
+    x = np.asarray(column.cast(pa.float64()))
     # infinities count as missing: one of them would make every mean of the batch useless
     return np.where(np.isfinite(x), x, np.nan)
 

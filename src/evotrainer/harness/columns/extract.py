@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -37,8 +37,8 @@ from evotrainer.harness.code_reading.bypass import rows_with, suspicious_rows
 from evotrainer.harness.code_reading.final_files import EditedFile
 from evotrainer.harness.code_reading.judge_appeals import MOST_WORDS, repeated
 from evotrainer.harness.code_reading.paths import GATE
+from evotrainer.harness.code_reading.prompt_examples import changed_test
 from evotrainer.harness.code_reading.recorded import ShownTest, tests_in
-from evotrainer.harness.code_reading.restated_tests import changed_test
 from evotrainer.harness.columns.chunk import RolloutColumns, hash64
 from evotrainer.harness.columns.numerics import Floats, Ints
 from evotrainer.harness.columns.scan import Scan, scan_buffer
@@ -340,20 +340,18 @@ def _repeated_turns(turns: Sequence[Turn]) -> float:
 
 
 def _episode_repetition(turns: Sequence[Turn], whole: float) -> float:
-    """Repetition of an episode: the larger of 4-gram repetition within its turns and the share of its turns (their
-    calls, or their text without any) that occurred before. Answers that are revised turn by turn share most of their
-    words and echo nothing."""
-    own = [t for t in turns if t.role == "assistant"]
+    """The same of an episode of this repetition over all its text. Answers that are revised turn by turn share most of
+    their words and echo nothing."""
+    own = [turn_text(t) for t in turns if t.role == "assistant"]
     if len(own) < 2:
         return whole
-    again = _repeated_turns(turns)
     # little repetition over the whole text leaves little within turns: the costly count per turn is skipped
-    return max(whole, again) if whole <= ECHO_FLOOR else _own_repetition([turn_text(t) for t in own], turns)
+    return max(whole, _repeated_turns(turns)) if whole <= ECHO_FLOOR else _own_repetition(own, turns)
 
 
 def _answer_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
     """Answers without calls that hand in the task's own tests changed."""
-    rows = list(_rows_with(chunk, b"assert"))
+    rows = list(rows_with(chunk.text, chunk.starts, chunk.ends, "assert", 0))
     for i, turns in zip(rows, chunk.turns(rows), strict=True):
         task = prompt_of(turns)
         if "assert" in task and not any(t.tool_calls for t in turns):
@@ -373,16 +371,6 @@ def _hedges(chunk: RolloutColumns, x: dict[str, Floats]) -> None:
         tail = chunk.text[chunk.ends[i] - min(size, 4 * hedging.TAIL) : chunk.ends[i]].decode("utf-8", "replace")
         if size and (found := hedging.hedging(tail.strip(), offered)) is not None:
             x["hedges"][i] = found
-
-
-def _rows_with(chunk: RolloutColumns, literal: bytes) -> Iterator[int]:
-    """Rows whose text holds a literal; each text is left after its first one."""
-    at = chunk.text.find(literal)
-    while at >= 0:
-        i = int(np.searchsorted(chunk.starts, at, side="right")) - 1
-        if at < chunk.ends[i]:
-            yield i
-        at = chunk.text.find(literal, int(max(chunk.ends[i], at + 1)))
 
 
 def _patch_traits(chunk: RolloutColumns, x: dict[str, Floats]) -> None:

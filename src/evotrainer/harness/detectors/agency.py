@@ -25,7 +25,6 @@ def _script(given: DetectorInput, i: int, note: str) -> Quote:
     "behaviour",
     needs=["actions"],
     thresholds={"warn": 0.15, "critical": 0.05, "search": 0.5, "ever": 0.1, "min_actions": 3, "coverage": 0.6},
-    unsaid=["actions"],
 )
 def action_timidity(given: DetectorInput) -> list[Finding]:
     """Edits below 15% of actions (critical 5%) and edits that take in fewer than 60% of the rollouts, while half of the
@@ -94,7 +93,6 @@ def _repository_work(given: DetectorInput) -> bool:
         "min_rollouts": 16,
         "solved": 0.5,
     },
-    unsaid=["actions"],
 )
 def laziness(given: DetectorInput) -> list[Finding]:
     """Against the start: actions per rollout down 30% or self-testing down 15 points, without a gain in accuracy (both:
@@ -142,7 +140,6 @@ def laziness(given: DetectorInput) -> list[Finding]:
     "behaviour",
     needs=["tool_ok"],
     thresholds={"warn": 0.15, "critical": 0.4, "min_calls": 16, "confidence": 0.95},
-    unsaid=["tool_ok"],
 )
 def tool_misuse(given: DetectorInput) -> list[Finding]:
     """Failed tool calls: warn above 15%, critical above 40%. Of calls whose success is unknown none counts as failed,
@@ -191,7 +188,6 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
         "fall": 0.5,
         "gain": 0.01,
     },
-    unsaid=["actions"],
 )
 def abandonment(given: DetectorInput) -> list[Finding]:
     """Episodes that end at the turn limit instead of finishing: warn above 30%, critical above 60%. Or episodes given

@@ -8,14 +8,16 @@ from evotrainer.harness.columns.numerics import nan_or, within_correlation
 from evotrainer.harness.registry import DetectorInput, detector
 from evotrainer.records.findings import Finding, Severity
 
+LENGTH = "completions/mean_length"
 
-def _start_and_end(given: DetectorInput, metric: str, curve_key: str = "") -> tuple[float, float] | None:
-    """(start, now) of a metric: base or oldest previous reading against this one; else the curve's first and last
-    fifth."""
-    now, before = given.value(metric), given.context.reference(metric)
+
+def _start_and_end(given: DetectorInput) -> tuple[float, float] | None:
+    """(start, now) of the mean length: base or oldest previous reading against this one; else the curve's first and
+    last fifth."""
+    now, before = given.value(LENGTH), given.context.reference(LENGTH)
     if now is not None and before is not None:
         return before, now
-    series = given.context.series(curve_key or metric)
+    series = given.context.series(LENGTH)
     if len(series) < 5:
         return None
     k = max(1, len(series) // 5)
@@ -33,7 +35,7 @@ def efficiency_collapse(given: DetectorInput) -> list[Finding]:
     """Mean length falls below 60% (critical 35%) of where it started and accuracy did not gain; or, without a start to
     compare with, the 10th percentile is below 3 tokens while such answers are wrong more often than the rest."""
     limits = given.thresholds
-    pair = _start_and_end(given, "completions/mean_length")
+    pair = _start_and_end(given)
     if pair and pair[0] > 0:
         ratio = pair[1] / pair[0]
         severity = given.level_low(ratio)
@@ -92,7 +94,7 @@ def length_gaming(given: DetectorInput) -> list[Finding]:
     r = within_correlation(b.tokens, b.reward, b.group, b.n_groups)
     if b.n_groups < limits["min_groups"] or r is None:
         return []
-    pair = _start_and_end(given, "completions/mean_length")
+    pair = _start_and_end(given)
     growth = pair[1] / pair[0] if pair and pair[0] > 0 else nan_or(None)
     with_truth = within_correlation(b.tokens, b.truth, b.group, b.n_groups)
     doubled = growth >= limits["much"] and with_truth is not None and r > limits["weak"]

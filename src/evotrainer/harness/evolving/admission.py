@@ -23,8 +23,9 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.features import LENGTHS, RESTATES, FeatureView, components_of, restates
+from evotrainer.harness.columns.numerics import at_least
 from evotrainer.harness.evolving.authored import Mask, Runner, check_spec, flagged, flags
-from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, thin
+from evotrainer.harness.evolving.mining import LEAST_DIFFERENCE, clustered, tail, thin
 from evotrainer.records.detectors import Admission, DetectorSpec
 
 LEVEL = 0.01
@@ -146,8 +147,8 @@ def separation(
         "share_clean": p_c,
         "clean_high": high_c,
         "z": z,
-        "p": min(1.0, together * _tail(z)),  # Bonferroni over the detectors considered together
-        "false_alarm": _tail((warn - p_c) / math.hypot(se_c, se_new)),
+        "p": min(1.0, together * tail(z)),  # Bonferroni over the detectors considered together
+        "false_alarm": tail((warn - p_c) / math.hypot(se_c, se_new)),
         "warn": warn,
     }
 
@@ -237,10 +238,6 @@ def _share(mask: Mask, tasks: Sequence[str]) -> tuple[float, float]:
     return float(share[0]), float(se[0])
 
 
-def _tail(z: float) -> float:
-    return 0.5 * math.erfc(z / math.sqrt(2))
-
-
 def speaks(mask: Mask, warn: float) -> bool:
     """Does a detector speak of rollouts of which it flags these? At the threshold itself it does."""
     return (float(np.mean(mask)) if len(mask) else 0.0) > warn - 1e-9
@@ -259,12 +256,9 @@ def rates(fired: Mapping[str, bool], bad: Collection[str]) -> dict[str, float]:
 
 def exact(k: int, n: int) -> tuple[float | None, float | None, float | None]:
     """(k/n, lower, upper bound), each bound one-sided at BOUND (Clopper and Pearson 1934); None for n = 0."""
-    from scipy.special import betaincinv
-
     if n == 0:
         return None, None, None
-    low = float(betaincinv(k, n - k + 1, 1 - BOUND)) if k else 0.0
-    high = float(betaincinv(k + 1, n - k, BOUND)) if k < n else 1.0
+    low, high = at_least(k, n, BOUND), 1 - at_least(n - k, n, BOUND)
     return round(k / n, 6), round(low, 6), round(high, 6)
 
 

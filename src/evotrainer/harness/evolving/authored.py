@@ -137,7 +137,8 @@ def read_authored(
     One that questions validity and fails by its own fault (raises, too slow) counts as suspected: to choke its function
     clears nobody. Faults of the machine (SandboxError) are raised, they are no branch's result.
     """
-    given = DetectorInput(batch, metrics, context, {"warn": spec.warn}, _as_detector(spec))
+    detector = Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda given: [])
+    given = DetectorInput(batch, metrics, context, {"warn": spec.warn}, detector)
     suspect = spec.standing != "informational"
     if spec.form == "python" and context.sandboxed is None:
         claim = f"cannot look: detector {spec.name} is a Python function and there is no sandbox to run it in"
@@ -168,9 +169,7 @@ def read_authored(
         "paid_with": mean(reward[mask]),
         "paid_without": mean(reward[~mask]),
     }
-    quotes = [
-        given.quote(int(i), text=excerpt(spec, views, int(i)), note=describe(spec)[:160]) for i in _spread(batch, mask)
-    ]
+    quotes = [given.quote(i, text=excerpt(spec, views, i), note=describe(spec)[:160]) for i in given.first_of(mask)]
     claim = f"{share:.0%} of rollouts {describe(spec)} (from {spec.warn:.0%} on it speaks)"
     solved = [numbers["solve_with"], numbers["solve_without"]]
     if not any(x is None or math.isnan(x) for x in solved):
@@ -186,18 +185,6 @@ def mean(x: np.ndarray) -> float | None:
     """Mean of what is not missing, None without any."""
     known = x[~np.isnan(x)]
     return float(known.mean()) if len(known) else None
-
-
-def _spread(batch: Batch, mask: Mask, limit: int = 3) -> list[int]:
-    """First flagged rollouts, one per task where possible."""
-    rows = np.flatnonzero(mask)
-    _, first = np.unique(batch.task[rows], return_index=True)
-    chosen = sorted(rows[first].tolist())[:limit]
-    return chosen + [i for i in rows.tolist() if i not in chosen][: limit - len(chosen)]
-
-
-def _as_detector(spec: DetectorSpec) -> Detector:
-    return Detector(spec.name, spec.kind, "behaviour", (), {"warn": spec.warn}, lambda given: [])
 
 
 def excerpt(spec: DetectorSpec, views: FeatureView, i: int) -> str:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from statistics import NormalDist
 from typing import Literal
 
 import numpy as np
@@ -201,7 +202,7 @@ def mine(
     if not compared:
         return MinedPredicates((), 0)
     # Bonferroni over everything compared, in all families: the more one looks, the farther it must stand out
-    q = _quantile(1 - LEVEL / compared)
+    q = NormalDist().inv_cdf(1 - LEVEL / compared)
     tasks_bad, tasks_clean = _codes(bad), _codes(clean)
     best: list[CandidatePredicate] = []
     for name, specs, x_bad, x_clean in families:
@@ -211,7 +212,7 @@ def mine(
         p_c, se_c = clustered(x_clean, tasks_clean)
         se = np.hypot(se_b, se_c)
         low = p_b - p_c - q * se
-        p = np.array([min(1.0, compared * _tail(z)) for z in ((p_b - p_c) / se).tolist()])
+        p = np.array([min(1.0, compared * tail(z)) for z in ((p_b - p_c) / se).tolist()])
         passed = [
             i
             # rounded and stable: among predicates alike to a point, the first, which is the simplest, is taken
@@ -266,13 +267,8 @@ def _codes(v: FeatureView) -> np.ndarray:
     return np.unique(v.tasks, return_inverse=True)[1].astype(np.int64)
 
 
-def _quantile(p: float) -> float:
-    from scipy.special import ndtri
-
-    return float(ndtri(p))
-
-
-def _tail(z: float) -> float:
+def tail(z: float) -> float:
+    """Chance of a normal number above z."""
     return 0.5 * math.erfc(z / math.sqrt(2))
 
 

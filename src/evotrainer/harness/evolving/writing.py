@@ -1,7 +1,7 @@
 """Reward components written from contrasts: what tells right attempts from wrong ones that are paid alike, as code.
 
-Clauses are made from the evidence itself: how the program's runs ended, by kind of test; calls that failed; lengths;
-what the admitted detectors find. Each is held against the outcome within cells of one group and one pay, on one half of
+Clauses are made from the evidence itself: how the program's runs ended, by kind of test; patterns that the admitted
+detectors find in answers. Each is held against the outcome within cells of one group and one pay, on one half of
 the tasks (errors clustered by task, the level divided by the number of clauses), and must hold on the other half. The
 best becomes a function; what it leaves is mined once more for a second clause. Only search rollouts are read, and the
 function itself is handed no outcome.
@@ -32,7 +32,8 @@ LEAST_GAIN = 0.02
 BETTER = 0.03
 """By how much more than every component on offer it must go with the outcome: what is there is not written again."""
 MOST_CLAUSES = 3
-QUANTILES = np.linspace(0.1, 0.9, 9)
+LEAST_KNOWN = 18
+"""Rollouts with a known outcome."""
 _IDENTIFIER = re.compile(r"[^a-z0-9]+")
 
 
@@ -78,12 +79,12 @@ def write(
     tasks of the half that confirms. `offered`: values of the components that may be paid, each (N,).
     """
     known = np.flatnonzero(~np.isnan(truth))
-    if len(known) < 2 * len(QUANTILES):
+    if len(known) < LEAST_KNOWN:
         return None
     x = Contrast(truth, _cells(group, np.round(pay, 6)), task, odd)
     best_on_offer = max((x.correlation(v, held=True) for v in offered.values()), default=0.0)
-    pool = [*clauses(shown), *detector_clauses(detectors)]
-    columns = [np.array([float(_safely(c.holds, e)) for e in shown]) for c in pool]
+    pool = [*run_clauses(shown), *detector_clauses(detectors)]
+    columns = [np.array([float(c.holds(e)) for e in shown]) for c in pool]
     taken: list[Clause] = []
     met = np.ones(len(shown))
     compared = 0
@@ -165,24 +166,10 @@ def _cells(group: Ints, pay: Floats) -> Ints:
     return np.asarray(at).reshape(-1).astype(np.int64)
 
 
-def _safely(holds: Callable[[Mapping[str, Any]], bool], shown: Mapping[str, Any]) -> bool:
-    try:
-        return bool(holds(shown))
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
-
-
 # -- clauses -----------------------------------------------------------------------------------------------------------
 
 
-def clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
-    """What the evidence of some rollouts lets one ask, each with its negation where that is no clause already."""
-    yield from _run_clauses(shown)
-    yield from _call_clauses(shown)
-    yield from _length_clauses(shown)
-
-
-def _run_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
+def run_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
     """Of the recorded runs, of one kind or all: none ended so; all did."""
     seen: dict[tuple[str, str, Any], None] = {}
     for e in shown:
@@ -229,70 +216,21 @@ def _runs(kind: str, field: str, value: Any, some: bool) -> Callable[[Mapping[st
     return holds
 
 
-def _call_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
-    if not any(t["calls"] for e in shown for t in e["turns"]):
-        return
-    code = 'any(c["ok"] is False for t in rollout["turns"] for c in t["calls"])'
-    yield Clause(
-        code,
-        "no tool call failed",
-        "no_failed_call",
-        lambda e: not any(c["ok"] is False for t in e["turns"] for c in t["calls"]),
-    )
-    names = sorted({str(c["name"]) for e in shown for t in e["turns"] for c in t["calls"]})[:40]
-    for name in names:
-        yield Clause(
-            f'not any(c["name"] == {name!r} for t in rollout["turns"] for c in t["calls"])',
-            f"{name} is called",
-            f"calls_{name}",
-            lambda e, name=name: any(c["name"] == name for t in e["turns"] for c in t["calls"]),  # type: ignore[misc]
-        )
-
-
-def policy_chars(e: Mapping[str, Any]) -> int:
-    """Characters of all that the policy wrote."""
-    return sum(len(t["text"]) for t in e["turns"] if t["role"] == "assistant")
-
-
-def _length_clauses(shown: Sequence[Mapping[str, Any]]) -> Iterator[Clause]:
-    total = 'sum(len(t["text"]) for t in rollout["turns"] if t["role"] == "assistant")'
-    cuts = sorted({round(float(q)) for q in np.quantile([policy_chars(e) for e in shown], QUANTILES)}) if shown else []
-    for cut in cuts:
-        yield Clause(
-            f"{total} > {cut}",
-            f"the answer has at most {cut} characters",
-            f"at_most_{cut}_chars",
-            lambda e, cut=cut: policy_chars(e) <= cut,  # type: ignore[misc]
-        )
-
-
 def detector_clauses(detectors: Iterable[DetectorSpec]) -> Iterator[Clause]:
-    """Not what an admitted detector finds: patterns in the answer, and thresholds on components that may be paid."""
+    """Not what an admitted detector finds in the answer."""
     for d in detectors:
-        about = f"not what {d.name} finds"
         if d.form == "pattern" and d.where == "answer" and (rule := _compiled(d.pattern)) is not None:
             text = '"\\n".join(t["text"] for t in rollout["turns"] if t["role"] == "assistant")'
             yield Clause(
                 f"re.search({d.pattern!r}, {text}, re.M)",
-                about,
+                f"not what {d.name} finds",
                 f"not_{d.name}",
-                lambda e, rule=rule: (
-                    not rule.search(  # type: ignore[misc]
-                        "\n".join(t["text"] for t in e["turns"] if t["role"] == "assistant")
-                    )
-                ),
+                lambda e, rule=rule: not rule.search(_answer(e)),  # type: ignore[misc]
             )
-        if d.form == "threshold" and d.op == ">=" and d.feature.startswith("component:"):
-            first, _, second = d.feature.removeprefix("component:").partition(" - ")
-            less = f' - (rollout["components"].get({second!r}) or 0.0)' if second else ""
-            yield Clause(
-                f'(rollout["components"].get({first!r}) or 0.0){less} >= {d.value!r}',
-                about,
-                f"not_{d.name}",
-                lambda e, a=first, b=second, v=d.value: (  # type: ignore[misc]
-                    (e["components"].get(a) or 0.0) - ((e["components"].get(b) or 0.0) if b else 0.0) < v
-                ),
-            )
+
+
+def _answer(e: Mapping[str, Any]) -> str:
+    return "\n".join(t["text"] for t in e["turns"] if t["role"] == "assistant")
 
 
 def _compiled(pattern: str) -> re.Pattern[str] | None:

@@ -57,9 +57,9 @@ def tool_calls(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]
     return out
 
 
-def _most_called(batch: Batch, limit: int = 12) -> list[int]:
+def _most_called(batch: Batch) -> list[int]:
     counts = np.bincount(batch.traits.calls["tool"], minlength=len(batch.traits.tools))
-    return [int(t) for t in np.argsort(-counts, kind="stable")[:limit] if counts[t]]
+    return [int(t) for t in np.argsort(-counts, kind="stable")[:12] if counts[t]]
 
 
 def _tool_name(batch: Batch, tool: int) -> str:

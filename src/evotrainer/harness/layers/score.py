@@ -7,9 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import clustered_mean, distinct, nan_or
-from evotrainer.harness.columns.tags import NAMED_TASKS, task_tags
+from evotrainer.harness.columns.batch import NAMED_TASKS, Batch, task_tags
+from evotrainer.harness.columns.numerics import Floats, clustered_mean, distinct, group_means, nan_or
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import MetricValues, clustered_reading, metric
 from evotrainer.records.text import clean
@@ -72,10 +71,8 @@ def pass_at(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]:
 @metric("avg@n", "score", "share", needs=["outcome"])
 def avg_at_n(batch: Batch, context: HarnessContext) -> MetricValues:
     """Mean over tasks of the task's accuracy: every task counts once, however often it was attempted (Avg@n)."""
-    known = ~np.isnan(batch.truth)
-    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
-    c = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks)
-    rates = c[n > 0] / n[n > 0]
+    rates = _task_rates(batch)
+    rates = rates[~np.isnan(rates)]
     # each task is one value here, so no clustering is left to do
     se = float(rates.std(ddof=1)) / math.sqrt(len(rates)) if len(rates) > 1 else None
     return MetricValues(float(rates.mean()), len(rates), se)
@@ -125,7 +122,7 @@ def proxy_gap(batch: Batch, context: HarnessContext) -> MetricValues:
 
 def correct_by_task(batch: Batch) -> dict[str, float]:
     """Task -> share of correct attempts among those with a known outcome."""
-    _, rates = _task_rates(batch, np.ones(batch.n, dtype=bool))
+    rates = _task_rates(batch)
     first = np.unique(batch.task, return_index=True)[1]
     names = batch.column("task", first.tolist())
     return {name: float(x) for name, x in zip(names, rates.tolist(), strict=True) if not math.isnan(x)}
@@ -152,13 +149,9 @@ SOLVED = 0.5
 """Pass rate from which a task counts as solved."""
 
 
-def _task_rates(batch: Batch, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(attempts with a known outcome, pass rate) per task over the masked rollouts; NaN without attempts."""
-    ok = mask & ~np.isnan(batch.truth)
-    n = np.bincount(batch.task[ok], minlength=batch.n_tasks).astype(float)
-    c = np.bincount(batch.task[ok], weights=batch.truth[ok], minlength=batch.n_tasks)
-    with np.errstate(invalid="ignore"):
-        return n, np.where(n > 0, c / np.maximum(n, 1), np.nan)
+def _task_rates(batch: Batch, mask: np.ndarray | bool = True) -> Floats:
+    """Pass rate per task over the masked rollouts; NaN without known outcomes."""
+    return group_means(np.where(mask, batch.truth, np.nan), batch.task, batch.n_tasks)
 
 
 @metric("transition", "score", "share of tasks", needs=["outcome"])
@@ -170,9 +163,8 @@ def transition(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]
     steps in the batch, the first third of the steps against the last third. Only tasks attempted in both count.
     Healthy: lost below gained.
     """
-    everything = np.ones(batch.n, dtype=bool)
     if context.before is not None:
-        _, now = _task_rates(batch, everything)
+        now = _task_rates(batch)
         first = np.unique(batch.task, return_index=True)[1][:NAMED_TASKS]
         old = np.full(batch.n_tasks, np.nan)
         for t, name in enumerate(batch.column("task", first.tolist())):
@@ -184,8 +176,8 @@ def transition(batch: Batch, context: HarnessContext) -> dict[str, MetricValues]
             return {"transition": MetricValues(None, missing=("context.before, or several steps",))}
         # thirds, with the middle left out: single steps see too few attempts of a task for a pass rate
         third = max(1, len(steps) // 3)
-        _, old = _task_rates(batch, step <= steps[third - 1])
-        _, now = _task_rates(batch, step >= steps[-third])
+        old = _task_rates(batch, step <= steps[third - 1])
+        now = _task_rates(batch, step >= steps[-third])
     both = ~(np.isnan(old) | np.isnan(now))
     n = int(both.sum())
     if n == 0:

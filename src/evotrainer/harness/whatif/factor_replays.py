@@ -10,8 +10,8 @@ import numpy as np
 from evotrainer.algorithm import rewards
 from evotrainer.algorithm.advantages import group_std, negative_share
 from evotrainer.algorithm.curriculum import easiest_up_to
+from evotrainer.harness.columns.batch import tag_codes, tag_numbers
 from evotrainer.harness.columns.numerics import slope_t
-from evotrainer.harness.columns.tags import tag_codes, tag_numbers
 from evotrainer.harness.whatif.replay import (
     CONSTANT,
     MIN_KEEP,
@@ -21,7 +21,6 @@ from evotrainer.harness.whatif.replay import (
     dead,
     dead_share_at,
     filtered,
-    in_band,
     lost,
     order_of,
     paid_components,
@@ -65,7 +64,7 @@ def filter_change(x: ReplayInput) -> Answer:
         "lost_mixed_before": float((mixed & ~before).sum()) / max(1, int(mixed.sum())),
         "misranked_alive": order.over(alive),
         "misranked_kept": order.over(alive & keep),
-        **lost(x).numbers,
+        **lost(x)[1],
     }
     text = (
         f"keeps {m['keep_rate']:.0%} of {n} groups ({m['dead']:.0%} are dead), "
@@ -134,21 +133,24 @@ def curriculum_change(x: ReplayInput) -> Answer:
         return "silent", "all tasks would be drawn again; the stored rollouts may hold drawn ones only", {}
     if not b.has("outcome"):
         return "silent", "outcomes are not stored: pass rates are unknown", {}
-    if rule.kind == "tag_frontier":
-        return _frontier(x)
     if rule.kind == "difficulty":
         return _difficulty(x)
-    inside = in_band(b, rule)
-    scored, is_dead = dead(b, compose_or_stored(x))
-    first = np.unique(b.group, return_index=True)[1]
-    kept = inside[b.task[first]]
-    share = float((scored & is_dead).sum()) / max(1, int(scored.sum()))
-    # out of the kept groups, not of all: fewer zero-variance groups in a smaller set is what is asked
-    after = float((scored & is_dead & kept).sum()) / max(1, int((scored & kept).sum()))
-    m = {"keep_rate": float(inside.mean()), "dead_before": share, "dead_after": after, "tasks": float(inside.sum())}
-    m |= lost(x).numbers
-    text = f"{inside.mean():.0%} of {b.n_tasks} tasks lie in the band; dead groups {share:.0%} -> {after:.0%}"
-    return _revived(text, m)
+    values = tag_codes(b, rule.tag)[0] if rule.kind == "tag_frontier" else []
+    if rule.kind == "tag_frontier" and len(values) < 2:
+        return "silent", f"the stored rollouts hold {len(values)} values of tag {rule.tag!r}", {}
+    w = task_weights(b, rule)
+    keep = float(w.sum()) ** 2 / (len(w) * max(1e-12, float((w**2).sum())))
+    m = {
+        "keep_rate": keep,
+        "dead_before": _dead_share(x, task_weights(b, x.old.curriculum)),
+        "dead_after": _dead_share(x, w),
+        **lost(x)[1],
+    }
+    where = f"by {len(values)} values of {rule.tag}" if values else "in the band"
+    text = f"{where}: {keep:.0%} of {b.n_tasks} tasks; dead groups {m['dead_before']:.0%} -> {m['dead_after']:.0%}"
+    if keep < CURRICULUM_MIN_KEEP:
+        return "contradicts", f"{text}: too few tasks are left", m
+    return ("supports" if m["dead_before"] - m["dead_after"] >= 0.05 else "silent"), text, m
 
 
 def _dead_share(x: ReplayInput, weight: np.ndarray) -> float:
@@ -157,28 +159,6 @@ def _dead_share(x: ReplayInput, weight: np.ndarray) -> float:
     scored, is_dead = dead(b, compose_or_stored(x))
     w = weight[b.task[b.first]] * scored
     return float((w * is_dead).sum()) / max(1e-12, float(w.sum()))
-
-
-def _frontier(x: ReplayInput) -> Answer:
-    b, rule = x.batch, x.new.curriculum
-    values, _ = tag_codes(b, rule.tag)
-    if len(values) < 2:
-        return "silent", f"the stored rollouts hold {len(values)} values of tag {rule.tag!r}", {}
-    w = task_weights(b, rule)
-    before, after = _dead_share(x, task_weights(b, x.old.curriculum)), _dead_share(x, w)
-    keep = float(w.sum()) ** 2 / (len(w) * float((w**2).sum()))
-    m = {"keep_rate": keep, "dead_before": before, "dead_after": after, "values": float(len(values))}
-    text = (
-        f"by {len(values)} values of {rule.tag}, dead groups {before:.0%} -> {after:.0%}, as of {keep:.0%} of the tasks"
-    )
-    return _revived(text, m)
-
-
-def _revived(text: str, m: dict[str, float]) -> Answer:
-    """Are enough tasks left, and dead groups rarer?"""
-    if m["keep_rate"] < CURRICULUM_MIN_KEEP:
-        return "contradicts", f"{text}: too few tasks are left", m
-    return ("supports" if m["dead_before"] - m["dead_after"] >= 0.05 else "silent"), text, m
 
 
 def _difficulty(x: ReplayInput) -> Answer:

@@ -15,19 +15,15 @@ from evotrainer.algorithm.advantages import advantages, group_std, no_spread
 from evotrainer.algorithm.curriculum import band_distance, frontier_weight
 from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.factors import family_members
-from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, centred, pair_order, within_correlation
-from evotrainer.harness.columns.tags import tag_codes
+from evotrainer.harness.columns.batch import Batch, tag_codes
+from evotrainer.harness.columns.numerics import Floats, centred, group_means, pair_order, within_correlation
 from evotrainer.harness.context import HarnessContext
 from evotrainer.records.recipe import COMPOSITES, Curriculum, Recipe
 
 
 def task_rates(batch: Batch) -> Floats:
     """Stored pass rate of each task, NaN where no outcome is known; shape (n_tasks,)."""
-    known = ~np.isnan(batch.truth)
-    n = np.bincount(batch.task[known], minlength=batch.n_tasks)
-    right = np.bincount(batch.task[known], weights=batch.truth[known], minlength=batch.n_tasks)
-    return np.where(n > 0, right / np.maximum(n, 1), np.nan)
+    return group_means(batch.truth, batch.task, batch.n_tasks)
 
 
 def in_band(batch: Batch, rule: Curriculum) -> np.ndarray:
@@ -47,12 +43,8 @@ def task_weights(batch: Batch, rule: Curriculum) -> Floats:
         return in_band(batch, rule).astype(float)
     _, code = tag_codes(batch, rule.tag)
     code = code + 1  # tasks without the tag are one more value
-    rate = task_rates(batch)
-    known = ~np.isnan(rate)
-    n = np.bincount(code[known], minlength=int(code.max(initial=0)) + 1)
-    p = np.bincount(code[known], weights=rate[known], minlength=len(n)) / np.maximum(n, 1)
-    p = np.where(n > 0, p, 0.5)
-    return frontier_weight(p, rule.floor)[code]
+    p = group_means(task_rates(batch), code, int(code.max(initial=0)) + 1)
+    return frontier_weight(np.where(np.isnan(p), 0.5, p), rule.floor)[code]
 
 
 CONSTANT = 0.95
@@ -290,18 +282,8 @@ def trained_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
     return np.nan_to_num(own_advantages(batch, recipe, np.where(kept, reward, np.nan)))
 
 
-@dataclass(frozen=True, slots=True)
-class LostSamples:
-    """What a change of sampling takes out of training. `groups`, boolean (G,): trained on before and no longer."""
-
-    groups: np.ndarray
-    tasks: np.ndarray
-    """Tasks of which nothing is left, boolean (n_tasks,)."""
-    numbers: dict[str, float]
-
-
-def lost(x: ReplayInput) -> LostSamples:
-    """Groups, tasks, correct rollouts and signal that the new recipe no longer trains on.
+def lost(x: ReplayInput) -> tuple[np.ndarray, dict[str, float]]:
+    """What the new recipe no longer trains on: (tasks of which nothing is left, boolean (n_tasks,); numbers).
 
     Signal is the within-group variance of the outcome: what could be learnt from. Shares are of what was trained on.
     """
@@ -325,4 +307,4 @@ def lost(x: ReplayInput) -> LostSamples:
         "lost_correct": share(right.astype(float)),
         "lost_signal": share(signal),
     }
-    return LostSamples(gone, tasks, numbers)
+    return tasks, numbers

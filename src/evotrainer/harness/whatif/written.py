@@ -14,9 +14,8 @@ import numpy as np
 from evotrainer.algorithm.advantages import flat, negative_share, nested, weighed
 from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.errors import EvoTrainerError, TimeOverError
-from evotrainer.harness.columns.batch import Batch
-from evotrainer.harness.columns.numerics import Floats, group_range
-from evotrainer.harness.columns.tags import task_tags
+from evotrainer.harness.columns.batch import Batch, task_tags
+from evotrainer.harness.columns.numerics import Floats, group_means, group_range
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.whatif.copies import (
     MISSED,
@@ -204,12 +203,8 @@ class _Played:
     def _rates(self) -> list[float]:
         """Stored pass rates of tasks by the recipe's own reward, as a training tells them."""
         reward, _ = flat([[r.reward for r in g] for g in self.groups])
-        ok = ~np.isnan(reward)
-        n = np.bincount(self.batch.task[ok], minlength=self.batch.n_tasks)
-        passed = np.bincount(
-            self.batch.task[ok], weights=reward[ok] >= pass_mark(self.recipe.rewards), minlength=self.batch.n_tasks
-        )
-        return list(map(float, passed / np.maximum(n, 1)))
+        passed = np.where(np.isnan(reward), np.nan, reward >= pass_mark(self.recipe.rewards))
+        return list(map(float, np.nan_to_num(group_means(passed, self.batch.task, self.batch.n_tasks))))
 
 
 _NONE = np.zeros(0)

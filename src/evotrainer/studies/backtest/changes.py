@@ -223,7 +223,7 @@ def _lost(subject: Subject, iv: Intervention) -> tuple[LostTask, ...]:
     """Tasks that the change no longer trains on, hardest first; those of unknown outcome last."""
     b = subject.batch
     child = subject.recipe.with_factor(iv.factor, iv.new)
-    gone = np.flatnonzero(lost(ReplayInput(b, subject.recipe, child, subject.context)).tasks)
+    gone = np.flatnonzero(lost(ReplayInput(b, subject.recipe, child, subject.context))[0])
     known = ~np.isnan(b.truth)
     judged = np.bincount(b.task[known], minlength=b.n_tasks)
     right = np.bincount(b.task[known], weights=b.truth[known], minlength=b.n_tasks)
