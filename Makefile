@@ -6,7 +6,7 @@ BIN    := $(VENV)/bin
 OUT    ?= runs/quickstart
 REAL   ?= sums
 
-.PHONY: quickstart real test install check lint types clean
+.PHONY: quickstart real test install check references lint types clean
 
 quickstart: $(VENV)/.installed
 	@if [ -f $(OUT)/ledger.db ]; then \
@@ -26,6 +26,11 @@ test: $(VENV)/.installed-dev lint
 	wait $$types || { cat $(VENV)/types.log; exit 1; }; exit $$tests
 
 check: lint types
+
+# the reference pages that tests compare with the code
+references: $(VENV)/.installed-dev
+	$(BIN)/python scripts/settings_reference.py docs
+	$(BIN)/python scripts/harness_reference.py docs/harness.md
 
 lint: $(VENV)/.installed-ruff
 	$(BIN)/ruff check .

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from evotrainer.algorithm import advantages as kernel
-from evotrainer.algorithm.advantages import flat, negative_share, nested, turn_advantages
+from evotrainer.algorithm.advantages import PlainRule, flat, negative_share, nested, turn_advantages
 from evotrainer.algorithm.filters import FilterState
 from evotrainer.algorithm.filters import keep_groups as keep_array
 from evotrainer.records.recipe import GroupFilter
@@ -18,7 +18,7 @@ Rewards = list[list[float | None]]
 
 
 def advantages(groups: Rewards, scaling: str, weight: float = 1.0) -> Rewards:
-    return nested(kernel.advantages(*flat(groups), scaling, weight), groups)
+    return nested(kernel.advantages(*flat(groups), PlainRule(scaling, weight)), groups)
 
 
 def group_std(rewards: list[float | None]) -> float:
@@ -107,7 +107,7 @@ def test_ema_std_drops_weak_groups_after_its_warm_up_only() -> None:
 def test_turn_advantages_are_of_returns_to_go_and_who_ended_stands_with_the_reward() -> None:
     # returns to go: 1 - 0.2, 1 - 0.1, 1 | 0 - 0.1, 0 (ended: 0) | None
     turns = np.array([[-1.0, -1.0, 0.0], [-1.0, 0.0, np.nan], [-1.0, np.nan, np.nan]])
-    found = turn_advantages(np.array([1.0, 0.0, np.nan]), turns, np.zeros(3, dtype=int), 0.1, "none", 1.0)
+    found = turn_advantages(np.array([1.0, 0.0, np.nan]), turns, np.zeros(3, dtype=int), 0.1, PlainRule("none"))
     assert found[0] == pytest.approx([(0.8 + 0.1) / 2, 0.9 / 2, 0.5])
     assert found[1] == pytest.approx([-(0.8 + 0.1) / 2, -0.9 / 2, np.nan], nan_ok=True)
     assert np.isnan(found[2]).all()
@@ -116,6 +116,6 @@ def test_turn_advantages_are_of_returns_to_go_and_who_ended_stands_with_the_rewa
 def test_turn_advantages_without_weight_are_the_rollouts_own() -> None:
     rewards, group = np.array([1.0, 0.0, 0.5, 0.0]), np.zeros(4, dtype=int)
     turns = np.array([[-1.0, 0.0], [0.0, np.nan], [-1.0, -1.0], [0.0, 0.0]])
-    by_turn = turn_advantages(rewards, turns, group, 0.0, "group", 0.5)
-    own = kernel.advantages(rewards, group, "group", 0.5)
+    by_turn = turn_advantages(rewards, turns, group, 0.0, PlainRule("group", 0.5))
+    own = kernel.advantages(rewards, group, PlainRule("group", 0.5))
     assert np.array_equal(by_turn, np.where(np.isnan(turns), np.nan, own[:, None]), equal_nan=True)

@@ -124,7 +124,7 @@ def trained(recipe: dict[str, Any], rollouts: list[Rollout]) -> list[Rollout]:
         weights = asked.weights(groups, 1)
         kept = [g for g, w in zip(groups, weights, strict=True) if any(w)]
         rewards = flat([[r.reward for r in g] for g in kept])
-        own = nested(advantages(*rewards, whole.reward_scaling, whole.negative_weight), kept)
+        own = nested(advantages(*rewards, whole), kept)
         rows = zip(kept, asked.advantages(kept, own, 1), strict=True)
         found = {r.id: a for g, row in rows for r, a in zip(g, row, strict=True)}
     return [

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evotrainer.algorithm.advantages import Floats, advantages, flat, group_stats, group_std
+from evotrainer.algorithm.advantages import Floats, PlainRule, advantages, flat, group_stats, group_std
 from evotrainer.algorithm.rewards import columns, weighted_sum
 from evotrainer.projections.bottlenecks import SEVERITY, canonical
 from evotrainer.records.briefing import Briefing
@@ -121,7 +121,7 @@ class RewardEvidence:
 
     def _aligned(self, reward: Floats) -> Floats:
         """Covariance of advantage and outcome in each group, (G,)."""
-        pull = advantages(reward, self._group, "group") * self._better
+        pull = advantages(reward, self._group, PlainRule()) * self._better
         return np.bincount(self._group, weights=pull, minlength=len(self._sizes)) / self._sizes
 
     def _centred(self, values: Floats) -> Floats:

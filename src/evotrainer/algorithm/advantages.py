@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,7 +67,24 @@ def no_spread(values: Floats, group: Ints, n_groups: int) -> tuple[NDArray[np.bo
     return scored, scored & (group_std(values, group, n_groups) == 0)
 
 
-def advantages(rewards: Floats, group: Ints, scaling: str, negative_weight: float = 1.0) -> Floats:
+class AdvantageRule(Protocol):
+    """What decides over advantages: a recipe, or `PlainRule`."""
+
+    @property
+    def reward_scaling(self) -> str: ...
+    @property
+    def negative_weight(self) -> float: ...
+
+
+@dataclass(frozen=True)
+class PlainRule:
+    """An `AdvantageRule` without a recipe."""
+
+    reward_scaling: str = "group"
+    negative_weight: float = 1.0
+
+
+def advantages(rewards: Floats, group: Ints, rule: AdvantageRule) -> Floats:
     """Advantages, shape (N,); NaN where the reward is, which enters no statistic.
 
     GRPO (arXiv 2402.03300): A = (r - mean of the group) / (std + 1e-4), where std is the group's (`group`) or that of
@@ -75,11 +93,11 @@ def advantages(rewards: Floats, group: Ints, scaling: str, negative_weight: floa
     """
     mean, std = group_stats(rewards, group, int(group.max(initial=-1)) + 1)
     a = rewards - mean[group]
-    if scaling == "group":
+    if rule.reward_scaling == "group":
         a = a / (std[group] + STD_EPS)
-    elif scaling == "batch":
+    elif rule.reward_scaling == "batch":
         a = a / (group_std(rewards, np.zeros_like(group), 1) + STD_EPS)
-    a = np.where(a < 0, weighed(a, negative_weight), a)
+    a = np.where(a < 0, weighed(a, rule.negative_weight), a)
     # exactly zero, not the rounding error of the mean
     return np.where((std[group] == 0) & ~np.isnan(rewards), 0.0, a)
 
@@ -89,9 +107,7 @@ def weighed(advantages: _Numbers, weight: _Numbers | float) -> _Numbers:
     return advantages * weight + 0.0  # 0.0, not -0.0, which would be stored as another number
 
 
-def turn_advantages(
-    rewards: Floats, turns: Floats, group: Ints, weight: float, scaling: str, negative_weight: float
-) -> Floats:
+def turn_advantages(rewards: Floats, turns: Floats, group: Ints, weight: float, rule: AdvantageRule) -> Floats:
     """Advantages by turn, shape (N, T), NaN where there is no such turn, or no reward. `turns` (N, T): rewards of the
     turns, NaN after a rollout's last.
 
@@ -103,7 +119,7 @@ def turn_advantages(
     for t in reversed(range(turns.shape[1])):
         there = ~np.isnan(turns[:, t])
         returns = np.where(there, returns + weight * turns[:, t], returns)
-        out[there, t] = advantages(returns, group, scaling, negative_weight)[there]
+        out[there, t] = advantages(returns, group, rule)[there]
     return out
 
 

@@ -53,7 +53,7 @@ def check_detector(
         )
     if context is None:
         again = _found(d, [_renamed(r) for r in seen], None)
-        assert _comparable(again) == _comparable(found), f"{d.name} knows component names: {_comparable(again)}"
+        assert _comparable(again) == _comparable(found), f"{d.name} knows components by name: {_comparable(again)}"
     for bare in ([], [_bare(r) for r in seen]):
         _found(d, bare, context)
 

@@ -128,7 +128,7 @@ def _learn_rates(groups: Sequence[Group], stream: TaskStream, recipe: Recipe) ->
 def _set_advantages(groups: Sequence[Group], recipe: Recipe, hooks: StepHooks | None, step: int) -> None:
     """Advantages over the kept groups; batch scaling sees the kept ones only."""
     kept = [g for g in groups if g.kept]
-    own = advantages(*_rewards(kept), recipe.reward_scaling, recipe.negative_weight)
+    own = advantages(*_rewards(kept), recipe)
     values = nested(own, [g.rollouts for g in kept])
     if hooks and "advantages" in hooks and kept:
         values = hooks.advantages([g.rollouts for g in kept], values, step)
@@ -154,9 +154,7 @@ def _credit_turns(kept: Sequence[Group], recipe: Recipe) -> None:
     for row, of_turns in zip(turns, given, strict=True):
         row[: len(of_turns)] = of_turns
     rewards, group = _rewards(kept)
-    found = turn_advantages(
-        rewards, turns, group, recipe.credit.weight, recipe.reward_scaling, recipe.negative_weight
-    ).tolist()
+    found = turn_advantages(rewards, turns, group, recipe.credit.weight, recipe).tolist()
     each = iter(zip(found, given, strict=True))
     for g in kept:
         rows = [None if r.reward is None else tuple(a[: len(t)]) for r, (a, t) in zip(g.rollouts, each, strict=False)]

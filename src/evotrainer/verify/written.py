@@ -139,7 +139,7 @@ class _ReplayedHooks:
             return []
         r = self.recipe
         rewards = flat([[x.reward for x in g] for g in kept])
-        values = nested(advantages(*rewards, r.reward_scaling, r.negative_weight), kept)
+        values = nested(advantages(*rewards, r), kept)
         name = ""
         if found := hook_of(r.hooks, "advantages"):
             shown = [group_view(g, a, self.step, r.steps, self.protected) for g, a in zip(kept, values, strict=True)]

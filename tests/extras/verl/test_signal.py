@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from evotrainer.algorithm.advantages import advantages, flat
+from evotrainer.algorithm.advantages import PlainRule, advantages, flat
 from evotrainer.algorithm.filters import FilterState, keep_groups
 from evotrainer.extras.verl.signal import Signal
 from evotrainer.records.recipe import GroupFilter, Recipe, parse_recipe
@@ -26,7 +26,7 @@ def recipe(**changes: Any) -> Recipe:
 @pytest.mark.parametrize("scaling", ["group", "batch", "none"])
 def test_advantages_are_the_embedded_trainers_whatever_the_order_of_rows(scaling: str) -> None:
     rows = Signal(recipe(reward_scaling=scaling)).rows(REWARDS, TOKENS, GROUPS)
-    a0, a1, b0, b1, c0, c1 = advantages(*flat([[0.5, 0.0], [1.0, 0.0], [1.0, 1.0]]), scaling)
+    a0, a1, b0, b1, c0, c1 = advantages(*flat([[0.5, 0.0], [1.0, 0.0], [1.0, 1.0]]), PlainRule(scaling))
     assert rows.advantages == [b0, a0, b1, a1, c0, c1]
     assert rows.counted == [True] * 6 and rows.kept_groups == 3
 

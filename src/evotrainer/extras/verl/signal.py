@@ -58,7 +58,7 @@ class Signal:
         chosen = [g for g in order if kept[g]]
         places = [i for g in chosen for i in members[g]]
         paid = flat([[rewards[i] for i in members[g]] for g in chosen])
-        values = advantages(*paid, r.reward_scaling, r.negative_weight).tolist()
+        values = advantages(*paid, r).tolist()
         out, counted = [0.0] * len(rewards), [False] * len(rewards)
         for i, a in zip(places, values, strict=True):
             if not (r.mask_truncated and tokens[i] >= r.max_tokens):

@@ -273,7 +273,7 @@ def trained_groups(batch: Batch, recipe: Recipe, reward: Floats) -> np.ndarray:
 
 def own_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
     """Advantages by the recipe's own rules were all groups kept, NaN without a reward; (N,)."""
-    return advantages(reward, batch.group, recipe.reward_scaling, recipe.negative_weight)
+    return advantages(reward, batch.group, recipe)
 
 
 def trained_advantages(batch: Batch, recipe: Recipe, reward: Floats) -> Floats:
