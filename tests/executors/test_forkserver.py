@@ -55,7 +55,7 @@ def told(r: TrialFinished) -> dict[str, Any]:
 
 
 def only(executor: LocalExecutor) -> ForkServer:
-    (forkserver,) = executor.nurseries.values()
+    (forkserver,) = executor.forkservers.values()
     return forkserver
 
 
@@ -80,11 +80,10 @@ def test_forked_trials_end_as_started_ones(make_spec: Make, executor: LocalExecu
             {"name": "code", "train": 40, "search": 10},
             {"name": "math", "train": 40, "search": 10},
             {"name": "swe", "train": 20, "search": 10},
-            {"name": "swe", "world": "real", "train": 30, "search": 10},
         ],
         3,
     ),
-    ids=lambda e: e["name"] + e.get("world", ""),
+    ids=lambda e: e["name"],
 )
 def test_the_fork_server_holds_train_and_search_and_no_thread(environment: dict[str, Any]) -> None:
     code = (
