@@ -165,7 +165,7 @@ def test_false_claims_in_the_ledger_are_found_from_the_recipes_themselves(run: P
         ledger.append("intended", "b3-s1/intended", intended("b3-s1"))
         ledger.append("finished", "b3-s1/finished", finished("b3-s1", policy_path="../../etc", parts=("/etc/passwd",)))
     text = said(verify_run(run))
-    assert "branch b3: branch changes 2 factors" in text
+    assert "branch b3 declares lr: 0.0001 -> 0.0003" in text
     assert f"recipe hash {'0' * 16} recorded, {two.hash} computed" in text
     assert "trial b1-s1 is finished, and paid for, twice" in text
     assert "policy path ../../etc leads out of the run folder" in text
