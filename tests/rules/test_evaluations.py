@@ -17,7 +17,9 @@ OFF = {"leak": "off"}
 
 
 def trial(name: str, **fields: Any) -> Any:
-    return SimpleNamespace(**{"trial": name, "branch": "b1", "seed": 1, "env_knobs": {"leak": "on"}} | fields)
+    return SimpleNamespace(
+        **{"trial": name, "branch": "b1", "seed": 1, "policy_sha256": "a1", "env_knobs": {"leak": "on"}} | fields
+    )
 
 
 def standing_in(**fields: Any) -> list[Any]:
@@ -30,7 +32,9 @@ def test_the_evaluation_with_the_shortcut_closed_stands_in() -> None:
     assert [t.trial for t in standing_in()] == ["b1-s1-closed-leak"]
 
 
-@pytest.mark.parametrize("other", [{"env_knobs": {"leak": "on"}}, {"branch": "b9"}, {"seed": 77}])
+@pytest.mark.parametrize(
+    "other", [{"env_knobs": {"leak": "on"}}, {"branch": "b9"}, {"seed": 77}, {"policy_sha256": "b2"}]
+)
 def test_one_that_is_not_what_its_name_says_decides_nothing(other: dict[str, Any]) -> None:
     with pytest.raises(IntegrityError, match="b1-s1-closed-leak is an evaluation of b.*not what its name says"):
         standing_in(**other)

@@ -36,8 +36,10 @@ def evaluations_under(
         if known is None or known.finished is None:
             raise IntegrityError(f"{name} has not finished; `evotrainer resume` evaluates it")
         done = known.finished
-        if (done.branch, done.seed) != (t.branch, t.seed) or not state.shortcuts.same(done.env_knobs, knobs):
-            of = f"{done.branch}, seed {done.seed}, under {done.env_knobs or 'no knobs'}"
-            raise IntegrityError(f"{name} is an evaluation of {of}, not what its name says")
+        mine, its = ((x.branch, x.seed, x.policy_sha256) for x in (t, done))
+        if its != mine or not state.shortcuts.same(done.env_knobs, knobs):
+            of = f"{done.branch}, seed {done.seed}, policy {done.policy_sha256[:12]}"
+            under = f"under {done.env_knobs or 'no knobs'}"
+            raise IntegrityError(f"{name} is an evaluation of {of}, {under}, not what its name says")
         out.append(done)
     return out

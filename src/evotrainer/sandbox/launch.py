@@ -88,15 +88,20 @@ def pick_uid() -> int | None:
     """An unprivileged user id for a new slot when we are root; None: stay who we are."""
     if os.geteuid() != 0:
         return None
-    slot = next(_slots) % 256
-    # a user per process and slot: RLIMIT_NPROC counts per user, and signals pass between processes of one user
-    uid = _FIRST_UID + os.getpid() * 256 + slot
-    if not _can_become(uid):
-        # inside a user namespace only a few ids are mapped, usually 0 to 65535
-        uid = _FALLBACK_UID + (os.getpid() * 7 + slot) % 5000
-    if not _can_become(uid):
-        raise SandboxError("started as root without another user id to drop to; start as an ordinary user")
-    return uid
+    mapped = False
+    for slot in itertools.islice(_slots, 256):
+        # a user per process and slot: RLIMIT_NPROC counts per user, and signals pass between processes of one user
+        uid = _FIRST_UID + os.getpid() * 256 + slot % 256
+        if not _can_become(uid):
+            # inside a user namespace only a few ids are mapped, usually 0 to 65535
+            uid = _FALLBACK_UID + (os.getpid() * 7 + slot % 256) % 5000
+        if _can_become(uid):
+            mapped = True
+            if not _threads_of(uid):  # slots come round again in a long life, and one may live still
+                return uid
+    if mapped:
+        raise SandboxError("256 sandboxes of this process live at once; close some")
+    raise SandboxError("started as root without another user id to drop to; start as an ordinary user")
 
 
 def system_binds() -> list[str]:
@@ -269,7 +274,7 @@ def launch(mechanism: Mechanism, interpreter: Interpreter, uid: int | None) -> S
     return launched
 
 
-def _neighbours(uid: int) -> int:
+def _threads_of(uid: int) -> int:
     """Threads of a user: without a namespace or user of its own, a program's process limit counts them too."""
     found = 0
     for folder in Path("/proc").iterdir():
@@ -287,7 +292,7 @@ def _hand_over(launched: StartedZygote, mechanism: Mechanism) -> None:
         "namespaces": mechanism.namespaces,
         "seccomp": bpf.hex(),
         "work": launched.work or "/w",
-        "neighbours": 0 if mechanism.namespaces or os.geteuid() == 0 else _neighbours(launched.uid) + _MARGIN,
+        "neighbours": 0 if mechanism.namespaces or os.geteuid() == 0 else _threads_of(launched.uid) + _MARGIN,
     }
     control = launched.control
     # one packet (SEQPACKET) must fit the socket's buffer, whose default may be too small for the modules' sources

@@ -10,12 +10,16 @@ prefix-preserving variant, where TRL has one; the policy folder keeps its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.records.text import quoted
+from evotrainer.trainers.bases import base_of, is_adapter
 
 CACHED = 50_000
 SWAPPED = (
@@ -111,7 +115,8 @@ class ChatCodec:
             raise TrainerError(
                 "the policy's chat template renders a turn differently once another follows it, "
                 "and no token that ends an action stands behind it, so turns cannot be appended; "
-                "give the policy a prefix-preserving template, set trainer.options.chat=false, or recipe.max_turns=1"
+                "give the policy a prefix-preserving template (`pip install trl` brings some), set recipe.max_turns=1, "
+                "or, with trainer.name=trl, set trainer.options.chat=false"
             )
         return tail[1:] if ended else tail
 
@@ -183,15 +188,29 @@ class ChatCodec:
         return list(ids)
 
 
+def stop_ids(folder: Path, tokenizer: Any) -> list[int]:
+    """Ids that end an action: the tokenizer's and all that the model's files declare; of adapters, the base's files."""
+    while is_adapter(folder):
+        folder = base_of(folder)
+    ids: list[Any] = [tokenizer.eos_token_id]
+    for name in ("generation_config.json", "config.json"):
+        if (folder / name).is_file():
+            declared = json.loads(read_text(folder / name)).get("eos_token_id")
+            # transformers allows one id or a list (Llama 3 ends turns and texts by different tokens)
+            ids += [declared] if isinstance(declared, int) else declared or ()
+            break
+    return list(dict.fromkeys(i for i in ids if i is not None))
+
+
 DUMMY = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "!"})
 OTHER = ({"role": "user", "content": "?"}, {"role": "assistant", "content": "0"})
 
 
 def training_template(tokenizer: Any) -> str | None:
-    """TRL's training variant of a tokenizer's template; None where TRL has none."""
-    from trl.chat_template_utils import get_training_chat_template
-
+    """TRL's training variant of a tokenizer's template; None where TRL has none, or is not installed."""
     try:
+        from trl.chat_template_utils import get_training_chat_template
+
         template: str | None = get_training_chat_template(tokenizer)
         return template
     except Exception:  # ValueError for an unknown template; templates raise jinja2's errors and their own

@@ -41,6 +41,7 @@ def ask(endpoint: str, home: Path, *sources: str, **env: str) -> list[Any]:
         "HF_ENDPOINT": endpoint,
         "HF_HOME": str(home),
         "HF_HUB_DISABLE_TELEMETRY": "1",
+        **dict.fromkeys(("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"), "0"),
         "HF_HUB_ETAG_TIMEOUT": "20",
     }
     proxies = dict.fromkeys(("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy", "ALL_PROXY", "all_proxy"), "")

@@ -126,10 +126,8 @@ class Keys:
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_EVALUATIONS)}
         # of evaluations, where it is a part of the protocol
         body["recipe"] = spec.recipe.model_copy(update={"deploy_temperature": None})
-        start = [
-            self.policy(spec),
-            spec.policy_dir if spec.trainer == "trl" else "",
-        ]  # adapters name their base by path
+        # adapters name their base by path, whoever trains them
+        start = [self.policy(spec), spec.policy_dir if spec.trainer == "trl" or "lora" in spec.trainer_options else ""]
         return self._key("training", spec, body | {"policy_dir": start})
 
     def evaluation(self, spec: TrialSpec, policy: str, split: str) -> str:

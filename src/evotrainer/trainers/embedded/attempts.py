@@ -89,10 +89,9 @@ def run_attempts(
 
 def rows_at_once(shape: DecoderShape, params: SamplingParams, max_turns: int) -> int:
     """Rows whose caches stay in memory together."""
-    if max_turns == 1:
-        return ROWS
-    # keys and values of every layer, of as long a transcript as is likely: language models hold far more than they use
-    columns = min(shape.context, max(1024, 2 * max_turns * params.max_tokens))
+    # keys and values of every layer: of one turn its own tokens, of several as long a transcript as is likely, since
+    # language models hold far more than they use
+    columns = params.max_tokens if max_turns == 1 else min(shape.context, max(1024, 2 * max_turns * params.max_tokens))
     bytes_per_row = 2 * shape.layers * shape.kv_heads * shape.head_dim * columns * params.dtype.itemsize
     return max(1, min(ROWS, CACHE_BYTES // bytes_per_row))
 

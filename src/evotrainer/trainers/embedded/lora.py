@@ -20,7 +20,7 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.bases import ADAPTER
+from evotrainer.trainers.bases import ADAPTER, base_of, is_adapter, noted
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy, halves, pairs
 from evotrainer.trainers.embedded.shape import DecoderShape
@@ -78,11 +78,12 @@ def targets_of(lora: Lora) -> tuple[str, ...]:
 class Adapters:
     """A and B of every projection, in one flat buffer, upon a policy whose weights are merged."""
 
-    def __init__(self, policy: Policy, lora: Lora, seed: int) -> None:
+    def __init__(self, policy: Policy, lora: Lora, seed: int, base: Tensor | None = None) -> None:
         assert policy.grad is not None
         self.policy, self.lora = policy, lora
         self.scale = (lora.alpha or 2 * lora.r) / lora.r
-        self.base = policy.flat.clone()
+        self.base = policy.flat.clone() if base is None else base
+        """The policy's weights before; `base`: a copy that somebody keeps anyway."""
         self.places = list(projections(policy.shape, targets_of(lora)))
         sizes = [(lora.r * self._weight(p).shape[1], p.rows * lora.r) for p in self.places]
         self.flat = torch.zeros(sum(a + b for a, b in sizes))
@@ -119,8 +120,8 @@ class Adapters:
         for p, (a, b, _, _) in zip(self.places, self.pairs, strict=True):
             self._weight(p).addmm_(b, a, alpha=self.scale)
 
-    def save(self, folder: Path, base: str) -> None:
-        """Write peft's two files; `base`: what the adapters lie upon."""
+    def save(self, folder: Path) -> None:
+        """Write peft's two files; what they lie upon is for `bases.note_base` to say."""
         state: dict[str, Tensor] = {}
         for p, (a, b, _, _) in zip(self.places, self.pairs, strict=True):
             state[f"{p.key}.lora_A.weight"] = a.clone()
@@ -128,7 +129,7 @@ class Adapters:
         save_file({k: v.contiguous() for k, v in state.items()}, folder / FILE, metadata={"format": "pt"})
         config = PLAIN | {
             "task_type": "CAUSAL_LM",
-            "base_model_name_or_path": base,
+            "base_model_name_or_path": "",
             "r": self.lora.r,
             "lora_alpha": self.lora.alpha or 2 * self.lora.r,
             "lora_dropout": 0.0,
@@ -150,6 +151,18 @@ class AdapterOptimizer(Optimizer):
         norm = super().step(lr, clip)
         self.adapters.merge()
         return norm
+
+
+def merge_adapter(folder: Path, out: Path) -> str:
+    """Write the whole model of an adapter folder, with its tokenizer; its base's id or path."""
+    from evotrainer.trainers.embedded.folder import load_policy, save_policy
+
+    loaded = load_policy(folder)
+    save_policy(loaded.policy, loaded.tokenizer, out)
+    name = ""
+    while is_adapter(folder):
+        name, folder = noted(folder)[0], base_of(folder)
+    return name
 
 
 def merge_saved(policy: Policy, folder: Path) -> None:

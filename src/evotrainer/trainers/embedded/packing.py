@@ -146,7 +146,8 @@ def with_common_prompt(rows: Sequence[TrainRow]) -> Sequence[TrainRow]:
     """The same rows with what all their prompts begin with as their prompt: one group, whose tree computes the rest of
     each prompt once, too."""
     n = common_beginning([r.prompt for r in rows])
-    if n == 0:
+    # the rest of a prompt becomes a part of every row, whose attention grows with its square
+    if n == 0 or max(len(r.prompt) for r in rows) > 3 * n:
         return rows
     return [
         TrainRow(

@@ -17,9 +17,9 @@ from typing import Any, Protocol
 from tokenizers import AddedToken, Regex, decoders, models, pre_tokenizers, processors
 from tokenizers import Tokenizer as HFTokenizer
 
-from evotrainer.errors import TrainerError
+from evotrainer.errors import MissingDependencyError, TrainerError, install
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.chat import ChatCodec, check_demonstration
+from evotrainer.trainers.chat import ChatCodec, check_demonstration, stop_ids
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
@@ -134,19 +134,22 @@ class Tokenizer:
 class ChatTokenizer(ChatCodec):
     """A language model's own tokenizer."""
 
-    def __init__(self, folder: Path, stops: Sequence[int]) -> None:
-        from transformers import AutoTokenizer
-
+    def __init__(self, folder: Path) -> None:
+        try:
+            from transformers import AutoTokenizer
+        except ImportError:
+            raise MissingDependencyError(
+                f"policy {folder} is a language model, whose tokenizer needs transformers; {install('gguf')}"
+            ) from None
         try:
             tokenizer = AutoTokenizer.from_pretrained(folder)
         except Exception as e:  # transformers raises many types
             raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
-        ends = [i for i in (tokenizer.eos_token_id, *stops) if i is not None]
-        if not ends:
+        if not (stops := stop_ids(folder, tokenizer)):
             raise TrainerError(
                 f"policy {folder}: its tokenizer has no end-of-text token; set eos_token in tokenizer_config.json"
             )
-        super().__init__(tokenizer, list(dict.fromkeys(ends)))
+        super().__init__(tokenizer, stops)
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -193,16 +196,7 @@ def load_tokenizer(folder: Path) -> PolicyTokenizer:
     except Exception as e:  # the tokenizers library raises bare Exception
         raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
     if "vocabulary" not in config:
-        return ChatTokenizer(folder, _declared_ends(folder))
+        return ChatTokenizer(folder)
     if tuple(backend.id_to_token(i) for i in range(len(SPECIALS))) != SPECIALS:
         raise TrainerError(f"policy {folder}: tokenizer.json does not start with {SPECIALS}; not an embedded policy")
     return Tokenizer(backend, str(config["vocabulary"]))
-
-
-def _declared_ends(folder: Path) -> list[int]:
-    """Ids that end a text by the model's own files."""
-    for name in ("generation_config.json", "config.json"):
-        if (folder / name).is_file():
-            ends = json.loads(read_text(folder / name)).get("eos_token_id")
-            return [ends] if isinstance(ends, int) else list(ends or ())
-    return []

@@ -218,7 +218,7 @@ class EmbeddedTrainer:
         if isinstance(adapters, Adapters):
 
             def write(written: Path) -> None:
-                adapters.save(written, str(request.policy_dir))
+                adapters.save(written)
                 note_base(written, folder, Path(request.policy_dir), request.run_dir)
 
         save_policy(s.policy, s.tokenizer, folder, save_weights=write)
@@ -267,7 +267,10 @@ class EmbeddedTrainer:
         key = "/".join([i.run, i.branch, str(i.seed), recipe.hash, file_sha256(request.policy_dir)])
         key += "/bf16" if self.sampler_dtype is torch.bfloat16 else ""
         key += f"/{self.lora.model_dump_json()}" if self.lora else ""
-        trained = Adapters(policy, self.lora, seed_of(seed, "adapters")) if self.lora else policy
+        # a second copy of the weights, where the KL term needs it; adapters lie upon the same numbers
+        reference = policy.clone() if recipe.kl_beta > 0 else None
+        base = reference.flat if reference is not None else None
+        trained = Adapters(policy, self.lora, seed_of(seed, "adapters"), base) if self.lora else policy
         anchor = None
         if recipe.sft_anchor > 0:
             demos = environment.demonstrations(ANCHOR_DEMOS, seed)
@@ -290,8 +293,7 @@ class EmbeddedTrainer:
             filter=FilterState(),
             generator=torch.Generator().manual_seed(seed_of(seed, "sampling")),
             clock=PhaseTimer(),
-            # a second copy of the weights: only where the KL term needs it
-            reference=policy.clone() if recipe.kl_beta > 0 else None,
+            reference=reference,
             anchor=anchor,
             curve=[],
             hooks=hooks,

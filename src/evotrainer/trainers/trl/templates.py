@@ -9,7 +9,7 @@ from typing import Any
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.chat import SWAPPED, ChatCodec, training_template
+from evotrainer.trainers.chat import SWAPPED, ChatCodec, stop_ids, training_template
 from evotrainer.trainers.trl.options import TrlOptions
 
 
@@ -18,7 +18,7 @@ def check_turns(folder: Path, tokenizer: Any, options: TrlOptions) -> list[str]:
     if options.chat is False or not tokenizer.chat_template:
         return []
     try:
-        codec = ChatCodec(tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs)
+        codec = ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
         codec.check_turns()
     except TrainerError as e:
         raise ConfigError(f"policy {folder}: {e}") from e
@@ -30,7 +30,7 @@ def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[An
     from evotrainer.trainers.trl.folder import load_tokenizer
 
     tokenizer = load_tokenizer(folder, options)
-    codec = ChatCodec(tokenizer, _declared_stops(folder, tokenizer), options.chat, options.chat_template_kwargs)
+    codec = ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
     config = _json(home_of(folder) / "config.json")
     text = config.get("text_config") or config
     context = int(text.get("max_position_embeddings") or 1 << 20)
@@ -71,15 +71,6 @@ def check_tools(folder: Path, tokenizer: Any, reads: bool = True) -> str:
             "TRL has no training template for it; give the policy a prefix-preserving template"
         )
     return SWAPPED
-
-
-def _declared_stops(folder: Path, tokenizer: Any) -> list[int]:
-    """`folder.stop_ids` without the model."""
-    home = home_of(folder)
-    generation = _json(home / "generation_config.json")
-    declared = generation.get("eos_token_id") if generation else _json(home / "config.json").get("eos_token_id")
-    ids = [declared] if isinstance(declared, int) else list(declared or ())
-    return list(dict.fromkeys([tokenizer.eos_token_id, *ids]))
 
 
 def home_of(folder: Path) -> Path:
