@@ -142,7 +142,8 @@ class Run:
         """Write a branch's policy (default: the champion's) as a Hugging Face folder with a card; returns its path.
 
         Raises ConfigError: unknown, untrained or (without `anyway`) invalid branch, `out` not new or empty;
-        IntegrityError where the policy is not what the ledger says; MissingDependencyError for an adapter without peft.
+        IntegrityError where the policy is not what the ledger says; MissingDependencyError where an adapter cannot be
+        merged for want of a package.
         """
         from evotrainer.extras.export import choose, write_evidence, write_model, write_sources
         from evotrainer.extras.scaffold import write_scaffold

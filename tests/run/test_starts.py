@@ -55,7 +55,7 @@ def test_a_branch_from_another_recipe_is_refused_and_no_run_verifies_with_one(
         m.setattr("evotrainer.factors.change_rules.check_start", lambda parent, recipe: None)
         forged = quick.start(task, tmp_path / "forged", ["run.rounds=1"], agent=Proposes())
     (problem,) = chain_and_files.not_one_factor(forged.state)
-    assert problem.startswith("branch b1: start names another recipe than the champion's (lr: ")
+    assert "start names another recipe than the champion's" in problem
 
 
 def test_a_search_training_from_another_recipe_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -11,7 +11,7 @@ from evotrainer.config.task import WarmStart
 from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import ConfigError
 from evotrainer.trainers import TRAINERS
-from evotrainer.trainers.base import WarmStartRequest
+from evotrainer.trainers.base import WarmStartRequest, conversational
 
 if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
@@ -72,7 +72,7 @@ def warm_request(
     s = options.shape
     kv_heads = s.heads if s.heads % 2 else 2
     shape = {"d": s.width, "layers": s.layers, "heads": s.heads, "kv_heads": kv_heads, "hidden": s.mlp}
-    plain = {} if getattr(environment, "conversational", True) else {"chat": False}
+    plain = {} if conversational(environment) else {"chat": False}
     return WarmStartRequest(
         texts=texts,
         words=environment.vocabulary(),

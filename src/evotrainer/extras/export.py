@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evotrainer.config.load import load_run_task
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.extras.scaffold import TEMPLATE
 from evotrainer.projections.branches import BASE, START, Branch
@@ -151,7 +152,7 @@ def write_model(run: Path, chosen: ExportedTraining, out: Path, finish: Callable
     try:
         base = ""
         if (chosen.policy / ADAPTER).is_file():
-            merge = TRAINERS["trl"].merge
+            merge = TRAINERS[load_run_task(run).trainer.name].merge or TRAINERS["trl"].merge
             assert merge is not None
             base = merge(chosen.policy, part)
             template = chosen.policy / TEMPLATE

@@ -34,6 +34,11 @@ class TrainerEnvironment(Protocol):
     def describe(self) -> dict[str, Any]: ...
 
 
+def conversational(environment: TrainerEnvironment) -> bool:
+    """Are its prompts messages? False: text, which reaches the policy without a chat template."""
+    return bool(getattr(environment, "conversational", True))
+
+
 @runtime_checkable
 class GivesReferences(Protocol):
     """One that has references of its train problems; `envs.base.EnvironmentWithReferences` fits."""

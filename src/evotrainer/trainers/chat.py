@@ -21,6 +21,7 @@ from evotrainer.records.rollout import Turn
 from evotrainer.records.text import quoted
 from evotrainer.trainers.bases import base_of, is_adapter
 
+Chat = bool | Literal["auto"]
 CACHED = 50_000
 SWAPPED = (
     "the policy's chat template renders a turn differently once another follows it; TRL's prefix-preserving training "
@@ -64,7 +65,7 @@ class ChatCodec:
         self,
         tokenizer: Any,
         stops: Sequence[int],
-        chat: bool | Literal["auto"] = "auto",
+        chat: Chat = "auto",
         kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         has = bool(getattr(tokenizer, "chat_template", None))
@@ -115,8 +116,8 @@ class ChatCodec:
             raise TrainerError(
                 "the policy's chat template renders a turn differently once another follows it, "
                 "and no token that ends an action stands behind it, so turns cannot be appended; "
-                "give the policy a prefix-preserving template (`pip install trl` brings some), set recipe.max_turns=1, "
-                "or, with trainer.name=trl, set trainer.options.chat=false"
+                "give the policy a prefix-preserving template (`pip install trl` brings some), set "
+                "trainer.options.chat=false, or recipe.max_turns=1"
             )
         return tail[1:] if ended else tail
 
@@ -186,6 +187,17 @@ class ChatCodec:
                 self._cache.clear()
             ids = self._cache[key] = make(*key)
         return list(ids)
+
+
+def notes_of_turns(codec: ChatCodec, folder: Path) -> list[str]:
+    """Notes for the reader; ConfigError where the template of the policy in `folder` cannot carry several turns."""
+    if not codec.chat:
+        return []
+    try:
+        codec.check_turns()
+    except TrainerError as e:
+        raise ConfigError(f"policy {folder}: {e}") from e
+    return [codec.note] if codec.note else []
 
 
 def stop_ids(folder: Path, tokenizer: Any) -> list[int]:

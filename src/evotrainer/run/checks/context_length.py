@@ -14,7 +14,7 @@ from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.run.checks.base import BeforeRun, Found
 from evotrainer.trainers import TRAINERS
-from evotrainer.trainers.base import WarmStartRequest
+from evotrainer.trainers.base import WarmStartRequest, conversational
 
 PROBED = 32
 """Prompts and demonstrations that are measured."""
@@ -38,7 +38,7 @@ def context(at: BeforeRun) -> Found:
     if room is None or at.lacks:
         return
     # prompts that are text reach the policy without a template
-    plain = {} if getattr(environment, "conversational", True) else {"chat": False}
+    plain = {} if conversational(environment) else {"chat": False}
     policy = base or request
     assert policy is not None
     for max_tokens, begun in _begun(at):

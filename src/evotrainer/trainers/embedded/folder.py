@@ -20,6 +20,7 @@ from evotrainer.records.durable import fsync, replace_folder, write_trouble
 from evotrainer.records.regular_file import open_regular, read_text
 from evotrainer.records.weights import ADAPTERS
 from evotrainer.trainers.bases import base_of, is_adapter
+from evotrainer.trainers.chat import Chat
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, Tokenizer, load_tokenizer
@@ -76,26 +77,26 @@ def save_policy(
         raise trouble from e
 
 
-def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
-    """Read a policy folder; TrainerError names what is missing or malformed."""
+def load_policy(folder: Path, trainable: bool = False, chat: Chat = "auto") -> LoadedPolicy:
+    """Read a policy folder, `chat` as `ChatTokenizer` takes it; TrainerError names what is missing or malformed."""
     if not folder.is_dir():
         raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
+    if is_adapter(folder):
+        from evotrainer.trainers.embedded.lora import merge_saved
+
+        loaded = load_policy(base_of(folder), trainable, chat)
+        merge_saved(loaded.policy, folder)
+        return loaded
     try:
         config = json.loads(read_text(folder / "config.json"))
     except (OSError, ValueError) as e:
         raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
     shape = DecoderShape.from_hf_config(config, str(folder))
-    if is_adapter(folder):
-        from evotrainer.trainers.embedded.lora import merge_saved
-
-        loaded = load_policy(base_of(folder), trainable)
-        merge_saved(loaded.policy, folder)
-        return loaded
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as e:
         raise TrainerError(f"policy {folder}: {WEIGHTS} cannot be read ({e}); restore the policy folder") from None
-    tokenizer = load_tokenizer(folder)
+    tokenizer = load_tokenizer(folder, chat)
     if not _fits(tokenizer, shape.vocab):
         raise TrainerError(
             f"policy {folder}: config.json says {shape.vocab} tokens, tokenizer.json has {len(tokenizer)}; "

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ValidationError
 
@@ -13,7 +13,14 @@ from evotrainer.errors import ConfigError, TrainerError, install
 from evotrainer.records.frozen import explain
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
+from evotrainer.trainers.base import (
+    SamplerDtype,
+    Trainer,
+    TrainerEnvironment,
+    TrainerSpec,
+    WarmStartRequest,
+    conversational,
+)
 from evotrainer.trainers.lora import MODULES, Lora
 
 
@@ -22,19 +29,28 @@ def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
     check(options, (), sampler)
     from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 
-    return EmbeddedTrainer(bf16=sampler == "bf16", lora=_lora(options))
+    return EmbeddedTrainer(bf16=sampler == "bf16", lora=_lora(options), chat=_chat(options))
 
 
 def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -> None:
-    """It takes every recipe, and one option, `lora`."""
-    if unknown := [k for k in options if k != "lora"]:
+    """It takes every recipe, and two options, `lora` and `chat`."""
+    if unknown := [k for k in options if k not in ("lora", "chat")]:
         raise ConfigError(
-            f"the embedded trainer has no option {', '.join(unknown)}; remove it from [trainer.options] (there is lora)"
+            f"the embedded trainer has no option {', '.join(unknown)}; remove it from [trainer.options] (there are "
+            "lora and chat)"
         )
+    _chat(options)
     if (lora := _lora(options)) and lora.dropout:
         raise ConfigError("trainer.options.lora.dropout: the embedded trainer's adapters have none; remove it")
     if lora and any(r.start for r in recipes):
         raise ConfigError("recipe.start goes on from whole weights; remove it, or trainer.options.lora")
+
+
+def _chat(options: Mapping[str, Any]) -> bool | Literal["auto"]:
+    chat = options.get("chat", "auto")
+    if chat != "auto" and not isinstance(chat, bool):
+        raise ConfigError(f"trainer.options.chat={chat!r}; set it to auto, true or false")
+    return chat
 
 
 def _lora(options: Mapping[str, Any]) -> Lora | None:
@@ -49,12 +65,19 @@ def _lora(options: Mapping[str, Any]) -> Lora | None:
     return lora
 
 
-def check_trial(base: Path | None, *rest: object) -> list[str]:
-    """The policy loads; the recipes are all carried out."""
-    if base is not None:
-        from evotrainer.trainers.embedded.folder import load_policy
+def check_trial(
+    base: Path | None, options: Mapping[str, Any], recipes: Sequence[Recipe], environment: TrainerEnvironment
+) -> list[str]:
+    """The policy loads, and its chat template carries the turns; the recipes are all carried out."""
+    if base is None:
+        return []
+    from evotrainer.trainers.chat import notes_of_turns
+    from evotrainer.trainers.embedded.folder import load_policy
+    from evotrainer.trainers.embedded.tokenizer import ChatTokenizer
 
-        load_policy(base)
+    tokenizer = load_policy(base, chat=conversational(environment) and _chat(options)).tokenizer
+    if isinstance(tokenizer, ChatTokenizer) and any(r.max_turns > 1 for r in recipes):
+        return notes_of_turns(tokenizer, base)
     return []
 
 
@@ -101,7 +124,7 @@ def room(
         tokenizer: PolicyTokenizer = build_tokenizer(policy.words, policy.vocabulary)
         context = policy.shape["context"]
     else:
-        tokenizer, context = load_tokenizer(policy), context_of(policy)
+        tokenizer, context = load_tokenizer(policy, _chat(options)), context_of(policy)
     return [len(tokenizer.prompt(p)) for p in prompts], context
 
 
@@ -115,6 +138,13 @@ def context_of(policy: Path) -> int:
         raise TrainerError(f"policy {policy}: config.json cannot be read ({e}); restore the policy folder") from None
 
 
+def merge(policy: Path, out: Path) -> str:
+    """Without peft; TrainerError for what is not plain LoRA."""
+    from evotrainer.trainers.embedded.lora import merge_adapter
+
+    return merge_adapter(policy, out)
+
+
 SPEC = TrainerSpec(
     make=make,
     libraries=("torch", "safetensors", "tokenizers"),
@@ -124,4 +154,5 @@ SPEC = TrainerSpec(
     warm_start=warm_start,
     check_warm_start=check_warm_start,
     room=room,
+    merge=merge,
 )

@@ -19,7 +19,7 @@ from tokenizers import Tokenizer as HFTokenizer
 
 from evotrainer.errors import MissingDependencyError, TrainerError, install
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.chat import ChatCodec, check_demonstration, stop_ids
+from evotrainer.trainers.chat import Chat, ChatCodec, check_demonstration, stop_ids
 
 PAD, EOS, BOS, UNK = 0, 1, 2, 3
 SPECIALS = ("<pad>", "<eos>", "<bos>", "<unk>")
@@ -132,9 +132,9 @@ class Tokenizer:
 
 
 class ChatTokenizer(ChatCodec):
-    """A language model's own tokenizer."""
+    """A language model's own tokenizer; `chat`: whether turns are put into its template (auto: where it has one)."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, chat: Chat = "auto") -> None:
         try:
             from transformers import AutoTokenizer
         except ImportError:
@@ -149,7 +149,7 @@ class ChatTokenizer(ChatCodec):
             raise TrainerError(
                 f"policy {folder}: its tokenizer has no end-of-text token; set eos_token in tokenizer_config.json"
             )
-        super().__init__(tokenizer, stops)
+        super().__init__(tokenizer, stops, chat)
 
     def __len__(self) -> int:
         return len(self.tokenizer)
@@ -187,8 +187,8 @@ def build_tokenizer(words: Sequence[str], name: str) -> Tokenizer:
     return Tokenizer(tk, name)
 
 
-def load_tokenizer(folder: Path) -> PolicyTokenizer:
-    """The tokenizer of a policy folder; TrainerError where it is missing or malformed."""
+def load_tokenizer(folder: Path, chat: Chat = "auto") -> PolicyTokenizer:
+    """The tokenizer of a policy folder, `chat` as `ChatTokenizer` takes it; TrainerError where there is none."""
     try:
         config = json.loads(read_text(folder / "tokenizer_config.json"))
         if "vocabulary" in config:
@@ -196,7 +196,7 @@ def load_tokenizer(folder: Path) -> PolicyTokenizer:
     except Exception as e:  # the tokenizers library raises bare Exception
         raise TrainerError(f"policy {folder}: tokenizer cannot be read ({e}); restore the policy folder") from None
     if "vocabulary" not in config:
-        return ChatTokenizer(folder)
+        return ChatTokenizer(folder, chat)
     if tuple(backend.id_to_token(i) for i in range(len(SPECIALS))) != SPECIALS:
         raise TrainerError(f"policy {folder}: tokenizer.json does not start with {SPECIALS}; not an embedded policy")
     return Tokenizer(backend, str(config["vocabulary"]))

@@ -15,8 +15,16 @@ from evotrainer.algorithm.filters import FilterState
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.averaging import average_weight
-from evotrainer.trainers.base import EvalRequest, RolloutSink, TrainerEnvironment, TrainRequest, TrainResult
+from evotrainer.trainers.base import (
+    EvalRequest,
+    RolloutSink,
+    TrainerEnvironment,
+    TrainRequest,
+    TrainResult,
+    conversational,
+)
 from evotrainer.trainers.bases import note_base
+from evotrainer.trainers.chat import Chat
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.continued import check_alone
 from evotrainer.trainers.curriculum import TaskStream
@@ -163,9 +171,11 @@ class EmbeddedTrainer:
 
     name = "embedded"
 
-    def __init__(self, bf16: bool = False, keep_tokens: bool = False, lora: Lora | None = None) -> None:
+    def __init__(
+        self, bf16: bool = False, keep_tokens: bool = False, lora: Lora | None = None, chat: Chat = "auto"
+    ) -> None:
         self.sampler_dtype = torch.bfloat16 if bf16 else torch.float32
-        self.keep_tokens, self.lora = keep_tokens, lora
+        self.keep_tokens, self.lora, self.chat = keep_tokens, lora, chat
 
     def policy_sha256(self, policy_dir: Any) -> str:
         """SHA-256 of the weights file."""
@@ -259,13 +269,17 @@ class EmbeddedTrainer:
             environment, s.policy, s.tokenizer, plan, recipe.knobs, params, recipe.max_turns, s.generator, s.clock.mark
         )
 
+    def _chat(self, environment: TrainerEnvironment) -> Chat:
+        return self.chat if conversational(environment) else False
+
     def _open(self, request: TrainRequest, environment: TrainerEnvironment) -> tuple[EmbeddedSession, bool]:
         recipe, i, seed = request.recipe, request.identity, request.draws
-        loaded = load_policy(request.policy_dir, trainable=True)
+        loaded = load_policy(request.policy_dir, True, self._chat(environment))
         policy = loaded.policy
         # a checkpoint is of one recipe, seed and start policy; bf16 samples other tokens, so it is another training
         key = "/".join([i.run, i.branch, str(i.seed), recipe.hash, file_sha256(request.policy_dir)])
         key += "/bf16" if self.sampler_dtype is torch.bfloat16 else ""
+        key += "" if self._chat(environment) == "auto" else f"/chat={self._chat(environment)}"
         key += f"/{self.lora.model_dump_json()}" if self.lora else ""
         # a second copy of the weights, where the KL term needs it; adapters lie upon the same numbers
         reference = policy.clone() if recipe.kl_beta > 0 else None
@@ -372,7 +386,7 @@ class EmbeddedTrainer:
         torch.set_num_threads(1)
         keep_memory()
         recipe, i = request.recipe, request.identity
-        loaded = load_policy(request.policy_dir)
+        loaded = load_policy(request.policy_dir, chat=self._chat(environment))
         tasks, where = to_evaluate(request, environment, keep_tokens=self.keep_tokens)
         if not tasks:
             return []

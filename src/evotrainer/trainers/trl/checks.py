@@ -11,11 +11,12 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.weights import weight_files
 from evotrainer.trainers.base import TrainerEnvironment
+from evotrainer.trainers.chat import notes_of_turns
 from evotrainer.trainers.trl.folder import cause, context_of, empty_model, load_tokenizer
 from evotrainer.trainers.trl.mapping import check
 from evotrainer.trainers.trl.options import TrlOptions
 from evotrainer.trainers.trl.setup import lora_config
-from evotrainer.trainers.trl.templates import check_tools, check_turns, home_of
+from evotrainer.trainers.trl.templates import check_tools, codec_of, home_of
 from evotrainer.trainers.trl.tools import ToolEnvironment, played_by_trl, rows_of
 
 LONGEST = 8
@@ -42,7 +43,8 @@ def check_trial(
     tokenizer = load_tokenizer(folder, options)
     model = check_weights(folder, options, len(tokenizer))
     if played is None:
-        return check_turns(folder, tokenizer, options) if any(r.max_turns > 1 for r in recipes) else []
+        several = any(r.max_turns > 1 for r in recipes)
+        return notes_of_turns(codec_of(folder, tokenizer, options), folder) if several else []
     return check_prompts(folder, tokenizer, options, played, context_of(model)) if played.conversational else []
 
 

@@ -7,30 +7,22 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.errors import ConfigError
 from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.chat import SWAPPED, ChatCodec, stop_ids, training_template
 from evotrainer.trainers.trl.options import TrlOptions
 
 
-def check_turns(folder: Path, tokenizer: Any, options: TrlOptions) -> list[str]:
-    """ConfigError where the template of a policy cannot carry several turns; else notes for the reader."""
-    if options.chat is False or not tokenizer.chat_template:
-        return []
-    try:
-        codec = ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
-        codec.check_turns()
-    except TrainerError as e:
-        raise ConfigError(f"policy {folder}: {e}") from e
-    return [codec.note] if codec.note else []
+def codec_of(folder: Path, tokenizer: Any, options: TrlOptions) -> ChatCodec:
+    """A policy's codec, without its model."""
+    return ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
 
 
 def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[Any]]) -> tuple[list[int], int]:
     """(tokens of each prompt, tokens that the policy can hold: a million where it declares no limit)."""
     from evotrainer.trainers.trl.folder import load_tokenizer
 
-    tokenizer = load_tokenizer(folder, options)
-    codec = ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
+    codec = codec_of(folder, load_tokenizer(folder, options), options)
     config = _json(home_of(folder) / "config.json")
     text = config.get("text_config") or config
     context = int(text.get("max_position_embeddings") or 1 << 20)
