@@ -43,6 +43,7 @@ from evotrainer.records.keys import USER_CODE
 from evotrainer.records.probes import PROBE_CPU
 from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.trainers.bases import use_places
+from evotrainer.trainers.clock import LIFE
 from evotrainer.trainers.continued import use_scaffold
 
 if TYPE_CHECKING:
@@ -95,6 +96,7 @@ class TrialProcess:
     def run(self) -> TrialFinished:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
+        LIFE.sign = self.beat
         WATCH.sign = lambda what, seconds: self.beat(f"{USER_CODE}{what}")
         from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore

@@ -4,6 +4,26 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
+
+SIGN_EVERY_S = 5.0
+
+
+class SignOfLife:
+    """Told by trainers that long work goes on: `give`, as often as they like. `sign`: what is called then, at most
+    every SIGN_EVERY_S seconds of wall-clock time; nothing where nobody set it."""
+
+    def __init__(self) -> None:
+        self.sign: Callable[[], object] | None = None
+        self._last = time.monotonic()
+
+    def give(self) -> None:
+        if self.sign is not None and (now := time.monotonic()) - self._last >= SIGN_EVERY_S:
+            self._last = now
+            self.sign()
+
+
+LIFE = SignOfLife()
 
 
 def cpu_now() -> float:

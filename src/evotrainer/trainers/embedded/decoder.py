@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from evotrainer.trainers.clock import LIFE
 from evotrainer.trainers.embedded.forward import rms, silu
 from evotrainer.trainers.embedded.packing import NEG
 from evotrainer.trainers.embedded.prefix_attention import PrefixAttention
@@ -72,6 +73,7 @@ class Decoder:
         h = w.embed.index_select(0, tokens)
         bias = None if self._own_bias is None else self._own_bias[..., : t + 1]
         for i, (_, out, gate, up, down) in enumerate(w.layers):
+            LIFE.give()
             own = self.own[i]
             x = w.project(i, h, cis)
             # x holds queries, keys and values in this order: keys and values go to both halves of the cache at once
@@ -262,6 +264,7 @@ class Decoder:
         bias = torch.zeros(hidden.shape, dtype=w.dtype).masked_fill_(hidden, NEG).view(m, 1, 1, width, end)
         to, asked, back = slab_rows(row, col, m, width, start, self.own[0].shape, s)
         for i, (_, out, gate, up, down) in enumerate(w.layers):
+            LIFE.give()
             own = self.own[i]
             x = w.project(i, h, cis)
             own.view(-1, D).index_copy_(0, to, x[:, H:].reshape(-1, D))

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from evotrainer.trainers.clock import LIFE
 from evotrainer.trainers.embedded.packing import Pack
 from evotrainer.trainers.embedded.policy import Layer, Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
@@ -203,6 +204,7 @@ class Network:
         h = policy.embed.index_select(0, p.tokens).mul_(policy.shape.embed_scale)
         last = policy.shape.layers - 1
         for i in range(last + 1):
+            LIFE.give()
             h = self._layer(h, i, i < last)
         h = h if p.used is None else h.index_select(0, p.used)
         self.y, self.r = rms(h, policy.shape.norm_eps)
@@ -245,6 +247,7 @@ class Network:
         if p.used is not None:
             dh = dh.new_zeros(n_rows, dh.shape[1]).index_copy_(0, p.used, dh)
         for i in reversed(range(policy.shape.layers)):
+            LIFE.give()
             dh = self._layer_backward(dh, i, i < policy.shape.layers - 1)
         policy.grads["embed"].index_add_(0, p.tokens, dh, alpha=policy.shape.embed_scale)
 
