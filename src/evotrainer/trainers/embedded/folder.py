@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
-from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.regular_file import open_regular
 from evotrainer.records.weights import ADAPTERS
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.embedded.policy import Policy
@@ -80,11 +80,7 @@ def load_policy(folder: Path, trainable: bool = False) -> LoadedPolicy:
     """Read a policy folder; TrainerError names what is missing or malformed."""
     if not folder.is_dir():
         raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
-    try:
-        config = json.loads(read_text(folder / "config.json"))
-    except (OSError, ValueError) as e:
-        raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
-    shape = DecoderShape.from_hf_config(config, str(folder))
+    shape = DecoderShape.of(folder)
     if is_adapter(folder):
         from evotrainer.trainers.embedded.lora import merge_saved
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from evotrainer.errors import ConfigError, TrainerError, install
+from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import explain
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.lora import MODULES, Lora
 
@@ -95,24 +93,15 @@ def room(
     policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]
 ) -> tuple[list[int], int]:
     """By the policy's own vocabulary."""
+    from evotrainer.trainers.embedded.shape import DecoderShape
     from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, build_tokenizer, load_tokenizer
 
     if isinstance(policy, WarmStartRequest):
         tokenizer: PolicyTokenizer = build_tokenizer(policy.words, policy.vocabulary)
         context = policy.shape["context"]
     else:
-        tokenizer, context = load_tokenizer(policy), context_of(policy)
+        tokenizer, context = load_tokenizer(policy), DecoderShape.of(policy).context
     return [len(tokenizer.prompt(p)) for p in prompts], context
-
-
-def context_of(policy: Path) -> int:
-    """Tokens that a policy holds; TrainerError where its config.json does not say."""
-    from evotrainer.trainers.embedded.shape import DecoderShape
-
-    try:
-        return DecoderShape.from_hf_config(json.loads(read_text(policy / "config.json")), str(policy)).context
-    except (OSError, ValueError) as e:
-        raise TrainerError(f"policy {policy}: config.json cannot be read ({e}); restore the policy folder") from None
 
 
 SPEC = TrainerSpec(
