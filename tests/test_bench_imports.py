@@ -1,5 +1,5 @@
-"""What benchmarks, tests, scripts and examples import of ours is there: most of it runs in no test, and neither mypy nor
-ruff tells that a name has moved."""
+"""What benchmarks, tests, scripts and examples import of ours is there: much of it runs in no test, and neither mypy
+nor ruff tells that a name has moved."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Shape of an embedded policy and its Hugging Face configuration.
 
-Three layouts of one decoder: Llama's; Granite's, which is Llama's with an embedding multiplier; Qwen3's, which is
-Llama's with a norm on the queries and keys of each head.
+Three layouts of one decoder: Llama's; Qwen3's, which is Llama's with a norm on the queries and keys of each head; and
+Granite's, Llama's with an embedding multiplier, in which our own policies are stored. Other Granite models are refused.
 """
 
 from __future__ import annotations
