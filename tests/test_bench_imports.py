@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import ast
 import importlib
-import re
-from functools import cache
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.test_docs import ROOT, names_given, statements
+from tests.import_graph import modules
+from tests.test_docs import ROOT, resolves
 
 FILES = [p for top in ("bench", "tests", "scripts", "examples") for p in sorted((ROOT / top).rglob("*.py"))]
+OURS = "evotrainer.", "bench."
 BENCH = [p for p in FILES if p.is_relative_to(ROOT / "bench") and p.name != "__init__.py"]
 
 
@@ -24,56 +25,31 @@ def test_a_module_of_a_benchmark_can_be_imported(path: Path) -> None:
 
 
 def test_what_is_imported_of_ours_is_there() -> None:
-    code = "from evotrainer import api, judge as j, no\nfrom .y import z\napi.start, api.none, j.nothing"
-    said = {f"evotrainer.{x}" for x in ("no", "api.none", "judge.nothing")}
-    assert gone(ROOT / "bench" / "x.py", code) == {*said, "bench.y.z"}
-    wrong = {str(p.relative_to(ROOT)): gone(p, p.read_text(encoding="utf-8")) for p in FILES}
-    assert not {p: names for p, names in wrong.items() if names}
-
-
-def gone(path: Path, code: str) -> set[str]:
-    """What a file imports of ours, deferred imports as well, or says of an imported module (`api.start`), in vain."""
-    nodes = list(ast.walk(ast.parse(code)))
-    here = path.relative_to(ROOT).parts
-    imported: list[tuple[str, str]] = []
-    for n in nodes:
-        if isinstance(n, ast.Import):
-            imported += [(a.name, a.asname or "") for a in n.names]
-        elif isinstance(n, ast.ImportFrom):
-            above = here[: -n.level] if n.level else ()
-            base = ".".join((*above, *filter(None, [n.module])))
-            imported += [(f"{base}.{a.name}", a.asname or a.name) for a in n.names if a.name != "*"]
-    others = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    others |= {n.arg for n in nodes if isinstance(n, ast.arg)}
-    modules = {alias: name for name, alias in imported if alias not in others and module(name)}
-    parts = [n for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
-    said = [f"{modules[n.value.id]}.{n.attr}" for n in parts if isinstance(n.value, ast.Name) and n.value.id in modules]
-    return {name for name in (*(name for name, _ in imported), *said) if not there(name)}
+    """Deferred imports as well, and what is said of an imported module: `api.start`."""
+    code = "import evotrainer.no\nfrom evotrainer import api, judge as j, none\napi.start, api.never, j.judge"
+    assert {x for x in said(code) if not there(x)} == {f"evotrainer.{x}" for x in ("no", "none", "api.never")}
+    wrong = {(str(p), x) for p in FILES for x in said(p.read_text(encoding="utf-8")) if not there(x)}
+    assert not wrong, sorted(wrong)
 
 
 def there(dotted: str) -> bool:
-    """Whether there is such a module, or a name in one; what is none of ours is there."""
+    if dotted.startswith("evotrainer."):
+        return resolves(dotted)
+    at = ROOT.joinpath(*dotted.split("."))
     above, _, name = dotted.rpartition(".")
-    if dotted.split(".")[0] not in ("evotrainer", "bench", "tests", "scripts") or module(dotted):
-        return True
-    return (found := module(above)) is not None and (name.startswith("__") or name in names_of(found))
+    return at.is_dir() or at.with_suffix(".py").is_file() or hasattr(importlib.import_module(above), name)
 
 
-@cache
-def module(dotted: str) -> Path | None:
-    at = (ROOT / "src" if dotted.startswith("evotrainer") else ROOT).joinpath(*dotted.split("."))
-    return next((p for p in (at.with_suffix(".py"), at / "__init__.py", at) if p.exists()), None)
-
-
-@cache
-def names_of(path: Path) -> set[str]:
-    """What a module gives; of one that makes names, or takes all of another, every word that it says."""
-    if path.is_dir():
-        return set()
-    text = path.read_text(encoding="utf-8")
-    if "__getattr__" in text or "import *" in text or "globals()" in text:
-        return set(re.findall(r"\w+", text))
-    every = list(statements(ast.parse(text)))
-    names = {a.asname or a.name for n in every if isinstance(n, ast.Import | ast.ImportFrom) for a in n.names}
-    names |= {n.id for s in every for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-    return names.union(*(names_given(n) for n in every))
+def said(code: str) -> Iterator[str]:
+    """Dotted names of ours that a source imports, or takes of a module that it imports."""
+    nodes = list(ast.walk(ast.parse(code)))
+    ours = [n for n in nodes if isinstance(n, ast.ImportFrom) and f"{n.module}.".startswith(OURS)]
+    alias = {a.asname or a.name: f"{n.module}.{a.name}" for n in ours for a in n.names}
+    yield from (f"{n.module}.{a.name}" for n in ours for a in n.names)
+    yield from (a.name for n in nodes if isinstance(n, ast.Import) for a in n.names if a.name.startswith(OURS))
+    own = {n.arg for n in nodes if isinstance(n, ast.arg)}
+    own |= {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    known = {k: name for k, name in alias.items() if k not in own and name.removeprefix("evotrainer.") in modules()}
+    for n in nodes:
+        if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id in known and n.attr[0] != "_":
+            yield f"{known[n.value.id]}.{n.attr}"

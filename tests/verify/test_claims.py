@@ -235,9 +235,8 @@ def against(run: api.Run, branch: str, control: str) -> Record:
     trials = tuple(t for b in (branch, control) for t in judged_trials(record, b, event))
     wrong = event.body.model_copy(update={"trials": trials})
     wrong = changed(wrong, {"verdict__control": control})
-    verdict = judge(
-        judge_input(record.task, record.state_before(event), branch, control), recomputed_look(record, event)
-    )
+    then = judge_input(record.task, record.state_before(event), branch, control)
+    verdict = judge(then, recomputed_look(record, event))
     return forged(run, event.id, verdict=verdict, trials=trials)
 
 

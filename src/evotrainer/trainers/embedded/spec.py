@@ -11,6 +11,7 @@ from pydantic import ValidationError
 from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import explain
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.rollout import Turn
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.lora import MODULES, Lora
 
@@ -90,7 +91,7 @@ def check_warm_start(request: WarmStartRequest) -> None:
 
 
 def room(
-    policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]
+    policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Turn]]
 ) -> tuple[list[int], int]:
     """By the policy's own vocabulary."""
     from evotrainer.trainers.embedded.shape import DecoderShape
