@@ -60,7 +60,8 @@ def drive(
             recipe, n = START.with_changes(p.changes), len(done) + 1
             done.append(
                 ProbeRecord(
-                    probe=f"p{n}", round=1, incumbent="b0", changes=p.changes, recipe=recipe, seed=1000 + n, score=score(recipe, n),
+                    probe=f"p{n}", round=1, incumbent="b0", changes=p.changes, recipe=recipe, seed=1000 + n,
+                    score=score(recipe, n),
                 )
             )  # fmt: skip
 
