@@ -254,7 +254,7 @@ def health(s: Spec) -> HealthReport:
         m(name="ratio_max", layer="signal", value=None, n=0, missing=("token logprobs of the trainer",)),
         m(name="reads_input", layer="behaviour", value=0.69 if s.name == "b4" else 0.98, unit="share of programs",
           n=288, healthy=(0.9, None)),
-        m(name="completions/mean_length", layer="behaviour", value=21.4 if s.name == "b4" else 25.2, unit="tokens",
+        m(name="completions/mean_length", layer="behaviour", value=23.4 if s.name == "b4" else 25.2, unit="tokens",
           n=288),
         m(name="turns", layer="behaviour", value=1.0, unit="turns", n=288),
         m(name="tool_failure_rate", layer="behaviour", value=None, missing=("tool calls",)),
