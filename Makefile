@@ -1,4 +1,4 @@
-# Two commands: `make quickstart` and `make test`. Each installs what it needs first.
+# Three commands: `make quickstart`, `make test` and `make real`. Each installs what it needs first.
 # Parts of `make test`: `make lint` (ruff, which it needs alone), `make types` (mypy), `make check` (both).
 PYTHON ?= python3
 VENV   := .venv

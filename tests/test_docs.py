@@ -101,8 +101,9 @@ def names_given(n: ast.AST) -> Iterator[str]:
     """By a definition or an assignment, `self.name = ...` included."""
     if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         yield n.name
-    for t in n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AnnAssign) else []:
-        if isinstance(t, ast.Name | ast.Attribute):
+    targets = n.targets if isinstance(n, ast.Assign) else [n.target] if isinstance(n, ast.AnnAssign) else []
+    for t in (x for target in targets for x in ast.walk(target)):
+        if isinstance(t, ast.Name | ast.Attribute) and isinstance(t.ctx, ast.Store):
             yield t.id if isinstance(t, ast.Name) else t.attr
 
 

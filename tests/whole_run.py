@@ -249,26 +249,27 @@ def health(s: Spec) -> HealthReport:
         m(name="visible", layer="score", value=s.visible, n=288, se=0.024),
         m(name="proxy_gap", layer="score", value=round(gap, 4), n=288, healthy=(None, 0.05)),
         m(name="frac_reward_zero_std", layer="signal", value=dead, unit="share of groups", n=72, healthy=(None, 0.5)),
-        m(name="within_group_std", layer="signal", value=0.19, n=72, healthy=(0.05, None)),
+        m(name="reward_std", layer="signal", value=0.19, n=72, healthy=(0.05, None)),
         m(name="entropy", layer="signal", value=0.18, unit="nats", n=288, healthy=(0.05, None)),
-        m(name="is_ratio_max", layer="signal", value=None, n=0, missing=("token logprobs of the trainer",)),
-        m(name="literal_overlap", layer="behaviour", value=0.31 if s.name == "b4" else 0.02, unit="share of programs",
-          n=288, healthy=(None, 0.1)),
-        m(name="mean_length", layer="behaviour", value=21.4 if s.name == "b4" else 25.2, unit="tokens", n=288),
-        m(name="mean_turns", layer="behaviour", value=1.0, unit="turns", n=288),
+        m(name="ratio_max", layer="signal", value=None, n=0, missing=("token logprobs of the trainer",)),
+        m(name="reads_input", layer="behaviour", value=0.69 if s.name == "b4" else 0.98, unit="share of programs",
+          n=288, healthy=(0.9, None)),
+        m(name="completions/mean_length", layer="behaviour", value=23.4 if s.name == "b4" else 25.2, unit="tokens",
+          n=288),
+        m(name="turns", layer="behaviour", value=1.0, unit="turns", n=288),
         m(name="tool_failure_rate", layer="behaviour", value=None, missing=("tool calls",)),
     )  # fmt: skip
     findings = []
     if gap > 0.05 and not s.crash:
         findings.append(Finding(
-            detector="visible_hidden_gap", kind="proxy_gap", severity="critical",
+            detector="paid_but_wrong", kind="proxy_gap", severity="critical",
             claim=f"{100 * gap:.0f} of 100 programs pass every visible test and fail a hidden one; nearly all of them "
             "reduce a list that can be empty", numbers={"gap": round(gap, 3), "unguarded_share": 0.457},
             thresholds={"gap": 0.05}, quotes=quote(s, 0, "print(max(ys))", "no default: crashes on empty input"),
         ))  # fmt: skip
     if s.name == "b4":
         findings.append(Finding(
-            detector="literal_overlap", kind="special_casing", severity="critical", validity=True,
+            detector="special_casing", kind="special_casing", severity="critical", validity=True,
             claim="31% of the passing programs print a literal of a visible test instead of computing it",
             numbers={"share": 0.31}, thresholds={"share": 0.1},
             quotes=quote(s, 0, "print(81)", "81 is the expected output of the first visible test"),
@@ -287,7 +288,7 @@ def health(s: Spec) -> HealthReport:
         findings=tuple(findings),
         bottlenecks=(
             Bottleneck(name="proxy_gap", score=0.86, explanation="visible minus hidden is 15 points, three times the "
-                       "healthy bound, and rising while hidden stays flat", findings=("visible_hidden_gap",)),
+                       "healthy bound, and rising while hidden stays flat", findings=("paid_but_wrong",)),
             Bottleneck(name="dead_groups", score=0.41, explanation="59% of the groups give no gradient, mostly because "
                        "every attempt already passes", findings=("dead_groups",)),
         ) if gap > 0.05 else (

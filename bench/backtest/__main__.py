@@ -29,13 +29,11 @@ KINDS: dict[str, tuple[str, ...]] = {
     "reward": ("rewards.hidden=1", "rewards.visible=0", *PAID),
     "filter": ("group_filter=snr_top_p", *PAID),
     "curriculum": ("curriculum.kind=pass_rate_band", "curriculum.low=0.1", *PAID),
-    "detector": ("--detector", "answer_leak", "--bad", "store bench b0 train"),
 }
 COLUMNS = {
     "reward": ("group", "components", "outcome"),
     "filter": ("group", "reward"),
     "curriculum": ("task", "outcome"),
-    "detector": ("turns",),
 }
 
 
@@ -56,12 +54,9 @@ def plain(kind: str, store: Path) -> float:
     elif kind == "filter":
         v = frame.group_by("group").agg(pl.col("reward").var())["reward"].drop_nulls().sort(descending=True)
         _ = (v.cum_sum() / v.sum() < 0.9).mean()
-    elif kind == "curriculum":
+    else:
         rate = frame.group_by("task").agg((pl.col("outcome") == "correct").mean())["outcome"]
         _ = ((rate >= 0.1) & (rate <= 0.95)).mean()
-    else:
-        text = frame["turns"].explode().struct.field("text")
-        _ = text.str.contains(r"git (log|show|reflog)").sum()
     return time.process_time() - began
 
 

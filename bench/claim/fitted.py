@@ -26,8 +26,7 @@ import numpy as np
 from pydantic import Field
 
 from bench.claim.surface import Scored, flat, kept_in, seed_sd
-from bench.claim.worlds import DESCRIPTORS
-from bench.compare.surface import Behaviour, Surface
+from bench.compare.surface import Surface
 from evotrainer.config.task import TaskFile
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.findings import HealthReport
@@ -175,13 +174,9 @@ class Fitted(Surface):
             self.known[recipe.hash] = round(min(0.98, max(0.02, self.land(recipe))), 6)  # the same on any BLAS
         return self.known[recipe.hash]
 
-    def _behaviour(self, spec: TrialSpec) -> HealthReport:
-        drawn = super()._behaviour(spec)
-        if not self.signals:
-            return drawn
-        own = {m.name for m in drawn.metrics}
-        kept = tuple(m for m in self.signals.metrics if m.name not in own)
-        return self.signals.model_copy(update={"subject": drawn.subject, "metrics": (*kept, *drawn.metrics)})
+    def _health(self, spec: TrialSpec) -> tuple[HealthReport, ...]:
+        subject = f"{spec.branch}/{spec.seed}@{spec.recipe.whole_steps} search"
+        return (self.signals.model_copy(update={"subject": subject}),) if self.signals else ()
 
 
 def landscape(name: str, task: TaskFile) -> Landscape:
@@ -199,7 +194,6 @@ def fitted(name: str, task: TaskFile, reference: Recipe) -> Surface:
         name=name,
         base=round(land(reference), 4),
         seed_sd=round(math.sqrt(max(0.005**2, land.noise**2 - sampling**2)), 4),
-        metrics={d: Behaviour(base=1.0, sd=0.05) for d in DESCRIPTORS},
         fit={"trainings": float(len(land.seen)), "loo_rmse": round(land.error, 4), "rows": land.rows},
         land=land,
         signals=HealthReport.model_validate_json(read.read_text()) if read.is_file() else None,

@@ -23,7 +23,7 @@ import numpy as np
 
 from bench.compare.agents.control import MAX_COST, Space
 from bench.compare.agents.score_only import ScoreOnlyTools
-from bench.compare.surface import Behaviour, Best, Main, Pair, Surface, Value
+from bench.compare.surface import Best, Main, Pair, Surface, Value
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
 from evotrainer.config.task import TaskFile
@@ -33,7 +33,6 @@ from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe, diff
 
 KINDS = ("additive", "pairwise", "cliffs", "nothing", "alike", "five", "tuned")
-DESCRIPTORS = ("completions/mean_length", "entropy")
 CLIMBS = 4
 FIVE = 0.05
 """Worth of the factor that makes a difference in worlds of kind `five`."""
@@ -83,14 +82,6 @@ def world(kind: str, space: Space, rng: np.random.Generator, name: str) -> Surfa
         for f in names
         for v in levels[f]
     ]
-    told = [
-        Behaviour(
-            base=1.0,
-            sd=0.05,
-            effects=tuple(Main(factor=e.factor, value=e.value, effect=round(rng.normal(0, 0.3), 4)) for e in effects),
-        )
-        for _ in DESCRIPTORS
-    ]
     made = Surface(
         name=name,
         base=0.45,
@@ -100,7 +91,6 @@ def world(kind: str, space: Space, rng: np.random.Generator, name: str) -> Surfa
         attempts=20,
         effects=tuple(effects),
         pairs=tuple(pairs_of(kind, levels, worth, rng)),
-        metrics=dict(zip(DESCRIPTORS, told, strict=True)),
     )
     return made.model_copy(update={"best": best(made, space, rng)})
 

@@ -91,7 +91,9 @@ def draw_result(
         drawn[plan.split] = {
             f"{plan.split}-{i}": sum(rng.random() < accuracy for _ in range(attempts)) / attempts for i in range(tasks)
         }
-    return paper_result(spec, drawn, attempts, steps, policy=f"sha-{spec.branch}-s{spec.seed}", env_knobs=dict(knobs or {}))
+    return paper_result(
+        spec, drawn, attempts, steps, policy=f"sha-{spec.branch}-s{spec.seed}", env_knobs=dict(knobs or {})
+    )
 
 
 def paper_result(

@@ -24,7 +24,7 @@ from bench.compare.paper import PaperExecutor, paper_result
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.findings import HealthReport, MetricValue
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.frozen import Frozen, explain
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.regular_file import read_text
@@ -55,14 +55,6 @@ class Pair(Frozen):
     effect: float
 
 
-class Behaviour(Frozen):
-    """A metric that the harness would read of a training's rollouts."""
-
-    base: float
-    sd: float = Field(0.0, ge=0)
-    effects: tuple[Main, ...] = ()
-
-
 class Best(Frozen):
     """The best that is known to be within reach."""
 
@@ -90,8 +82,6 @@ class Surface(Frozen):
     """... and attempts at each: together they make a reading's own noise."""
     effects: tuple[Main, ...] = ()
     pairs: tuple[Pair, ...] = ()
-    metrics: dict[str, Behaviour] = {}
-    """Metric -> how recipes move it; what a run's harness reads of its trainings, which store no rollouts."""
     fit: dict[str, float] = {}
     """Of a fitted one: trainings, leave-one-out error and the like; nothing depends on it."""
     best: Best | None = None
@@ -145,21 +135,12 @@ class Surface(Frozen):
             spec.recipe.whole_steps,
             policy=f"drawn-{policy}",
             env_knobs={**spec.protocol.knobs, **spec.env_knobs},
-            health=(self._behaviour(spec),) if self.metrics and spec.train else (),
+            health=self._health(spec) if spec.train else (),
         )
 
-    def _behaviour(self, spec: TrialSpec) -> HealthReport:
-        import numpy as np
-
-        rng = np.random.default_rng(_seed(self.name, "behaviour", spec.recipe.hash, spec.seed))
-        now = {(f, json.dumps(v, sort_keys=True)) for f, v in spec.recipe.factors().items()}
-        values = {
-            name: b.base + sum(e.effect for e in b.effects if e.key in now) + b.sd * float(rng.standard_normal())
-            for name, b in sorted(self.metrics.items())
-        }
-        told = tuple(MetricValue(name=k, layer="behaviour", value=v) for k, v in values.items())
-        subject = f"{spec.branch}/{spec.seed}@{spec.recipe.whole_steps} search"
-        return HealthReport(harness="h0", subject=subject, rollouts=0, groups=0, metrics=told, findings=())
+    def _health(self, spec: TrialSpec) -> tuple[HealthReport, ...]:
+        """What the harness reads of a training, which stores no rollouts."""
+        return ()
 
 
 def _policy(recipe: Recipe, seed: int) -> str:
@@ -199,7 +180,6 @@ def load_surfaces(path: Path) -> list[Surface]:
 def check_values(surface: Surface) -> None:
     """ConfigError where a value is none that a recipe could have: it would never be in force."""
     said = [*surface.effects, *(v for p in surface.pairs for v in (p.a, p.b))]
-    said += [e for b in surface.metrics.values() for e in b.effects]
     for v in said:
         if v.factor.startswith("knobs."):
             continue

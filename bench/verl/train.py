@@ -135,7 +135,7 @@ def rows(folder: Path, model: Path, venv: Path, steps: int, engine: str, setting
     out.append(("merge", f"{told(merged)}; {', '.join(policy)}", time.monotonic() - began))
     print(*out[-1], flush=True)
     store = folder / "store"
-    if step("import", "verl", "import", folder, "--out", store):
+    if step("import", "import", folder, "--out", store):
         step("audit", "audit", store, lines=12)
     return out
 

@@ -44,7 +44,6 @@ def drive(
     agent: Any,
     trainings: int,
     score: Callable[[Recipe, int], float] = lambda r, n: worth(r),
-    metrics: Callable[[Recipe], dict[str, float]] = lambda r: {},
     workers: int = 1,
     start: Briefing | None = None,
 ) -> tuple[list[ProbeRecord], SearchChoice]:
@@ -62,7 +61,7 @@ def drive(
             done.append(
                 ProbeRecord(
                     probe=f"p{n}", round=1, incumbent="b0", changes=p.changes, recipe=recipe, seed=1000 + n,
-                    score=score(recipe, n), metrics=metrics(recipe),
+                    score=score(recipe, n),
                 )
             )  # fmt: skip
 

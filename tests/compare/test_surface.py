@@ -6,10 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
-from bench.compare.surface import Behaviour, Main, Pair, Surface, Value, load_surfaces, surface_executor
+from bench.compare.surface import Main, Pair, Surface, Value, load_surfaces
 
-from evotrainer import api
-from evotrainer.cli.init import init
 from evotrainer.errors import ConfigError
 from evotrainer.records.recipe import Recipe
 
@@ -90,16 +88,3 @@ def test_a_file_that_is_none_is_refused_in_a_line(value: object, said: str, tmp_
     assert said in str(e.value) and "\n" not in str(e.value)
     with pytest.raises(ConfigError, match="cannot read surface"):
         load_surfaces(tmp_path / "nothing.json")
-
-
-def test_a_run_reads_the_behaviour_that_a_surface_tells(tmp_path: Path) -> None:
-    effects = (Main(factor="grad_clip", value=0.3, effect=5.0),)
-    told = SURFACE.model_copy(update={"metrics": {"entropy": Behaviour(base=1.0, effects=effects)}})
-    init(tmp_path / "letters")
-    settings = ["run.rounds=2", "run.branches=1", "run.probes=2", "judge.max_seeds=3", "run.seed=5"]
-    run = api.start(tmp_path / "letters" / "task.toml", tmp_path / "run", settings, executor=surface_executor(told))
-    told_of = [e.body.health for e in run.events() if e.kind == "diagnosed"]
-    read = {h.subject.split("@")[0]: h.metric("entropy") for h in told_of}
-    clipped = {n: p.recipe.grad_clip == 0.3 for n, p in run.state.probes.items()}
-    assert read["b0"] == 1.0 and set(clipped.values()) == {True, False}
-    assert {n: read[n] for n in clipped} == {n: 6.0 if there else 1.0 for n, there in clipped.items()}

@@ -109,6 +109,7 @@ def test_a_users_own_environment_opens_by_file_and_factory(tmp_path: Path) -> No
     [
         ({}, "environment has no name; one of: code, swe"),
         ({"name": "maths"}, "unknown environment 'maths'; did you mean math"),
+        ({"name": "gsm8k"}, "unknown environment .gsm8k.; write name = .math., .* format = .gsm8k."),
         ({"name": "code", "trian": 5}, "trian: unknown name"),
         ({"name": "code", "train": 0}, "train: must be at least 1"),
         ({"name": "code", "source": ""}, "source is empty"),

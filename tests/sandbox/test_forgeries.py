@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evotrainer.sandbox import Call, Limits, Program, Sandbox, same
+from evotrainer.sandbox import Call, Check, Limits, Program, Sandbox, same
 
 from .forgeries import LOOSE, MESSAGES, SCRIPT_MESSAGES, SCRIPT_TESTS, SCRIPTS, SOLUTIONS, TESTS
 from .frames import FRAMES, Frame
@@ -29,8 +29,8 @@ def test_the_corpus_is_as_large_as_promised() -> None:
 def test_an_honest_solution_passes(box: Sandbox) -> None:
     source = "def add(a, b): return a + b"
     assert all(graded(box, source))
-    assert box.run_check(source, "add", ASSERTS, LIMITS).passed
-    assert box.run_check(source, "add", MAPPED, LIMITS).passed
+    assert box.run_checks([Check(source, "add", ASSERTS, LIMITS)])[0].passed
+    assert box.run_checks([Check(source, "add", MAPPED, LIMITS)])[0].passed
 
 
 @pytest.mark.parametrize("name", SOLUTIONS)
@@ -41,7 +41,7 @@ def test_no_forgery_passes_by_values(box: Sandbox, name: str) -> None:
 @pytest.mark.parametrize("name", SOLUTIONS)
 def test_no_forgery_passes_test_code(box: Sandbox, name: str) -> None:
     for test in (MAPPED,) if name in LOOSE else (ASSERTS, MAPPED):
-        result = box.run_check(SOLUTIONS[name], "add", test, LIMITS)
+        result = box.run_checks([Check(SOLUTIONS[name], "add", test, LIMITS)])[0]
         assert not result.passed
         assert result.status != "sandbox"
 
@@ -49,7 +49,7 @@ def test_no_forgery_passes_test_code(box: Sandbox, name: str) -> None:
 @pytest.mark.parametrize("name", MESSAGES)
 def test_no_forged_message_is_a_pass(box: Sandbox, name: str) -> None:
     assert not any(graded(box, MESSAGES[name]))
-    result = box.run_check(MESSAGES[name], "add", ASSERTS, LIMITS)
+    result = box.run_checks([Check(MESSAGES[name], "add", ASSERTS, LIMITS)])[0]
     assert not result.passed
     assert result.status != "sandbox"
 

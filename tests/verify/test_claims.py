@@ -18,10 +18,11 @@ from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import judge
 from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import Backtested
+from evotrainer.rules.judge_input import judge_input
 from evotrainer.verify import Record, checks
 from evotrainer.verify.effects import certified
 from evotrainer.verify.harness import recheck_admissions
-from evotrainer.verify.verdicts import input_of, judged_trials, recomputed_look, verdict_on
+from evotrainer.verify.verdicts import judged_trials, recomputed_look, verdict_on
 from tests import leaky_task
 from tests.paper import Paper
 from tests.small_gains_task import TASK, finish
@@ -234,7 +235,8 @@ def against(run: api.Run, branch: str, control: str) -> Record:
     trials = tuple(t for b in (branch, control) for t in judged_trials(record, b, event))
     wrong = event.body.model_copy(update={"trials": trials})
     wrong = changed(wrong, {"verdict__control": control})
-    verdict = judge(input_of(record, replace(event, body=wrong)), recomputed_look(record, event))
+    then = judge_input(record.task, record.state_before(event), branch, control)
+    verdict = judge(then, recomputed_look(record, event))
     return forged(run, event.id, verdict=verdict, trials=trials)
 
 

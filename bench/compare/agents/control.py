@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from math import prod
 from typing import Any
@@ -39,7 +39,6 @@ class ArmTraining:
     recipe: Recipe
     score: float
     """Search score; minus infinity where it failed."""
-    metrics: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -189,11 +188,10 @@ def trained(briefing: Briefing) -> list[ArmTraining]:
     """The champion as its own trainings have it on average, then this round's search trainings, oldest first."""
     champion = briefing.champion
     mean = float(np.mean(champion.scores)) if champion.scores else -np.inf
-    health = {m.name: m.value for m in briefing.health.metrics if m.value is not None}
     mine = [p for p in briefing.probes if p.round == briefing.round]
     return [
-        ArmTraining({}, champion.recipe, mean, health),
-        *(ArmTraining(p.changes, p.recipe, -np.inf if p.score is None else p.score, p.metrics) for p in mine),
+        ArmTraining({}, champion.recipe, mean),
+        *(ArmTraining(p.changes, p.recipe, -np.inf if p.score is None else p.score) for p in mine),
     ]
 
 

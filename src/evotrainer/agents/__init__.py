@@ -35,7 +35,11 @@ AGENTS: Registry[AgentSpec] = Registry(
         "command": _SEAT.format("command"),
         "mcp": _SEAT.format("mcp"),
         "queue": _SEAT.format("queue"),
-        **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is an arm of python -m bench.compare"),
+        **dict.fromkeys(("optuna", "bayesian", "bayes"), "Optuna's sampler is the arm tpe of python -m bench.compare"),
+        **dict.fromkeys(
+            ("tpe", "greedy", "best_of_n", "random_recipes"),
+            "it is an arm of python -m bench.compare TASK --arms ... (bench/compare/README.md)",
+        ),
         "default": "the default is statistical",
     },
 )

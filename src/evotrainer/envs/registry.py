@@ -60,6 +60,7 @@ def _members() -> set[str]:
     return names | {n for n, f in vars(Environment).items() if inspect.isfunction(f) and not n.startswith("_")}
 
 
+_DATA = 'write name = "{}", source = a file, a folder or hf:org/name, and format = "{}" (docs/datasets.md)'
 ENVIRONMENTS: Registry[EnvironmentSpec] = Registry(
     "environment",
     "environment.name",
@@ -67,6 +68,13 @@ ENVIRONMENTS: Registry[EnvironmentSpec] = Registry(
         "code": "evotrainer.envs.code.spec:CODE",
         "swe": "evotrainer.envs.swe:SWE",
         "math": "evotrainer.envs.maths:MATH",
+    },
+    hints={
+        "mbpp": _DATA.format("code", "mbpp"),
+        "humaneval": _DATA.format("code", "humaneval"),
+        "jsonl": _DATA.format("code", "stdin"),
+        "gsm8k": _DATA.format("math", "gsm8k"),
+        "swe-instances": _DATA.format("swe", "swe-bench"),
     },
     own="python:path/to/file.py:factory",
     error=TaskSetError,

@@ -165,7 +165,7 @@ class Factor:
     """A row: all that is known of a factor besides its field."""
 
     name: str
-    """Field of the recipe, or a composite factor of `recipe_parts.COMPOSITES`."""
+    """Field of the recipe, or a composite factor of `structured_factors.COMPOSITES`."""
     family: Family
     names: Mapping[str, str] | str = ""
     """What TRL, verl and others call it, blank-separated; with several parts: `.part` or ` (what it counts)` ->

@@ -43,8 +43,8 @@ class Counters:
 def values(path: Path, constants: bool = False) -> Iterator[tuple[int, Any]]:
     """(place, value) of each record: JSON lines, or the items of one JSON array. A value may be a `Skipped`.
 
-    With `constants`, NaN and infinities come as words, see `tolerant.parse`. Raises StoreError where the file cannot be
-    opened.
+    With `constants`, NaN and infinities come as words, see `lenient_json.parse`. Raises StoreError where the file
+    cannot be opened.
     """
     try:
         stream = lines(path)

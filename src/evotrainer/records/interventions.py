@@ -58,7 +58,7 @@ class Backtest(Frozen):
     numbers: dict[str, float] = {}
     rollouts: int = 0
     forecast: float | None = None
-    """Ordering score of what training will show, 0: no change (harness/whatif/forecast.py);
+    """Ordering score of what training will show, 0: no change (harness/whatif/backtest.py);
     None: the replay says nothing."""
     prediction: Literal["", "agrees", "open", "contradicts"] = ""
     """The intervention's own prediction against what is replayed; empty: the replay does not see its metric."""

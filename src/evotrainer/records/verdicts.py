@@ -21,13 +21,6 @@ class GateResult(Frozen):
     numbers: dict[str, float] = {}
 
 
-class Estimate(Frozen):
-    """A normal distribution of an effect, score units."""
-
-    mean: float
-    sd: float
-
-
 class Effect(Frozen):
     """A paired difference in the gate score, branch minus control, in score units (0..1)."""
 

@@ -12,7 +12,7 @@ from evotrainer.sandbox.attack_targets import AttackedSandbox, ProbeResult, prov
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
 from evotrainer.sandbox.launch import Mechanism, pick_uid
-from evotrainer.sandbox.model import TIERS, Check, CheckResult, Limits, Program, RunResult, Tier
+from evotrainer.sandbox.model import TIERS, Check, CheckResult, Program, RunResult, Tier
 from evotrainer.sandbox.pool import Lane, run_jobs
 from evotrainer.sandbox.probes import PROBES, SandboxProbe
 from evotrainer.sandbox.report import TierReport
@@ -127,20 +127,6 @@ class Sandbox:
         jobs = [CheckJob(check) for check in checks]
         run_jobs(self._lanes, jobs)
         return [job.result() for job in jobs]
-
-    def run_check(
-        self,
-        source: str,
-        entry_point: str,
-        test: str,
-        limits: Limits | None = None,
-        names: Sequence[str] = (),
-    ) -> CheckResult:
-        """One candidate against test code: asserts that call `entry_point`, or a `check(candidate)` function.
-
-        `names`: further functions of the candidate that the tests call.
-        """
-        return self.run_checks([Check(source, entry_point, test, limits or Limits(), tuple(names))])[0]
 
     def strays(self) -> int:
         """Processes of finished programs that are still there: none, in any tier."""

@@ -72,9 +72,9 @@ class SeatMemory:
 
 def check_agent(agent: Agent, briefing: Briefing, tools: Any = None) -> None:
     """Every proposal is one factor of the champion's recipe, passes the checks that a run makes before it trains, and
-    says what would refute it. Of a `Searcher` search trainings are asked for, too, one at
-    least. An agent that asks others (`Sitter`) is seated and asked for real: an answer must have been taken at the
-    first attempt. Code of a recipe is read, not run."""
+    says what would refute it. Of a `Searcher` search trainings are asked for, too, one at least. An agent that asks
+    others (`AgentWithSeat`) is seated and asked for real: an answer must have been taken at the first attempt. Code of
+    a recipe is read, not run."""
     with tempfile.TemporaryDirectory() as folder:
         log = SeatMemory(Path(folder), briefing)
         if isinstance(agent, AgentWithSeat):

@@ -19,7 +19,6 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Turn
 from evotrainer.records.text import quoted
-from evotrainer.trainers.bases import base_of, is_adapter
 
 Chat = bool | Literal["auto"]
 CACHED = 50_000
@@ -201,9 +200,7 @@ def notes_of_turns(codec: ChatCodec, folder: Path) -> list[str]:
 
 
 def stop_ids(folder: Path, tokenizer: Any) -> list[int]:
-    """Ids that end an action: the tokenizer's and all that the model's files declare; of adapters, the base's files."""
-    while is_adapter(folder):
-        folder = base_of(folder)
+    """Ids that end an action: the tokenizer's and all that the files of the model in `folder` declare."""
     ids: list[Any] = [tokenizer.eos_token_id]
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():

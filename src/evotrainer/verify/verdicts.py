@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.judge import (
     InterimAnalysis,
-    JudgeInput,
     measure_noise,
     next_looks,
     scores_of,
@@ -18,7 +17,7 @@ from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.rules.equal_compute import control_of, steps_to_match
 from evotrainer.rules.error_budget import alpha
-from evotrainer.rules.judge_input import give_verdict, judge_input
+from evotrainer.rules.judge_input import give_verdict
 from evotrainer.rules.planned_seeds import unused_seeds, wanted
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.verify.report import Problem, Record, check_list, recomputed
@@ -54,14 +53,6 @@ def complete(record: Record, names: list[str] | tuple[str, ...], before: Event) 
 
 
 # -- verdicts ----------------------------------------------------------------------------------------------------------
-
-
-def input_of(record: Record, event: Event) -> JudgeInput:
-    """What a recorded verdict rests on, put together as the loop did, from the state of then."""
-    body, state = event.body, record.state_before(event)
-    finished = {t.trial: t.finished for t in state.trials.values() if t.finished}
-    evaluations = [finished[t] for t in body.evaluations if t in finished]
-    return judge_input(record.task, state, body.verdict.branch, body.verdict.control, evaluations)
 
 
 def verdict_on(record: Record, branch: str, look: int = 0) -> Event:

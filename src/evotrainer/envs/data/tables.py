@@ -1,7 +1,7 @@
 """Tables of rows: a data set by file, folder or Hugging Face id, its columns by name, its own splits onto ours.
 
 `[environment]` says `source`, and where the rows do not speak for themselves `format`, `columns`, `where`, `splits` or
-`parts`. What a format makes of a row is its domain's business (maths/dataset.py, code_formats.py, swe/instances.py).
+`parts`. What a format makes of a row is its domain's business (maths/dataset.py, code/formats.py, swe/instances.py).
 """
 
 from __future__ import annotations

@@ -249,7 +249,7 @@ def backtest(
 
     Verdict: `supports`, `contradicts` (the loop vetoes it) or `silent`. A change that is no valid recipe is
     contradicted with the complaint, and so is one whose own prediction cannot come true by what is replayed
-    (`forecast.held_against`). Infrastructure faults are left out.
+    (`held_against`). Infrastructure faults are left out.
     """
     factor = intervention.factor
     batch = Batch.of(rollouts)

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.durable import fsync, replace_folder, write_trouble
-from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.regular_file import open_regular
 from evotrainer.records.weights import ADAPTERS
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.chat import Chat
@@ -87,11 +87,7 @@ def load_policy(folder: Path, trainable: bool = False, chat: Chat = "auto") -> L
         loaded = load_policy(base_of(folder), trainable, chat)
         merge_saved(loaded.policy, folder)
         return loaded
-    try:
-        config = json.loads(read_text(folder / "config.json"))
-    except (OSError, ValueError) as e:
-        raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the policy folder") from None
-    shape = DecoderShape.from_hf_config(config, str(folder))
+    shape = DecoderShape.of(folder)
     try:
         state = load_file(folder / WEIGHTS)
     except (OSError, SafetensorError) as e:

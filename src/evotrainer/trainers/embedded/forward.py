@@ -1,6 +1,6 @@
 """Log-probabilities and entropies of packed rows, with a hand-written backward pass.
 
-The network is Llama's, Granite's or Qwen3's (`shape.py`): pre-norm RMSNorm, rotary attention with shared key/value
+The network is Llama's, Qwen3's or our own (`shape.py`): pre-norm RMSNorm, rotary attention with shared key/value
 heads, gated SiLU MLP.
 Written out because at this size autograd's bookkeeping and temporaries cost as much as the arithmetic: norm weights are
 folded into the following projection, residual additions into the GEMMs, weight gradients accumulate in place.

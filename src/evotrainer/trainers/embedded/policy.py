@@ -7,7 +7,6 @@ neighbours (complex numbers); Hugging Face keeps them half a head apart, so q an
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 
 import torch
@@ -114,14 +113,6 @@ class Policy:
         other = Policy(self.shape)
         other.flat.copy_(self.flat)
         return other
-
-    def sha256(self) -> str:
-        """SHA-256 over the fp32 weights in the Hugging Face layout."""
-        h = hashlib.sha256()
-        for name, w in sorted(self.to_hf().items()):
-            h.update(name.encode())
-            h.update(w.contiguous().numpy().tobytes())
-        return h.hexdigest()
 
     def to_hf(self) -> dict[str, Tensor]:
         """State dict of transformers' class, copies in fp32."""

@@ -1,17 +1,20 @@
 """Shape of an embedded policy and its Hugging Face configuration.
 
-Three layouts of one decoder: Llama's; Granite's, which is Llama's with an embedding multiplier; Qwen3's, which is
-Llama's with a norm on the queries and keys of each head.
+Three layouts of one decoder: Llama's; Qwen3's, which is Llama's with a norm on the queries and keys of each head; and
+Granite's, Llama's with an embedding multiplier, in which our own policies are stored. Other Granite models are refused.
 """
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import TrainerError
+from evotrainer.records.regular_file import read_text
 
 ARCHITECTURES = {"granite": "GraniteForCausalLM", "llama": "LlamaForCausalLM", "qwen3": "Qwen3ForCausalLM"}
 """`model_type` of a config.json -> class of transformers."""
@@ -116,6 +119,15 @@ class DecoderShape:
             "residual_multiplier": 1.0,
             "logits_scaling": 1.0,
         }
+
+    @classmethod
+    def of(cls, folder: Path) -> DecoderShape:
+        """That of a policy folder; TrainerError where its config.json cannot be read, or is of none."""
+        try:
+            config = json.loads(read_text(folder / "config.json"))
+        except (OSError, ValueError) as e:
+            raise TrainerError(f"policy {folder}: config.json cannot be read ({e}); restore the folder") from None
+        return cls.from_hf_config(config, str(folder))
 
     @classmethod
     def from_hf_config(cls, config: Mapping[str, Any], where: str) -> DecoderShape:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from evotrainer.errors import ConfigError, TrainerError, install
+from evotrainer.errors import ConfigError, install
 from evotrainer.records.frozen import explain
 from evotrainer.records.recipe import Recipe
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.rollout import Turn
 from evotrainer.trainers.base import (
     SamplerDtype,
     Trainer,
@@ -115,34 +114,32 @@ def check_warm_start(request: WarmStartRequest) -> None:
 
 
 def room(
-    policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Any]]
+    policy: Path | WarmStartRequest, options: Mapping[str, Any], prompts: Sequence[Sequence[Turn]]
 ) -> tuple[list[int], int]:
     """By the policy's own vocabulary."""
+    from evotrainer.trainers.embedded.shape import DecoderShape
     from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, build_tokenizer, load_tokenizer
 
     if isinstance(policy, WarmStartRequest):
         tokenizer: PolicyTokenizer = build_tokenizer(policy.words, policy.vocabulary)
         context = policy.shape["context"]
     else:
-        tokenizer, context = load_tokenizer(policy, _chat(options)), context_of(policy)
+        tokenizer, context = load_tokenizer(policy, _chat(options)), DecoderShape.of(policy).context
     return [len(tokenizer.prompt(p)) for p in prompts], context
 
 
-def context_of(policy: Path) -> int:
-    """Tokens that a policy holds; TrainerError where its config.json does not say."""
-    from evotrainer.trainers.embedded.shape import DecoderShape
-
-    try:
-        return DecoderShape.from_hf_config(json.loads(read_text(policy / "config.json")), str(policy)).context
-    except (OSError, ValueError) as e:
-        raise TrainerError(f"policy {policy}: config.json cannot be read ({e}); restore the policy folder") from None
-
-
 def merge(policy: Path, out: Path) -> str:
-    """Without peft; TrainerError for what is not plain LoRA."""
-    from evotrainer.trainers.embedded.lora import merge_adapter
+    """Write the whole model of an adapter folder, with its tokenizer, without peft; its base's id or path. TrainerError
+    for what is not plain LoRA."""
+    from evotrainer.trainers.bases import base_of, is_adapter, noted
+    from evotrainer.trainers.embedded.folder import load_policy, save_policy
 
-    return merge_adapter(policy, out)
+    loaded = load_policy(policy)
+    save_policy(loaded.policy, loaded.tokenizer, out)
+    name = ""
+    while is_adapter(policy):
+        name, policy = noted(policy)[0], base_of(policy)
+    return name
 
 
 SPEC = TrainerSpec(

@@ -15,7 +15,7 @@ from evotrainer.trainers.trl.options import TrlOptions
 
 def codec_of(folder: Path, tokenizer: Any, options: TrlOptions) -> ChatCodec:
     """A policy's codec, without its model."""
-    return ChatCodec(tokenizer, stop_ids(folder, tokenizer), options.chat, options.chat_template_kwargs)
+    return ChatCodec(tokenizer, stop_ids(home_of(folder), tokenizer), options.chat, options.chat_template_kwargs)
 
 
 def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[Any]]) -> tuple[list[int], int]:
