@@ -83,7 +83,7 @@ def test_a_word_outside_ascii_is_refused() -> None:
         ("config", "config.json cannot be read"),
         ("layout", "model_type 'gemma3'"),
         ("scale", "embedding_multiplier"),
-        ("weights", "model.safetensors cannot be read"),
+        ("weights", "model.safetensors is missing"),
         ("truncated", "model.safetensors cannot be read"),
         ("shape", "expected"),
         ("tokenizer", "tokenizer cannot be read"),

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.bases import ADAPTER, base_of, is_adapter, noted
+from evotrainer.trainers.bases import ADAPTER
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy, halves, pairs
 from evotrainer.trainers.embedded.shape import DecoderShape
@@ -151,18 +151,6 @@ class AdapterOptimizer(Optimizer):
         norm = super().step(lr, clip)
         self.adapters.merge()
         return norm
-
-
-def merge_adapter(folder: Path, out: Path) -> str:
-    """Write the whole model of an adapter folder, with its tokenizer; its base's id or path."""
-    from evotrainer.trainers.embedded.folder import load_policy, save_policy
-
-    loaded = load_policy(folder)
-    save_policy(loaded.policy, loaded.tokenizer, out)
-    name = ""
-    while is_adapter(folder):
-        name, folder = noted(folder)[0], base_of(folder)
-    return name
 
 
 def merge_saved(policy: Policy, folder: Path) -> None:
