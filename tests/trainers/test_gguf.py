@@ -223,7 +223,7 @@ def test_what_the_disk_refuses_is_one_line_with_a_remedy(home: Path, monkeypatch
             resolve_base(str(path))
     (home / "file").write_text("")
     monkeypatch.setenv("EVOTRAINER_BASES", str(home / "file" / "bases"))
-    with pytest.raises(ConfigError, match="EVOTRAINER_BASES names another folder.*; check the path") as e:
+    with pytest.raises(ConfigError, match="EVOTRAINER_BASES=FOLDER takes another.*; check the path") as e:
         resolve_base(str(path))
     assert "\n" not in str(e.value)
 

@@ -10,12 +10,11 @@ import base64
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, install
 from evotrainer.records.durable import WriterLock, fsync, os_errors, replace_folder, sha256_file, write_trouble
@@ -78,7 +77,7 @@ def gguf_folder(base: str) -> Path:
     if place is None:
         raise ConfigError("EVOTRAINER_BASES=off: a GGUF is de-quantised into a folder; set it to one")
     folder = place / f"{path.stem}-{sha[:16]}"
-    with _told(f"policy.base {base!r}: cannot be de-quantised into {place} (EVOTRAINER_BASES names another folder)"):
+    with _told(f"policy.base {base!r}: cannot be de-quantised into {place} (EVOTRAINER_BASES=FOLDER takes another)"):
         if (folder / NOTE).is_file():
             return folder
         place.mkdir(parents=True, exist_ok=True)
@@ -146,15 +145,16 @@ def _convert(path: Path, base: str, sha: str, folder: Path) -> None:
             f"policy.base {base!r}: {path.name} cannot be de-quantised ({cause(e)}); give a whole GGUF of an "
             "architecture and a quantisation that transformers reads"
         ) from e
-    _write(folder, (model, tokenizer), _named(base, path) | {"sha256": sha, "license": str(licence)})
+    note = _named(base, path) | {"sha256": sha, "license": str(licence)}
+    _write(folder, (model.save_pretrained, tokenizer.save_pretrained), note)
 
 
-def _write(folder: Path, parts: tuple[Any, ...], note: Mapping[str, str]) -> None:
+def _write(folder: Path, savers: Iterable[Callable[[Path], object]], note: Mapping[str, str]) -> None:
     """The folder, whole or not at all. StoreError."""
     temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
     try:
-        for part in parts:
-            part.save_pretrained(temp)
+        for save in savers:
+            save(temp)
         (temp / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
         for written in temp.iterdir():
             fsync(written)
