@@ -85,11 +85,11 @@ ALLOWED = {
     # trainers: what trainers share, two trainers, trainers by name
     "trainers.base": "records factors trainers.schedule",
     "trainers.continued": "errors records trainers.base",
-    "trainers.bases": "errors records",
+    "trainers.bases": "errors records trainers.gguf",
     "trainers.clock": "",
     "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
-    "trainers.chat": "errors records",
+    "trainers.chat": "errors records trainers.bases",
     "trainers.gguf": "errors records",
     "trainers.lora": "records",
     "trainers.averaging": "records",
@@ -130,7 +130,7 @@ ALLOWED = {
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
-    "executors.cache": "errors records config trainers.bases executors executors.spec executors.path_map "
+    "executors.cache": "errors records config trainers.bases trainers.gguf executors executors.spec executors.path_map "
     "executors.health executors.local executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #

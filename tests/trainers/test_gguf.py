@@ -3,17 +3,28 @@
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
+import os
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from evotrainer.config.bases import resolve_base
+from evotrainer.config.load import load_task
 from evotrainer.config.preflight import base_identity
-from evotrainer.errors import ConfigError
+from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.executors.cache.keys import policy_key
+from evotrainer.records.durable import WriterLock, sha256_file, sha256_tree
+from evotrainer.run.open_run import with_absolute_base
 from evotrainer.trainers import gguf
+from evotrainer.trainers.bases import base_of
+from tests.trainers.test_bases import adapter
 
 pytestmark = pytest.mark.xdist_group("trl")  # imports of transformers take seconds: once
 
@@ -152,7 +163,7 @@ def test_what_cannot_be_used_is_one_line(home: Path, base: str, named: str) -> N
     with pytest.raises(ConfigError, match=named) as e:
         resolve_base(name)
     assert "\n" not in str(e.value)
-    assert not list((home / "bases").glob("*")), "nothing half made is left"
+    assert [p for p in (home / "bases").glob("*") if p.suffix != ".lock"] == [], "nothing half made is left"
 
 
 def test_a_full_disk_is_named_before_anything_is_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,3 +171,111 @@ def test_a_full_disk_is_named_before_anything_is_written(home: Path, monkeypatch
     monkeypatch.setattr(gguf, "FACTOR", 1 << 60)
     with pytest.raises(ConfigError, match="make room"):
         resolve_base(str(path))
+
+
+CONVERT = """
+import sys
+from evotrainer.trainers import gguf
+convert = gguf._convert
+gguf._convert = lambda *a: print("converts") or convert(*a)
+print("ready", flush=True)
+print(gguf.gguf_folder(sys.argv[1]))
+"""
+
+
+def test_of_two_processes_one_converts_and_both_get_the_folder(home: Path) -> None:
+    path = write(home / "tiny.gguf")
+    folder = home / "bases" / f"tiny-{sha256_file(path)[:16]}"
+    folder.parent.mkdir()
+    lock = WriterLock(folder.parent / f".{folder.name}.lock", "tiny")
+    left = [folder.parent / f".{folder.name}.{end}" for end in ("writing-1", "old")]
+    for killed in left:
+        killed.mkdir()
+        (killed / "model.safetensors").write_text("half")
+    other = folder.parent / ".other-0123.writing-1"
+    other.mkdir()
+    both = [
+        subprocess.Popen([sys.executable, "-c", CONVERT, str(path)], stdout=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    for child in both:
+        assert child.stdout is not None and child.stdout.readline() == "ready\n"
+    lock.release()
+    said = sorted(child.communicate()[0].splitlines() for child in both)
+    assert said == [[str(folder)], ["converts", str(folder)]]
+    assert (folder / gguf.NOTE).is_file() and not [p for p in left if p.exists()] and other.is_dir()
+
+
+def test_what_the_disk_refuses_is_one_line_with_a_remedy(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(home / "tiny.gguf")
+
+    def full(_: Path) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as m:
+        m.setattr(gguf, "fsync", full)
+        with pytest.raises(ConfigError, match="EVOTRAINER_BASES.*the disk is full; free some space"):
+            resolve_base(str(path))
+    assert not [p for p in (home / "bases").iterdir() if p.is_dir()]
+    with monkeypatch.context() as m:
+        m.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: Unwritable())
+        with pytest.raises(ConfigError, match="the disk is full"):
+            resolve_base(str(path))
+    (home / "file").write_text("")
+    monkeypatch.setenv("EVOTRAINER_BASES", str(home / "file" / "bases"))
+    with pytest.raises(ConfigError, match="EVOTRAINER_BASES=FOLDER takes another.*; check the path") as e:
+        resolve_base(str(path))
+    assert "\n" not in str(e.value)
+
+
+class Unwritable:
+    """A tokenizer that fails as safetensors does, with a text for the system's error."""
+
+    def save_pretrained(self, folder: Path) -> None:
+        from safetensors import SafetensorError
+
+        raise SafetensorError(f"I/O error:\n{os.strerror(errno.ENOSPC)} (os error {errno.ENOSPC})")
+
+
+def test_a_run_records_the_file_as_its_own_base_names_it(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = write(home / "tiny.gguf")
+    (home / "other").mkdir()
+    second = Path(shutil.copy(first, home / "other" / "tiny.gguf"))
+    folder = resolve_base(str(first))
+    assert folder is not None and resolve_base(str(second)) == folder
+    told = [base_identity(str(p), folder) for p in (first, second)]
+    assert [t["gguf_source"] for t in told] == [str(first), str(second)]
+    assert told[0] == told[1] | {"gguf_source": str(first)}
+    key = policy_key(sha256_tree(folder, folder))
+    monkeypatch.setenv("EVOTRAINER_BASES", str(home / "others"))
+    made = resolve_base(str(second))
+    assert made is not None and gguf.gguf_note(made) != gguf.gguf_note(folder)
+    assert policy_key(sha256_tree(made, made)) == key, "the same bytes are the same policy, whoever converted them"
+
+
+def test_an_adapter_says_how_its_lost_base_is_made_again(home: Path) -> None:
+    path = write(home / "tiny.gguf")
+    folder = resolve_base(str(path))
+    assert folder is not None
+    made = adapter(home / "policy", folder)
+    shutil.rmtree(folder)
+    with pytest.raises(TrainerError) as e:
+        base_of(made)
+    command = f"EVOTRAINER_BASES={home}/bases evotrainer run TASK.toml policy.base={path} --dry-run"
+    assert f"which is not at {folder}; it was made from a GGUF: `{command}` makes it again" in str(e.value)
+    assert resolve_base(str(path)) == folder == base_of(made), "with the same weights"
+
+
+def test_a_run_keeps_the_absolute_path_of_a_file_and_the_name_of_a_package(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write(home / "tiny.gguf")
+    installed(home, monkeypatch)
+    code = Path(__file__).parents[2] / "tasks" / "code.toml"
+
+    def kept(base: str) -> str:
+        return with_absolute_base(load_task(code, {"policy.base": base})).policy.base
+
+    monkeypatch.chdir(home)
+    assert kept("tiny.gguf") == kept("./tiny.gguf") == kept(str(path)) == str(path)
+    assert kept("pypi:tiny-model") == "pypi:tiny-model"

@@ -50,7 +50,7 @@ def base_identity(base: str, policy: Path | None) -> dict[str, str]:
     """Where the base policy is from, for the ledger: path and SHA-256 of its weights;
     of a Hugging Face id, its commit too; of a GGUF, the file and its licence."""
     from evotrainer.records.hub import parse_pinned
-    from evotrainer.trainers.gguf import gguf_note, is_gguf
+    from evotrainer.trainers.gguf import gguf_identity, is_gguf
 
     if policy is None:
         return {"path": "warm-start"}
@@ -58,7 +58,7 @@ def base_identity(base: str, policy: Path | None) -> dict[str, str]:
     if (pinned := parse_pinned(base)) is not None:
         out |= {"id": pinned[0], "commit": pinned[1]}
     if is_gguf(base):
-        out |= {f"gguf_{k}": v for k, v in gguf_note(policy).items()}
+        out |= {f"gguf_{k}": v for k, v in gguf_identity(base, policy).items()}
     return out
 
 

@@ -92,14 +92,15 @@ _held: weakref.WeakSet[WriterLock] = weakref.WeakSet()
 class WriterLock:
     """Exclusive lock of one writer, `flock` on `path`, the holder's pid inside. It dies with its process.
 
-    Raises StoreError naming the holder's pid where another writer has it. The file stays behind, unlocked.
+    Raises StoreError naming the holder's pid where another writer has it; `wait`: waits until it is done, without end.
+    The file stays behind, unlocked.
     """
 
-    def __init__(self, path: Path, what: str) -> None:
+    def __init__(self, path: Path, what: str, wait: bool = False) -> None:
         with os_errors(f"cannot lock {what}"):
             self._fd = regular_fd(path, os.O_RDWR | os.O_CREAT)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError as e:
             pid = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)

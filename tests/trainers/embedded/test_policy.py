@@ -11,7 +11,8 @@ import pytest
 import torch
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.folder import load_policy, save_policy
+from evotrainer.records.weights import weights_sha256
+from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
 from evotrainer.trainers.embedded.forward import logits, score
 from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
@@ -83,7 +84,7 @@ def test_a_word_outside_ascii_is_refused() -> None:
         ("config", "config.json cannot be read"),
         ("layout", "model_type 'gemma3'"),
         ("scale", "embedding_multiplier"),
-        ("weights", "model.safetensors cannot be read"),
+        ("weights", "model.safetensors is missing"),
         ("truncated", "model.safetensors cannot be read"),
         ("shape", "expected"),
         ("tokenizer", "tokenizer cannot be read"),
@@ -115,6 +116,24 @@ def test_a_damaged_policy_folder_names_the_damage(damage: str, message: str, tmp
     with pytest.raises(TrainerError, match=message) as e:
         load_policy(folder)
     assert "\n" not in str(e.value)
+
+
+def test_weights_in_several_files_load_and_a_lost_one_is_named(tmp_path: Path) -> None:
+    from safetensors.torch import load_file, save_file
+
+    policy, _, folder = make(tmp_path)
+    state = load_file(folder / "model.safetensors")
+    files = {n: f"model-0000{1 + i % 2}-of-00002.safetensors" for i, n in enumerate(state)}
+    for file in set(files.values()):
+        save_file({n: w for n, w in state.items() if files[n] == file}, folder / file)
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
+    assert torch.equal(load_policy(folder).policy.flat, policy.flat)
+    assert file_sha256(folder) == weights_sha256(folder)
+    (folder / files[min(files)]).unlink()
+    for read in (load_policy, file_sha256):
+        with pytest.raises(TrainerError, match="a file that model.safetensors.index.json names"):
+            read(folder)
 
 
 def test_a_policy_with_nan_is_refused(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from evotrainer.executors.path_map import relocated
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.bases import is_adapter, noted
+from evotrainer.trainers.gguf import NOTE as GGUF_NOTE
 
 if TYPE_CHECKING:
     from evotrainer.config.task import TaskFile
@@ -149,8 +150,9 @@ class Keys:
 
 
 def policy_key(files: Mapping[str, str]) -> str:
-    """Of a policy folder: path in it -> SHA-256."""
-    return hashlib.sha256("\n".join(f"{p} {sha}" for p, sha in sorted(files.items())).encode()).hexdigest()[:40]
+    """Of a policy folder: path in it -> SHA-256. The note of a GGUF names who converted it, and is not counted."""
+    lines = (f"{p} {sha}" for p, sha in sorted(files.items()) if p != GGUF_NOTE)
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:40]
 
 
 def _plain(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
@@ -16,16 +15,15 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import fsync, replace_folder, write_trouble
-from evotrainer.records.regular_file import open_regular
-from evotrainer.records.weights import ADAPTERS
+from evotrainer.records.durable import fsync, os_errors, replace_folder, write_trouble
+from evotrainer.records.weights import INDEX, WHOLE, weight_files, weights_sha256
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.chat import Chat
+from evotrainer.trainers.embedded.lora import merge_saved
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer, Tokenizer, load_tokenizer
 
-WEIGHTS = "model.safetensors"
 Precision = Literal["float32", "bfloat16"]
 
 
@@ -67,7 +65,7 @@ def save_policy(
             save_weights(temp)
         else:
             state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
-            save_file(state, temp / WEIGHTS, metadata={"format": "pt"})
+            save_file(state, temp / WHOLE, metadata={"format": "pt"})
         for f in temp.iterdir():
             fsync(f)
         replace_folder(temp, folder)
@@ -82,16 +80,18 @@ def load_policy(folder: Path, trainable: bool = False, chat: Chat = "auto") -> L
     if not folder.is_dir():
         raise TrainerError(f"policy {folder}: no such folder; run the warm start first or correct base_policy")
     if is_adapter(folder):
-        from evotrainer.trainers.embedded.lora import merge_saved
-
         loaded = load_policy(base_of(folder), trainable, chat)
         merge_saved(loaded.policy, folder)
         return loaded
     shape = DecoderShape.of(folder)
-    try:
-        state = load_file(folder / WEIGHTS)
-    except (OSError, SafetensorError) as e:
-        raise TrainerError(f"policy {folder}: {WEIGHTS} cannot be read ({e}); restore the policy folder") from None
+    state: dict[str, torch.Tensor] = {}
+    for f in weight_files(folder):
+        try:
+            state |= load_file(f)
+        except (OSError, SafetensorError) as e:
+            raise TrainerError(f"policy {folder}: {f.name} cannot be read ({e}); restore the policy folder") from None
+    if not state:
+        raise _without_weights(folder)
     tokenizer = load_tokenizer(folder, chat)
     if not _fits(tokenizer, shape.vocab):
         raise TrainerError(
@@ -107,12 +107,16 @@ def _fits(tokenizer: PolicyTokenizer, vocab: int) -> bool:
 
 
 def file_sha256(folder: Path) -> str:
-    """SHA-256 of the weights file, or of the adapters; TrainerError where it is missing."""
-    try:
-        with open_regular(folder / (ADAPTERS if is_adapter(folder) else WEIGHTS)) as f:
-            return hashlib.file_digest(f, "sha256").hexdigest()
-    except OSError:
-        raise TrainerError(f"policy {folder}: {WEIGHTS} is missing; restore the policy folder") from None
+    """SHA-256 of the weights, or of the adapters; TrainerError where they are missing, StoreError where unreadable."""
+    with os_errors(f"policy {folder}: its weights cannot be read"):
+        sha = weights_sha256(folder)
+    if sha is None:
+        raise _without_weights(folder)
+    return sha
+
+
+def _without_weights(folder: Path) -> TrainerError:
+    return TrainerError(f"policy {folder}: {WHOLE} is missing, or a file that {INDEX} names; restore the policy folder")
 
 
 def _write_json(path: Path, body: Mapping[str, object]) -> None:
