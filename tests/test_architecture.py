@@ -89,7 +89,7 @@ ALLOWED = {
     "trainers.clock": "",
     "trainers.curriculum": "errors records algorithm",
     "trainers.hooks": "errors records trainers.curriculum",
-    "trainers.chat": "errors records trainers.bases",
+    "trainers.chat": "errors records",
     "trainers.gguf": "errors records",
     "trainers.lora": "records",
     "trainers.averaging": "records",
@@ -123,7 +123,7 @@ ALLOWED = {
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
-    "executors.start_checkpoint executors.written executors.data_keys trainers.continued",
+    "executors.start_checkpoint executors.written executors.data_keys trainers.continued trainers.clock",
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
@@ -148,7 +148,7 @@ ALLOWED = {
     #
     # what a run is made without; `api`, the command line and the kit for others' own parts are all that may import it
     "extras": "",
-    "extras.export": "errors records projections trainers trainers.bases extras.scaffold",
+    "extras.export": "errors records config projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
     "extras.tracking": "errors records config projections",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",

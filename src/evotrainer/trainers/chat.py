@@ -201,7 +201,7 @@ def notes_of_turns(codec: ChatCodec, folder: Path) -> list[str]:
 
 def stop_ids(folder: Path, tokenizer: Any) -> list[int]:
     """Ids that end an action: the tokenizer's and all that the files of the model in `folder` declare."""
-    ids: list[Any] = [tokenizer.eos_token_id]
+    ids: list[int | None] = [tokenizer.eos_token_id]
     for name in ("generation_config.json", "config.json"):
         if (folder / name).is_file():
             declared = json.loads(read_text(folder / name)).get("eos_token_id")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -20,6 +20,7 @@ from evotrainer.trainers.base import (
     WarmStartRequest,
     conversational,
 )
+from evotrainer.trainers.chat import Chat
 from evotrainer.trainers.lora import MODULES, Lora
 
 
@@ -45,11 +46,11 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
         raise ConfigError("recipe.start goes on from whole weights; remove it, or trainer.options.lora")
 
 
-def _chat(options: Mapping[str, Any]) -> bool | Literal["auto"]:
+def _chat(options: Mapping[str, object]) -> Chat:
     chat = options.get("chat", "auto")
-    if chat != "auto" and not isinstance(chat, bool):
-        raise ConfigError(f"trainer.options.chat={chat!r}; set it to auto, true or false")
-    return chat
+    if chat == "auto" or isinstance(chat, bool):
+        return chat
+    raise ConfigError(f"trainer.options.chat={chat!r}; set it to auto, true or false")
 
 
 def _lora(options: Mapping[str, Any]) -> Lora | None:
