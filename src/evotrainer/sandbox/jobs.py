@@ -155,9 +155,9 @@ class RunJob:
 
     def _fault(self, lane: Lane, note: str) -> None:
         self.faults += 1
+        # answers of a child whose zygote died are not trusted: all of this attempt's cases run again
+        del self.cases[self.first :]
         if self.faults < _ATTEMPTS:
-            # answers of a child whose zygote died are not trusted: all of this attempt's cases run again
-            del self.cases[self.first :]
             self.start(lane)
             return
         missing = len(self.inputs) - len(self.cases)
