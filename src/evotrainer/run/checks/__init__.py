@@ -7,7 +7,7 @@ before the trainings, is in `measured`.
 from __future__ import annotations
 
 from evotrainer.envs.user_files import WATCH
-from evotrainer.run.checks import context_length, environment, parts, rewards, settings
+from evotrainer.run.checks import context_length, environment, parts, rewards, room, settings
 from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
 from evotrainer.run.tracking import check_trackers
 
@@ -34,6 +34,7 @@ CHECKS = (
     RunCheck("listed changes", parts.listed_changes, "agent", of="any"),
     RunCheck("executor", parts.executor, of="any"),
     RunCheck("base", parts.base_policy, of="any", doing="looking for the base policy {task.policy.base}"),
+    RunCheck("room", room.room, "base"),
     # the environment, opened
     RunCheck("environment", environment.opens, of="any", doing="opening the environment and reading its rows"),
     RunCheck("names", environment.names, "environment", of="any"),
