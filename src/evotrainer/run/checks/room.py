@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from pathlib import Path
 
@@ -50,10 +49,10 @@ def room(at: BeforeRun) -> Found:
 def memory_free(root: Path = Path("/")) -> int | None:
     """Bytes that programs may still take: of the machine, or of the control group that we are in; None: not known."""
     try:
-        kilobytes = re.search(r"MemAvailable:\s+(\d+) kB", read_text(root / "proc/meminfo"))
+        lines = read_text(root / "proc/meminfo").splitlines()
     except OSError:
         return None
-    found = [int(kilobytes[1]) << 10] if kilobytes else []
+    found = [int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:")]
     for limit in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
         try:
             found.append(int(read_text(root / limit)))
