@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 REFRESH_HZ = 4
 VERDICTS_SHOWN = 6
 NOTES_SHOWN = 4
-QUIET_S = 30.0
+QUIET_S = 15.0
 """Without a terminal, a log that was silent for this long is told what the run is doing."""
 
 
