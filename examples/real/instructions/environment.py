@@ -1,0 +1,227 @@
+"""A fact and an instruction about the form of the answer, for a language model of 135 million parameters.
+
+The outcome is the fact right and the instruction kept. Tasks are pairs of a question and an instruction, told apart by
+the tags `fact` and `form`. Questions about numbers and letters are made by rules, the others come from lists of common
+knowledge; no pair is in two splits, and gate and cert are drawn for each run.
+"""
+
+import random
+import re
+from collections.abc import Callable
+
+from evotrainer.envs.base import Task
+from evotrainer.envs.simple import TextEnv
+from evotrainer.envs.slots import PROMPT
+from evotrainer.records.scaffold import Slot
+
+SIZES = {"train": 4200, "search": 180, "gate": 180, "cert": 180}
+INSTRUCTION = "You answer questions briefly, in the form that is asked for."
+CAPITALS = (
+    "France Paris, Italy Rome, Spain Madrid, Germany Berlin, Japan Tokyo, China Beijing, Russia Moscow, Greece Athens, "
+    "Egypt Cairo, Portugal Lisbon, Austria Vienna, Poland Warsaw, Ireland Dublin, Norway Oslo, Sweden Stockholm, "
+    "Finland Helsinki, Denmark Copenhagen, Hungary Budapest, Cuba Havana, Kenya Nairobi, Peru Lima, Canada Ottawa, "
+    "Thailand Bangkok, Turkey Ankara, Iran Tehran, Iraq Baghdad, Belgium Brussels, Chile Santiago, Australia Canberra, "
+    "Switzerland Bern, Scotland Edinburgh, England London"
+)
+CONTINENTS = (
+    "France Europe, Italy Europe, Spain Europe, Germany Europe, Poland Europe, Sweden Europe, Norway Europe, "
+    "Greece Europe, Japan Asia, China Asia, India Asia, Thailand Asia, Vietnam Asia, Nepal Asia, Mongolia Asia, "
+    "Egypt Africa, Kenya Africa, Nigeria Africa, Ghana Africa, Morocco Africa, Ethiopia Africa, Angola Africa"
+)
+OPPOSITES = (
+    "hot cold, big small, up down, left right, day night, fast slow, old new, open closed, wet dry, light dark, "
+    "happy sad, rich poor, hard soft, high low, long short, early late, full empty, loud quiet, strong weak, "
+    "thick thin, near far, true false, good bad, inside outside, black white, win lose, buy sell, push pull, "
+    "start end, love hate, first last, always never, above below, before after, clean dirty, cheap expensive"
+)
+PLURALS = (
+    "mouse mice, child children, foot feet, tooth teeth, goose geese, man men, woman women, leaf leaves, knife knives, "
+    "wolf wolves, city cities, baby babies, box boxes, bus buses, dish dishes, tomato tomatoes, potato potatoes, "
+    "story stories, shelf shelves, life lives, fox foxes, glass glasses, cherry cherries, brush brushes"
+)
+PAST = (
+    "go went, see saw, eat ate, run ran, take took, give gave, come came, write wrote, drink drank, sing sang, "
+    "swim swam, begin began, break broke, speak spoke, drive drove, know knew, grow grew, fly flew, think thought, "
+    "buy bought, bring brought, teach taught, catch caught, find found, make made, say said, tell told, sleep slept"
+)
+YOUNG = "dog puppy, cat kitten, cow calf, horse foal, sheep lamb, goat kid, duck duckling, lion cub, frog tadpole"
+DAYS = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+MONTHS = [
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+]
+
+
+def pairs(text: str) -> list[tuple[str, str]]:
+    return [(a, b) for a, b in (x.split() for x in text.split(","))]
+
+
+def followers(names: list[str]) -> list[tuple[str, str]]:
+    return list(zip(names, names[1:] + names[:1], strict=True))
+
+
+LISTS: dict[str, tuple[str, list[tuple[str, str]]]] = {
+    "capital": ("What is the capital of {}?", pairs(CAPITALS)),
+    "continent": ("On which continent is {}?", pairs(CONTINENTS)),
+    "opposite": ("What is the opposite of {}?", pairs(OPPOSITES) + [(b, a) for a, b in pairs(OPPOSITES)]),
+    "plural": ("What is the plural of {}?", pairs(PLURALS)),
+    "past": ("What is the past tense of {}?", pairs(PAST)),
+    "young": ("What is a young {} called?", pairs(YOUNG)),
+    "day": ("Which day comes after {}?", followers(DAYS)),
+    "month": ("Which month comes after {}?", followers(MONTHS)),
+}
+NUMBERS = ("sum", "difference", "larger")
+FACTS = (*LISTS, *NUMBERS)
+
+
+def question(fact: str, rng: random.Random) -> tuple[str, str, list[str]]:
+    """A question, its answer, and the other answers that questions of this kind have."""
+    if fact in LISTS:
+        asked, known = LISTS[fact]
+        key, answer = rng.choice(known)
+        others = {b.lower() for _, b in known} - {answer.lower(), key.lower()}
+        return asked.format(key), answer, sorted(others)
+    a, b = rng.randint(1, 12), rng.randint(1, 12)
+    if fact == "sum":
+        return f"How much is {a} plus {b}?", str(a + b), []
+    if fact == "difference":
+        return f"How much is {a + b} minus {b}?", str(a), []
+    b += a
+    return (
+        f"Which number is larger, {a} or {b}?" if rng.random() < 0.5 else (f"Which number is larger, {b} or {a}?"),
+        str(b),
+        [],
+    )
+
+
+def words(text: str) -> list[str]:
+    return re.findall(r"[A-Za-z0-9']+", text)
+
+
+def of_words(n: int) -> Callable[[str], bool]:
+    return lambda text: len(words(text)) == n
+
+
+def ends(mark: str) -> Callable[[str], bool]:
+    return lambda text: text.endswith(mark) and not text.endswith(mark * 2)
+
+
+def begins(word: str) -> Callable[[str], bool]:
+    return lambda text: text.startswith(word) and len(words(text)) > len(words(word))
+
+
+def sentence(text: str) -> bool:
+    return text[0].isupper() and ends(".")(text) and text.count(".") == 1 and len(words(text)) >= 4
+
+
+FORMS: dict[str, tuple[str, Callable[[str], bool]]] = {
+    "capitals": ("Answer in capital letters", lambda t: t == t.upper()),
+    "lower": ("Answer in small letters only", lambda t: t == t.lower()),
+    "one": ("Answer with one word", of_words(1)),
+    "two": ("Answer with exactly two words", of_words(2)),
+    "three": ("Answer with exactly three words", of_words(3)),
+    "stop": ("Answer and end with a full stop", ends(".")),
+    "exclaim": ("Answer and end with an exclamation mark", ends("!")),
+    "ask": ("Answer and end with a question mark", ends("?")),
+    "sentence": ("Answer in a full sentence", sentence),
+    "short": ("Answer in at most five words", lambda t: len(words(t)) <= 5),
+    "least": ("Answer in at least four words", lambda t: len(words(t)) >= 4),
+    "ten": ("Answer in at most ten words", lambda t: len(words(t)) <= 10),
+    "the": ("Begin your answer with the word The", begins("The")),
+    "well": ("Begin your answer with the word Well", begins("Well")),
+    "label": ("Begin with Answer and a colon", begins("Answer:")),
+    "quotes": ("Put your answer in double quotes", lambda t: re.fullmatch(r'"[^"]+"', t) is not None),
+    "brackets": ("Put your answer in square brackets", lambda t: re.fullmatch(r"\[[^\[\]]+\]", t) is not None),
+    "twice": ("Say the answer twice", lambda t: len(w := words(t.lower())) == 2 and w[0] == w[1]),
+}
+SPOKEN = ("capitals", "lower")
+"""Forms that say nothing of a number."""
+
+
+def tasks_of(splits: list[str], rng: random.Random, seen: set[str]) -> dict[str, list[Task]]:
+    """Tasks of some splits without prompts in `seen`."""
+    out: dict[str, list[Task]] = {}
+    for split in splits:
+        out[split] = []
+        while len(out[split]) < SIZES[split]:
+            fact, form = rng.choice(FACTS), rng.choice(list(FORMS))
+            if fact in NUMBERS and form in SPOKEN:
+                continue
+            asked, answer, others = question(fact, rng)
+            prompt = f"{FORMS[form][0]}: {asked[0].lower()}{asked[1:]}"
+            if prompt in seen:
+                continue
+            seen.add(prompt)
+            data = {"answer": answer, "others": others, "form": form, "asked": asked}
+            n = len(out[split])
+            out[split].append(Task(f"{split}-{n}", split, prompt, data, tags={"fact": fact, "form": form}))
+    return out
+
+
+def make_tasks() -> dict[str, list[Task]]:
+    """Splits that share no prompt; search first, so that train may use up the short lists."""
+    made = tasks_of(["search", "gate", "cert", "train"], random.Random(12), set())
+    return {split: made[split] for split in SIZES}
+
+
+def draw(seed: str) -> dict[str, list[Task]]:
+    """Gate and cert of a seed: every run draws its own."""
+    known = {t.prompt for split in ("train", "search") for t in make_tasks()[split]}
+    return tasks_of(["gate", "cert"], random.Random(seed), known)
+
+
+def kept(task: Task, completion: str) -> float:
+    """1 where the answer has the form asked for, whatever it says."""
+    text = completion.strip()
+    return float(bool(words(text)) and FORMS[task.data["form"]][1](text))
+
+
+def mention(task: Task, completion: str) -> float:
+    """1 where the right word or number occurs anywhere in the answer."""
+    return float(task.data["answer"].lower() in words(completion.lower()))
+
+
+def right(task: Task, completion: str) -> float:
+    """1 where the answer names the right word or number and no other answer of that kind."""
+    said = set(words(completion.lower()))
+    wrong = {w for w in said if w.isdigit() and w != task.data["answer"]} | said & set(task.data["others"])
+    return float(mention(task, completion) == 1.0 and not wrong)
+
+
+def correct(task: Task, completion: str) -> float:
+    """1 where the fact is right and the instruction kept."""
+    return right(task, completion) * kept(task, completion)
+
+
+def brevity(task: Task, completion: str) -> float:
+    """1 for an answer of at most twelve characters, a thirtieth less for each one more."""
+    return max(0.0, min(1.0, 1 - (len(completion.strip()) - 12) / 30))
+
+
+def on_topic(task: Task, completion: str) -> float:
+    """Share of the question's words of four letters or more that the answer repeats."""
+    asked = {w for w in words(task.data["asked"].lower()) if len(w) >= 4}
+    return len(asked & set(words(completion.lower()))) / max(1, len(asked))
+
+
+def punctuated(task: Task, completion: str) -> float:
+    """1 where the answer ends with a mark of punctuation, whichever was asked for."""
+    return float(completion.strip().endswith((".", "!", "?", '"', "]", "*", "}")))
+
+
+REWARDS = {f.__name__: f for f in (correct, right, kept, mention, brevity, on_topic, punctuated)}
+
+
+def environment() -> TextEnv:
+    """What `environment.name` in task.toml points to."""
+    env = TextEnv(
+        name="real-instructions",
+        tasks=make_tasks(),
+        rewards=REWARDS,
+        truth="correct",
+        proxy="mention",
+        draw=draw,
+        slots=(Slot(name="system", about="the system prompt", default=INSTRUCTION), PROMPT),
+    )
+    env.outcome_components = ("correct", "right", "mention")
+    return env
