@@ -60,10 +60,9 @@ ANSWERS = [
     ("ten", "capital", "Paris", "Paris, Rome or Madrid", (0, 1)),
     ("exclaim", "sum", "12", "It is 12!", (1, 1)),
     ("exclaim", "sum", "12", "11 or 12!", (0, 1)),
-    ("twice", "day", "Friday", "friday Friday", (1, 1)),
     ("quotes", "day", "Friday", '"Friday"', (1, 1)),
     ("quotes", "day", "Friday", "Friday", (1, 0)),
-    ("label", "day", "Friday", "Answer:", (0, 0)),
+    ("three", "day", "Friday", "It is Friday", (1, 1)),
     ("short", "day", "Friday", "", (0, 0)),
     ("stop", "day", "Friday", "...", (0, 0)),
 ]

@@ -135,28 +135,21 @@ def sentence(text: str) -> bool:
 
 FORMS: dict[str, tuple[str, Callable[[str], bool]]] = {
     "capitals": ("Answer in capital letters", lambda t: t == t.upper()),
-    "lower": ("Answer in small letters only", lambda t: t == t.lower()),
     "one": ("Answer with one word", of_words(1)),
-    "two": ("Answer with exactly two words", of_words(2)),
     "three": ("Answer with exactly three words", of_words(3)),
+    "short": ("Answer in at most five words", lambda t: len(words(t)) <= 5),
+    "ten": ("Answer in at most ten words", lambda t: len(words(t)) <= 10),
+    "least": ("Answer in at least four words", lambda t: len(words(t)) >= 4),
     "stop": ("Answer and end with a full stop", ends(".")),
     "exclaim": ("Answer and end with an exclamation mark", ends("!")),
-    "ask": ("Answer and end with a question mark", ends("?")),
     "sentence": ("Answer in a full sentence", sentence),
-    "short": ("Answer in at most five words", lambda t: len(words(t)) <= 5),
-    "least": ("Answer in at least four words", lambda t: len(words(t)) >= 4),
-    "ten": ("Answer in at most ten words", lambda t: len(words(t)) <= 10),
     "the": ("Begin your answer with the word The", begins("The")),
-    "well": ("Begin your answer with the word Well", begins("Well")),
-    "label": ("Begin with Answer and a colon", begins("Answer:")),
     "quotes": ("Put your answer in double quotes", lambda t: re.fullmatch(r'"[^"]+"', t) is not None),
-    "brackets": ("Put your answer in square brackets", lambda t: re.fullmatch(r"\[[^\[\]]+\]", t) is not None),
-    "twice": ("Say the answer twice", lambda t: len(w := words(t.lower())) == 2 and w[0] == w[1]),
 }
 EASY = ("sentence", "stop", "least", "ten", "the")
 """Forms that the model often has by itself, asked twice as often."""
 WEIGHTS = [2 if form in EASY else 1 for form in FORMS]
-SPOKEN = ("capitals", "lower")
+SPOKEN = ("capitals",)
 """Forms that say nothing of a number."""
 
 
