@@ -48,7 +48,7 @@ def test_splits_are_large_and_what_is_drawn_is_new(opened: Environment) -> None:
 
 def _asked(task: Task) -> Any:
     """What a task asks, whatever its wording and examples."""
-    return task.data.get("gold") or (task.tags["fact"], task.tags["form"], task.data["key"])
+    return task.data.get("spec") or (task.tags["fact"], task.tags["form"], task.data["key"])
 
 
 ANSWERS = [

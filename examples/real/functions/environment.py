@@ -1,14 +1,13 @@
 """Short Python functions on strings and lists, for a language model of 135 million parameters; run in the sandbox.
 
-A task is one operation, or a chain of two, in words, with an example. Which split a chain belongs to follows from
-its hash, so none is in two; gate and cert are drawn for each run. Rewards are those of the code environment
+A task is one operation, or two, in words, with an example. Which split a function belongs to follows from a hash of
+its wording, so none is in two; gate and cert are drawn for each run. Rewards are those of the code environment
 (docs/domains/code.md): the example is the visible test, the outcome is seven hidden ones as well.
 """
 
 import ast
 import hashlib
 import random
-from collections import Counter
 from typing import Any, NamedTuple
 
 from evotrainer.envs.base import DRAWN, Task, drawn
@@ -17,7 +16,7 @@ from evotrainer.envs.code.task_list import ListSource
 
 SIZES = {"train": 4000, "search": 160, "gate": 160, "cert": 160}
 OWNED = {"search": 15, "gate": 20, "cert": 20}
-"""Per cent of all chains that a split owns; the rest is train's."""
+"""Per cent of all functions that a split owns; the rest is train's."""
 
 
 class Op(NamedTuple):
@@ -77,7 +76,11 @@ OPS = (
     Op("number", "number", "{x} plus {k}", "{x} + {k}", MANY),
     Op("number", "number", "{x} times {k}", "{x} * {k}", MANY),
 )
-ARGUMENT = {"text": ("s", "the string s"), "list": ("x", "the list x")}
+NAMES = {
+    "text": ("s", "text", "word", "name", "line", "title", "phrase"),
+    "list": ("x", "numbers", "values", "items", "scores", "prices", "ages"),
+}
+CALLED = {"text": "the string", "list": "the list"}
 WORDS = (
     *("red apple", "little star", "green tea", "open road", "silent night", "winter rain", "lemon tree", "alpha"),
     *("banana", "train", "sister", "orange", "internet", "house on a hill", "one two three", "salt and pepper"),
@@ -90,15 +93,14 @@ def filled(text: str, x: str, k: Any) -> str:
     return text.replace("{x}", x).replace("{k}", str(k))
 
 
-def wording(chain: Chain) -> str:
-    text = ARGUMENT[chain[0][0].takes][1]
+def wording(chain: Chain, name: str) -> str:
+    text = f"{CALLED[chain[0][0].takes]} {name}"
     for op, k in chain:
         text = filled(op.phrase, text, k)
-    return text
+    return f"Write a Python function f({name}) that returns {text}."
 
 
-def program(chain: Chain) -> str:
-    name = ARGUMENT[chain[0][0].takes][0]
+def program(chain: Chain, name: str) -> str:
     text = name
     for op, k in chain:
         whole = isinstance(ast.parse(text, mode="eval").body, ast.BinOp)
@@ -106,9 +108,9 @@ def program(chain: Chain) -> str:
     return f"def f({name}):\n    return {text}"
 
 
-def split_of_chain(chain: Chain) -> str:
-    """The split that owns a chain: by a hash of its program, and of nothing else."""
-    place = int(hashlib.sha256(program(chain).encode()).hexdigest(), 16) % 100
+def owner(spec: str) -> str:
+    """The split that owns a function asked for: by a hash of its wording, and of nothing else."""
+    place = int(hashlib.sha256(spec.encode()).hexdigest(), 16) % 100
     for split, share in OWNED.items():
         if place < share:
             return split
@@ -117,11 +119,11 @@ def split_of_chain(chain: Chain) -> str:
 
 
 def draw_chain(rng: random.Random) -> Chain:
-    """One operation three times in four, else two that fit."""
-    first = rng.choice([op for op in OPS if op.takes in ARGUMENT])
+    """One operation four times in five, else two that read well together."""
+    first = rng.choice([op for op in OPS if op.takes in NAMES])
     chain: Chain = ((first, rng.choice(first.constants)),)
-    after = [op for op in OPS if op.takes == first.gives and op is not first]
-    if after and rng.random() < 0.25:
+    after = [op for op in OPS if op.takes == first.gives and op is not first and op.phrase.endswith("{x}")]
+    if after and rng.random() < 1 / 5:
         second = rng.choice(after)
         chain += ((second, rng.choice(second.constants)),)
     return chain
@@ -133,10 +135,10 @@ def drawn_input(kind: str, rng: random.Random) -> Any:
     return [rng.randint(0, 20) for _ in range(rng.randint(3, 6))]
 
 
-def tests_of(chain: Chain, rng: random.Random) -> list[list[Any]] | None:
+def tests_of(chain: Chain, gold: str, rng: random.Random) -> list[list[Any]] | None:
     """A visible and seven hidden tests; None where outputs hardly differ, or an input is too short for the chain."""
     scope: dict[str, Any] = {}
-    exec(program(chain), scope)  # a program of ours, made of OPS
+    exec(gold, scope)  # a program of ours, made of OPS
     inputs: list[Any] = []
     while len(inputs) < 8:
         if (x := drawn_input(chain[0][0].takes, rng)) not in inputs:
@@ -149,43 +151,43 @@ def tests_of(chain: Chain, rng: random.Random) -> list[list[Any]] | None:
     return tests if len({repr(y) for _, y in tests[1:]}) >= enough else None
 
 
-def as_task(chain: Chain, split: str, n: int, rng: random.Random) -> Task | None:
-    tests = tests_of(chain, rng)
+def as_task(chain: Chain, spec: str, gold: str, split: str, n: int, rng: random.Random) -> Task | None:
+    tests = tests_of(chain, gold, rng)
     if tests is None:
         return None
-    name = ARGUMENT[chain[0][0].takes][0]
-    ((shown,), value), *hidden = tests
-    spec = f"Write a Python function f({name}) that returns {wording(chain)}."
+    (((shown,), value), *hidden) = tests
     data = {
         "form": "call",
         "spec": spec,
         "entry_point": "f",
         "header": "",
         "preamble": "",
-        "gold": program(chain),
-        "golds": [program(chain)],
+        "gold": gold,
+        "golds": [gold],
         "visible": tests[:1],
         "hidden": hidden,
         "perturb": False,
     }
     tags = {"steps": str(len(chain)), "kind": chain[0][0].takes, "gives": chain[-1][0].gives}
-    return Task(f"{split}-{n}", split, f"{spec}\nExample: f({shown!r}) is {value!r}", data, tags=tags)
+    prompt = f"{spec}\\nExample: f({shown!r}) is {value!r}\\n```python\\n{gold.splitlines()[0]}\\n```"
+    return Task(f"{split}-{n}", split, prompt, data, tags=tags)
 
 
 def make_split(split: str, seed: str) -> list[Task]:
-    """Tasks of the chains that a split owns; a chain may come again with other examples."""
+    """Tasks of the functions that a split owns, each once; in train again with other examples."""
     rng = random.Random(f"{seed}:{split}")
     out: list[Task] = []
-    seen: Counter[str] = Counter()
-    most = 3 if split in OWNED else SIZES[split]
+    seen: set[str] = set()
     while len(out) < SIZES[split]:
         chain = draw_chain(rng)
-        if split_of_chain(chain) != split:
+        name = rng.choice(NAMES[chain[0][0].takes])
+        spec = wording(chain, name)
+        if owner(spec) != split or (split in OWNED and spec in seen):
             continue
-        task = as_task(chain, split, len(out), rng)
-        if task is None or seen[task.prompt] or seen[program(chain)] == most:
+        task = as_task(chain, spec, program(chain, name), split, len(out), rng)
+        if task is None or task.prompt in seen:
             continue
-        seen.update((task.prompt, program(chain)))
+        seen.update((spec, task.prompt))
         out.append(task)
     return out
 
