@@ -169,7 +169,7 @@ def as_task(chain: Chain, spec: str, gold: str, split: str, n: int, rng: random.
         "perturb": False,
     }
     tags = {"steps": str(len(chain)), "kind": chain[0][0].takes, "gives": chain[-1][0].gives}
-    prompt = f"{spec}\\nExample: f({shown!r}) is {value!r}\\n```python\\n{gold.splitlines()[0]}\\n```"
+    prompt = f"{spec}\nExample: f({shown!r}) is {value!r}\n```python\n{gold.splitlines()[0]}\n```"
     return Task(f"{split}-{n}", split, prompt, data, tags=tags)
 
 
