@@ -1,0 +1,102 @@
+"""The examples with a real language model: their tasks and rewards, without the model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.config.load import load_task
+from evotrainer.envs.base import SPLITS, Environment, EnvironmentWithDraws, Score, Task
+from evotrainer.envs.registry import open_environment
+from evotrainer.testing import check_environment
+
+REAL = Path(__file__).resolve().parents[2] / "examples" / "real"
+
+
+@pytest.fixture(scope="module", params=["instructions", "functions"])
+def opened(request: pytest.FixtureRequest) -> Iterator[Environment]:
+    with closing(_open(request.param)) as environment:
+        yield environment
+
+
+def _open(name: str) -> Environment:
+    return open_environment(load_task(REAL / name / "task.toml").environment)
+
+
+def _scores(environment: Environment, tasks: list[Task], answers: list[str]) -> list[Score]:
+    episodes = [environment.reset(t, {}) for t in tasks]
+    environment.step(episodes, answers, ["stop"] * len(tasks))
+    return environment.score(episodes)
+
+
+def test_they_keep_the_contract(opened: Environment) -> None:
+    check_environment(opened)
+
+
+def test_splits_are_large_and_what_is_drawn_is_new(opened: Environment) -> None:
+    assert isinstance(opened, EnvironmentWithDraws)
+    assert len(opened.tasks("train")) >= 4000 and all(len(opened.tasks(s)) >= 150 for s in SPLITS)
+    held = {s: {_asked(t) for t in opened.tasks(s)} for s in SPLITS}
+    opened.redraw("another")
+    for s in ("gate", "cert"):
+        assert not {_asked(t) for t in opened.tasks(s)} & set().union(*(held[o] for o in SPLITS if o != s))
+
+
+def _asked(task: Task) -> Any:
+    """What a task asks, whatever its wording and examples."""
+    return task.data.get("spec") or (task.tags["fact"], task.tags["form"], task.data["key"])
+
+
+ANSWERS = [
+    # form, fact, answer, text, (right, kept)
+    ("capitals", "capital", "Paris", "PARIS", (1, 1)),
+    ("capitals", "capital", "Paris", "Paris", (1, 0)),
+    ("sentence", "capital", "Paris", "The capital of France is Paris.", (1, 1)),
+    ("sentence", "capital", "Paris", "The capital of France is Lyon.", (0, 1)),
+    ("ten", "capital", "Paris", "Paris, Rome or Madrid", (0, 1)),
+    ("exclaim", "sum", "12", "It is 12!", (1, 1)),
+    ("exclaim", "sum", "12", "11 or 12!", (0, 1)),
+    ("quotes", "day", "Friday", '"Friday"', (1, 1)),
+    ("quotes", "day", "Friday", "Friday", (1, 0)),
+    ("three", "day", "Friday", "It is Friday", (1, 1)),
+    ("short", "day", "Friday", "", (0, 0)),
+    ("stop", "day", "Friday", "...", (0, 0)),
+]
+
+
+@pytest.mark.parametrize(("form", "fact", "answer", "text", "expected"), ANSWERS)
+def test_an_instruction_and_a_fact_are_graded_apart(
+    form: str, fact: str, answer: str, text: str, expected: tuple[float, float]
+) -> None:
+    environment = _open("instructions")
+    others = sorted({o for t in environment.tasks("train") if t.tags["fact"] == fact for o in t.data["others"]})
+    others = [o for o in others if o != answer.lower()]
+    task = Task("t", "train", "?", {"answer": answer, "others": others, "form": form, "asked": "which?"})
+    (score,) = _scores(environment, [task], [text])
+    assert (score.components["right"], score.components["kept"]) == expected
+    assert score.outcome == ("correct" if expected == (1, 1) else "incorrect")
+    assert score.components["correct"] == expected[0] * expected[1]
+
+
+def test_a_list_of_answers_earns_the_mention_alone() -> None:
+    environment = _open("instructions")
+    task = next(t for t in environment.tasks("train") if t.tags["fact"] == "continent")
+    (score,) = _scores(environment, [task], ["Europe Asia Africa"])
+    assert (score.components["mention"], score.components["right"], score.outcome) == (1.0, 0.0, "incorrect")
+
+
+def test_solutions_pass_and_the_example_alone_does_not_do() -> None:
+    with closing(_open("functions")) as environment:
+        tasks = list(environment.tasks("search"))[:40]
+        assert {s.outcome for s in _scores(environment, tasks, [t.data["gold"] for t in tasks])} == {"correct"}
+        constants = []
+        for t in tasks:
+            ((_, value),) = t.data["visible"]
+            constants.append(f"```python\n{t.data['gold'].splitlines()[0]}\n    return {value!r}\n```\nIt returns it.")
+        for score in _scores(environment, tasks, constants):
+            assert (score.components["visible"], score.components["hidden"]) == (1.0, 0.0)
+            assert score.outcome == "incorrect"
