@@ -47,7 +47,7 @@ ALLOWED = {
     "harness.coverage": "harness.context harness.columns harness.registry",
     "harness.layers": "records algorithm harness.context harness.text harness.columns harness.registry",
     "harness.metrics": "errors records harness.context harness.columns harness.registry harness.layers",
-    "harness.detectors": "errors records harness.context harness.code_reading harness.columns "
+    "harness.detectors": "errors records algorithm harness.context harness.code_reading harness.columns "
     "harness.registry harness.layers",
     "harness.whatif": "errors records factors algorithm harness.context harness.columns harness.detectors",
     "harness.evolving": "errors records harness.context harness.bottlenecks harness.text harness.columns "

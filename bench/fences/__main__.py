@@ -36,7 +36,7 @@ def without(rooms: tuple[str, ...], folder: Path) -> tuple[str, float]:
     for room in rooms:
         at = folder / "src" / "evotrainer" / room
         shutil.rmtree(at) if at.is_dir() else at.unlink()
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", "-p", "no:cacheprovider", *CORE]
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *CORE]
     began = time.monotonic()
     env = {**os.environ, "PYTHONPATH": str(folder / "src")}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)

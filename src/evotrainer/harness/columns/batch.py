@@ -18,7 +18,7 @@ from evotrainer.harness.code_reading.actions import Action, actions_of
 from evotrainer.harness.code_reading.recorded import ShownTest, shown_tests
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import FINISH
-from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, group_std
+from evotrainer.harness.columns.numerics import Floats, Ints, distinct, group_range, population_std
 from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.records.rollout import Rollout, completion_of
@@ -224,7 +224,7 @@ class Batch:
     @cached_property
     def reward_std(self) -> Floats:
         """Population std of the rewards; NaN for groups with fewer than two."""
-        return group_std(self.reward, self.group, self.n_groups)
+        return population_std(self.reward, self.group, self.n_groups)
 
     @cached_property
     def reward_range(self) -> tuple[Floats, Floats]:

@@ -65,7 +65,7 @@ def centred(values: Floats, group: Ints, n_groups: int) -> Floats:
     return values - mean[group]
 
 
-def group_std(values: Floats, group: Ints, n_groups: int) -> Floats:
+def population_std(values: Floats, group: Ints, n_groups: int) -> Floats:
     """Population std per group, as a figure to look at; NaN for groups with fewer than two values. What trainers divide
     by and call zero is `algorithm.advantages.group_std`."""
     count, _ = group_sums(values, group, n_groups)

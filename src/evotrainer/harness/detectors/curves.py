@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from evotrainer.algorithm.advantages import ZERO_STD
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.columns.numerics import Floats, slope_t
 from evotrainer.harness.context import HarnessContext
@@ -299,14 +300,14 @@ def _dead(given: CurveInput) -> tuple[int, list[float], str]:
     """(how many of the last steps had no group with spread, the steps, what says so)."""
     ways = (
         ("frac_reward_zero_std", lambda v: v >= 0.99, "every group was dead"),
-        ("reward_std", lambda v: v < 1e-9, "the reward's spread within groups was 0"),
+        ("reward_std", lambda v: v < ZERO_STD, "the reward's spread within groups was 0"),
         ("grad_norm", lambda v: v == 0, "the gradient norm was 0"),
     )
     found = [(_lasting([bad(v) for v in s.y]), s.steps, words) for k, bad, words in ways if (s := given.series(k)).y]
     for name, words in (("reward", "every rollout had the same reward"), ("advantage", "all advantages were equal")):
         low, high = given.series(f"{name}_min"), given.series(f"{name}_max")
         if low.steps == high.steps:
-            found.append((_lasting([b - a < 1e-9 for a, b in zip(low.y, high.y, strict=True)]), low.steps, words))
+            found.append((_lasting([b - a < ZERO_STD for a, b in zip(low.y, high.y, strict=True)]), low.steps, words))
     return max(found, key=lambda x: x[0], default=(0, [], ""))
 
 

@@ -105,7 +105,7 @@ def component_coverage(batch: Batch, context: HarnessContext) -> dict[str, Metri
     out = {}
     for c in batch.component_names:
         x = batch.component(c)
-        earned = np.where(np.isnan(x), np.nan, (np.abs(np.nan_to_num(x)) > 1e-9).astype(float))
+        earned = np.where(np.isnan(x), np.nan, (np.abs(np.nan_to_num(x)) > ZERO_STD).astype(float))
         out[f"rewards/{c}/coverage"] = clustered_reading(earned, batch)
     return out
 
@@ -174,7 +174,7 @@ def paid_like_correct(batch: Batch) -> Floats:
     right = batch.truth > 0.5
     of_right = batch.reward[right & np.isfinite(batch.reward)]
     graded = batch.reward[np.isfinite(batch.reward)]
-    if len(of_right) < 8 or np.ptp(graded) <= 1e-9:
+    if len(of_right) < 8 or np.ptp(graded) <= ZERO_STD:
         return np.full(batch.n, np.nan)
     paid = np.nan_to_num(batch.reward, nan=-np.inf) >= np.median(of_right) - 1e-9
     return np.where(paid & np.isfinite(batch.truth), 1.0 - batch.truth, np.nan)
@@ -216,9 +216,9 @@ def filter_keep_rate(batch: Batch, context: HarnessContext) -> MetricValues:
 
 @metric("zero_advantage", "signal", "share", healthy=(None, 0.5), needs=["advantage"])
 def zero_advantage(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Rollouts trained on with advantage 0 (|A| < 1e-9), among those that have one."""
+    """Rollouts trained on with advantage 0 (|A| < ZERO_STD), among those that have one."""
     a = batch.advantage
-    return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < 1e-9).astype(float)), batch)
+    return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < ZERO_STD).astype(float)), batch)
 
 
 @metric("advantage_agreement", "signal", "share", healthy=(0.8, None), needs=["advantage", "outcome", "groups"])
@@ -228,7 +228,7 @@ def advantage_agreement(batch: Batch, context: HarnessContext) -> MetricValues:
     better = centred(batch.truth, batch.group, batch.n_groups)
     usable = ~(np.isnan(batch.advantage) | np.isnan(better))
     # a group whose rewards tie has advantage 0, one whose outcomes tie no direction: neither agrees nor disagrees
-    usable &= (np.abs(np.nan_to_num(batch.advantage)) > 1e-9) & (np.abs(np.nan_to_num(better)) > 1e-9)
+    usable &= (np.abs(np.nan_to_num(batch.advantage)) > ZERO_STD) & (np.abs(np.nan_to_num(better)) > ZERO_STD)
     if not usable.any():
         return MetricValues(None, missing=("groups with both outcomes and an advantage",))
     agree = (np.sign(batch.advantage) == np.sign(better)).astype(float)

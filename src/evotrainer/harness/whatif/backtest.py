@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from evotrainer.algorithm.advantages import group_std, no_spread
+from evotrainer.algorithm.advantages import ZERO_STD, group_std, no_spread
 from evotrainer.errors import ConfigError
 from evotrainer.factors import FACTORS, family_members
 from evotrainer.harness.columns import numerics
@@ -181,7 +181,7 @@ def _values(batch: Batch, metric: str, reward: Floats, recipe: Recipe) -> tuple[
     if metric == "frac_reward_zero_std":
         return is_dead.astype(float), trained
     if metric == "reward_std":
-        return np.nan_to_num(numerics.group_std(reward, batch.group, batch.n_groups)), trained
+        return np.nan_to_num(numerics.population_std(reward, batch.group, batch.n_groups)), trained
     if metric == "filter_keep_rate":
         return trained, scored.astype(float)
     if metric == "misranked_pairs":
@@ -385,7 +385,7 @@ def coverage(b: Batch, component: str) -> float:
     """Share of rollouts that earn something by a component, among those it applies to; NaN where it applies to none."""
     x = b.component(component)
     known = x[~np.isnan(x)]
-    return float((np.abs(known) > 1e-9).mean()) if len(known) else math.nan
+    return float((np.abs(known) > ZERO_STD).mean()) if len(known) else math.nan
 
 
 def _or_nan(value: float | None) -> float:
