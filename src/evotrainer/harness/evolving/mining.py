@@ -328,9 +328,9 @@ def _command_keys(v: FeatureView) -> list[set[Key]]:
 
 def _command_spec(key: Key) -> DetectorSpec:
     if key[0] == "":
-        pattern, about = rf"\s{_escape(key[1])}(?:\s|$)", f"give a command the argument `{key[1]}`"
+        pattern, about = rf"\s{_escape(key[1])}(?:\s|$)", f"give a command the argument `{_shown(key[1:2])}`"
     else:
-        pattern, about = _head_pattern(key), f"run `{' '.join(key)}`"
+        pattern, about = _head_pattern(key), f"run `{_shown(key)}`"
     return _pattern_spec("does", key, "actions", pattern, about)
 
 
@@ -345,7 +345,7 @@ def _sequence_keys(v: FeatureView) -> list[set[Key]]:
 
 def _sequence_spec(key: Key) -> DetectorSpec:
     steps = tuple(_head_pattern(k.split()) for k in key)
-    about = "run " + " and then ".join(f"`{k}`" for k in key)
+    about = "run " + " and then ".join(f"`{_shown([k])}`" for k in key)
     return DetectorSpec(name=_name("then", key), form="sequence", steps=steps, within=1, about=about, origin="mined")
 
 
@@ -360,7 +360,7 @@ def _word_keys(v: FeatureView) -> list[set[Key]]:
 
 def _word_spec(key: Key) -> DetectorSpec:
     parts = [(rf"\b{_escape(w)}\b" if w[0].isalnum() or w[0] == "_" else _escape(w)) for w in key]
-    return _pattern_spec("writes", key, "answer", r"\s*".join(parts), f"write `{' '.join(key)}`")
+    return _pattern_spec("writes", key, "answer", r"\s*".join(parts), f"write `{_shown(key)}`")
 
 
 def _observed_keys(v: FeatureView) -> list[set[Key]]:
@@ -368,7 +368,7 @@ def _observed_keys(v: FeatureView) -> list[set[Key]]:
 
 
 def _observed_spec(key: Key) -> DetectorSpec:
-    about = f"are shown a line that begins with `{' '.join(key)}`"
+    about = f"are shown a line that begins with `{_shown(key)}`"
     return _pattern_spec("sees", key, "observations", _head_pattern(key), about)
 
 
@@ -386,6 +386,11 @@ def _head_pattern(key: Sequence[str]) -> str:
 def _escape(word: str) -> str:
     """A word as a pattern in which 0 stands for any number."""
     return re.escape(word[:60]).replace("0", r"\d+")
+
+
+def _shown(key: Sequence[str]) -> str:
+    """Words of a key for a reader: N is any number."""
+    return " ".join(key).replace("0", "N")
 
 
 def _name(verb: str, key: Sequence[str]) -> str:
