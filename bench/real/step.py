@@ -173,6 +173,8 @@ def differences() -> dict[str, float]:
     worst = 0.0
     for name, mine in policy.to_hf().items():
         other = model.get_parameter(name).grad
+        if name == "model.embed_tokens.weight":  # transformers gives the padding token's input embedding no gradient
+            mine[model.config.pad_token_id] = other[model.config.pad_token_id]
         worst = max(worst, float((mine - other).norm() / other.norm()))
     return {"logprob": gap, "gradient": worst}
 
