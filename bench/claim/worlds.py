@@ -22,7 +22,6 @@ from typing import Any
 import numpy as np
 
 from bench.compare.agents.control import MAX_COST, Space
-from bench.compare.agents.score_only import ScoreOnlyTools
 from bench.compare.surface import Best, Main, Pair, Surface, Value
 from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.config.load import load_task
@@ -31,6 +30,7 @@ from evotrainer.envs import open_environment
 from evotrainer.records.briefing import BranchRecord, Briefing
 from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import Recipe, diff
+from evotrainer.testing import NoTools
 
 KINDS = ("additive", "pairwise", "cliffs", "nothing", "alike", "five", "tuned")
 CLIMBS = 4
@@ -59,7 +59,8 @@ def offered(task: TaskFile) -> Space:
     briefing = Briefing(
         run="", round=1, task="", champion=start, health=health, branches=(start,), components=components, knobs=knobs
     )
-    return Space(task.recipe, candidate_pool(briefing, situation(briefing, ScoreOnlyTools(), 0), MAX_COST))
+    tools = NoTools()
+    return Space(task.recipe, candidate_pool(briefing, tools, situation(briefing, tools, 0), MAX_COST))
 
 
 def levels_of(space: Space) -> dict[str, list[Any]]:

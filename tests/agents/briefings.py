@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -73,6 +73,9 @@ class FakeTools:
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
         return self.stored[:limit]
+
+    def why_not(self, changes: Mapping[str, object]) -> str:
+        return ""
 
 
 def health(bottlenecks: dict[str, float] | None = None, **metrics: float) -> HealthReport:

@@ -55,7 +55,8 @@ def test_the_random_agent_reaches_every_factor_and_never_repeats() -> None:
             assert single_factor(recipe, child) == iv.factor
             assert not [i for i in lint(child) if i.level == "error"]
             seen.add(iv.factor)
-    assert seen == {c.factor for c in candidate_pool(b, situation(b, FakeTools(), 0), math.inf)} and len(seen) > 20
+    tools = FakeTools()
+    assert seen == {c.factor for c in candidate_pool(b, tools, situation(b, tools, 0), math.inf)} and len(seen) > 20
 
 
 def test_the_random_agent_runs_out_of_changes_some_day() -> None:

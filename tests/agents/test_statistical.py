@@ -209,7 +209,7 @@ def test_a_verdict_against_a_move_lowers_its_like_and_one_for_it_raises_them() -
 
     def belief(branches: tuple[Any, ...]) -> dict[str, float]:
         changed = b.model_copy(update={"branches": branches})
-        ranked = agent.rank(changed, situation(changed, FakeTools(), agent.options.rollouts))
+        ranked = agent.rank(changed, FakeTools(), situation(changed, FakeTools(), agent.options.rollouts))
         return {r.candidate.name: r.mean for r in ranked}
 
     before = belief((b.champion,))
@@ -283,7 +283,9 @@ def test_lighter_negatives_are_offered_only_where_most_of_the_mass_pushes_down()
         agent = OneFactorAgent(0)
         b = briefing(recipe, report=report)
         s = situation(b, FakeTools(rollouts()), 3000)
-        return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == "negative_weight"]
+        return [
+            r.candidate.variant.value for r in agent.rank(b, FakeTools(), s) if r.candidate.factor == "negative_weight"
+        ]
 
     assert offered(0.45) == [] and offered(0.55) == offered(0.64) == [0.5] and sorted(offered(0.75)) == [0.33, 0.5]
     assert offered(0.75, START.with_factor("negative_weight", 0.5)) == [1.0], "only back"
@@ -298,7 +300,7 @@ def moves(
     b = briefing(recipe, report=health({}, **named), offers=offers, champion=champion)
     agent = OneFactorAgent(0)
     s = situation(b, FakeTools(rollouts()), 3000)
-    return [r.candidate.variant.value for r in agent.rank(b, s) if r.candidate.factor == factor]
+    return [r.candidate.variant.value for r in agent.rank(b, FakeTools(), s) if r.candidate.factor == factor]
 
 
 def test_a_frontier_of_tags_is_offered_where_groups_are_dead_and_kinds_of_tasks_differ() -> None:

@@ -12,12 +12,13 @@ from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.records.interventions import Backtest, Intervention
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
+from evotrainer.testing import NoTools
 from tests.agents.briefings import START, briefing, health, rollouts
 
 GAP = health({"proxy_gap": 0.8, "dead_groups": 0.3}, proxy_gap=0.15)
 
 
-class HarnessTools:
+class HarnessTools(NoTools):
     """The loop's tools, over given rollouts."""
 
     def __init__(self, stored: Sequence[Rollout], recipe: Recipe = START) -> None:

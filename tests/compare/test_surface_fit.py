@@ -19,8 +19,8 @@ from tests.compare.worlds import EFFECTS
 
 
 def space() -> Space:
-    b = briefing(START)
-    return Space(START, candidate_pool(b, situation(b, FakeTools(), 0), MAX_COST))
+    b, tools = briefing(START), FakeTools()
+    return Space(START, candidate_pool(b, tools, situation(b, tools, 0), MAX_COST))
 
 
 def trainings(n: int, noise: float, pair: float = 0.0) -> list[Scored]:

@@ -15,7 +15,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import Invalidated, Judged, Promoted, RoundOpened, SplitScore
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
-from evotrainer.verify.chain_and_files import not_one_factor
+from evotrainer.verify.chain_and_files import refused_branches
 from tests.small_records import RECIPE, finished, intended, intervention, opened, verdict
 
 B1 = RECIPE.with_factor("lr", 2e-4)
@@ -57,7 +57,7 @@ DISCOVERY = Invalidated(branch="b1", descendants=("b2",), reason="leak confirmed
 def test_the_story_of_a_run_can_be_read_back() -> None:
     tree = read(*STORY)
     assert not tree.problems
-    assert not list(not_one_factor(tree))
+    assert not list(refused_branches(tree))
     assert tree.champion == "b2"
     assert [v.version for v in tree.versions] == ["v0", "v1", "v2"]
     assert list(tree.branches) == ["b0", "b1", "b3", "b2"]
@@ -105,7 +105,7 @@ def test_invalidity_reaches_descendants_also_those_that_come_later() -> None:
 
 def problems(*bodies: Frozen) -> str:
     tree = read(*bodies)
-    return "\n".join((*tree.problems, *not_one_factor(tree)))
+    return "\n".join((*tree.problems, *refused_branches(tree)))
 
 
 def test_contradictions_are_reported() -> None:

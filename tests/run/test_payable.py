@@ -17,6 +17,7 @@ from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
 from evotrainer.records.rollout import Rollout, Turn
+from evotrainer.records.search import ProbePlan, SearchPlan
 from tests import leaky_task
 from tests.paper import Paper, bodies, complaints
 from tests.thinned import thinned
@@ -65,9 +66,13 @@ class Briefed:
 
 
 class Greedy:
-    """Proposes to pay the outcome."""
+    """Proposes to pay the outcome, after a search training that does where there may be one."""
 
     name = "greedy"
+
+    def search(self, briefing: Briefing, tools: Any) -> SearchPlan:
+        plan = ProbePlan(changes={"rewards": {"right": 1.0}})
+        return SearchPlan(stop="tried") if briefing.probes else SearchPlan(probes=(plan,))
 
     def propose(self, briefing: Briefing, tools: Any) -> Proposal:
         old = briefing.champion.recipe.rewards
@@ -116,7 +121,7 @@ def test_a_fixed_list_that_pays_it_is_refused_as_early(task: Path, tmp_path: Pat
 def test_payable_makes_it_a_reward_like_any_other_and_a_ledger_that_pays_it_without_does_not_verify(
     task: Path, tmp_path: Path
 ) -> None:
-    overrides = ['environment.payable=["right"]', "judge.audit=never"]
+    overrides = ['environment.payable=["right"]', "judge.audit=never", "run.probes=1"]
     run = paper().start(task, tmp_path / "run", overrides, agent=Greedy())
     assert run.state.environment["payable"] == ["right"] and run.state.environment["outcome"] == ["right"]
     (replayed,) = bodies(run, "backtested")
@@ -125,7 +130,8 @@ def test_payable_makes_it_a_reward_like_any_other_and_a_ledger_that_pays_it_with
     assert not complaints(run)
     forge(run.folder, "run", set_("environment", "payable", to=[]))
     said = [p.message for p in api.open_run(run.folder).verify().problems]
-    assert any(m.startswith("branch b1: recipe.rewards pays right") for m in said), said
+    paying = [m for m in said if "recipe.rewards pays right" in m]
+    assert [m.split()[:2] for m in paying] == [["branch", "b1"], ["p1:", "recipe.rewards"]], said
     assert any("[] is payable in the ledger, not in the task file" in m for m in said), said
 
 

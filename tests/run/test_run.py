@@ -9,7 +9,7 @@ import pytest
 from evotrainer import api
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.records.store import load
-from evotrainer.verify.chain_and_files import not_one_factor
+from evotrainer.verify.chain_and_files import refused_branches
 from tests.paper import Paper
 from tests.run.kill_driver import finish
 from tests.small_run import TINY
@@ -47,7 +47,7 @@ def test_rl_on_the_real_policy_learns_something(finished: api.Run) -> None:
 def test_every_branch_changes_exactly_one_factor(finished: api.Run) -> None:
     lineage = finished.state
     assert len(lineage.branches) > 1
-    assert not list(not_one_factor(lineage))
+    assert not list(refused_branches(lineage))
 
 
 def test_agents_and_harness_saw_no_gate_or_cert_rollout(finished: api.Run) -> None:

@@ -6,6 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -15,17 +16,23 @@ from bench.compare.paper import draw_result
 from evotrainer import api
 from evotrainer.agents import Tools
 from evotrainer.agents.fixed import plain
+from evotrainer.agents.pool import candidate_pool, situation
 from evotrainer.cli.why import why
+from evotrainer.config.task import TrainerConfig
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.factors.table import OURS
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.recipe import format_diff
+from evotrainer.records.recipe import Recipe, format_diff
 from evotrainer.records.search import ProbePlan, SearchPlan
-from evotrainer.run import search
+from evotrainer.run import propose, search
 from evotrainer.run.observer import Changes, SilentObserver
+from evotrainer.trainers import TRAINERS, check_recipes
+from evotrainer.trainers.base import TrainerSpec
 from evotrainer.verify import Record, checks
+from tests.agents.briefings import health
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, ids, stopped_before_each
 
@@ -199,6 +206,51 @@ def test_a_search_training_that_is_not_valid_is_refused_with_the_reason(
         quick.start(task, tmp_path / "run", agent=agent)
     run = quick.resume(tmp_path / "run", agent=Scripted(WHOLE))
     assert run.champion in ("b1", "b2"), "nothing was lost"
+
+
+IDLE_TRAINER = TrainerSpec(
+    make=lambda sampler, options: object(),  # type: ignore[arg-type,return-value]
+    carries=dict.fromkeys(("rewards", "lr", "steps", "schedule", "prompts_per_step", "max_tokens", "knobs"), OURS),
+    warm_start=lambda request, on_step: None,
+)
+"""Carries out what the task's recipe sets, and nothing else."""
+
+
+def test_what_the_trainer_does_not_carry_out_is_neither_searched_nor_offered(
+    task: Path, tmp_path: Path, quick: Paper, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TRAINERS, "idle", IDLE_TRAINER)
+    idle = ["trainer.name=idle", "run.rounds=1", "run.search_only=true"]
+    with pytest.raises(AgentError, match="agent scripted asks for .* not valid: trainer idle: group_size: the idle"):
+        quick.start(task, tmp_path / "asked", idle, agent=Scripted(IDLE))
+    assert not [s for s in quick.ran if s.purpose == "probe"]
+    run = quick.start(task, tmp_path / "run", [*idle, "run.probes=12"])
+    trained = [p for b in bodies(run, "probes") for p in b.probes]
+    check_recipes("idle", {}, [p.recipe for p in trained])
+    assert {"lr", "rewards"} <= {f for p in trained for f in p.changes}
+
+
+def test_what_trl_refuses_is_left_out_of_the_pool(task: Path, tmp_path: Path, quick: Paper) -> None:
+    more = ["run.rounds=1", "run.search_only=true", "recipe.max_turns=8"]
+    run = quick.start(task, tmp_path / "run", more, agent=Scripted(WHOLE))
+    with quick.context(run) as ctx:
+        ctx.state.environment["offers"] = ["references", "turn_rewards"]
+        told = propose.briefing(ctx, 1, health(dead_fail=0.9, frac_reward_zero_std=0.9))
+        tools = propose.agent_tools(ctx)
+
+        def offered(trainer: str) -> dict[str, Recipe]:
+            ctx.task = ctx.task.model_copy(update={"trainer": TrainerConfig(name=trainer)})
+            return {c.name: c.child for c in candidate_pool(told, tools, situation(told, tools, 0), inf)}
+
+        every, kept = offered("embedded"), offered("trl")
+    refused = set()
+    for name, recipe in every.items():
+        try:
+            check_recipes("trl", {}, [recipe])
+        except ConfigError:
+            refused.add(name)
+    assert {name.split()[0] for name in refused} == {"references_first", "credit_turns"}
+    assert every.keys() - refused == kept.keys()
 
 
 def test_more_than_the_round_has_left_is_refused(task: Path, tmp_path: Path, quick: Paper) -> None:

@@ -50,11 +50,11 @@ def test_a_branch_from_another_recipe_is_refused_and_no_run_verifies_with_one(
     run = quick.start(task, tmp_path / "run", ["run.rounds=1"], agent=Proposes())
     (reason,) = (r.reason for r in bodies(run, "refused"))
     assert reason.startswith("start names another recipe than") and "b1" not in run.state.branches
-    assert not list(chain_and_files.not_one_factor(run.state))
+    assert not list(chain_and_files.refused_branches(run.state))
     with monkeypatch.context() as m:
         m.setattr("evotrainer.factors.change_rules.check_start", lambda parent, recipe: None)
         forged = quick.start(task, tmp_path / "forged", ["run.rounds=1"], agent=Proposes())
-    (problem,) = chain_and_files.not_one_factor(forged.state)
+    (problem,) = chain_and_files.refused_branches(forged.state)
     assert "start names another recipe than the champion's" in problem
 
 

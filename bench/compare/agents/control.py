@@ -179,7 +179,7 @@ class ControlArm(ABC):
         """Read once a round: neither the champion nor its rollouts change within it."""
         at = (briefing.round, briefing.champion.branch)
         if self._known is None or self._known[0] != at:
-            found = candidate_pool(briefing, situation(briefing, tools, 3000), MAX_COST)
+            found = candidate_pool(briefing, tools, situation(briefing, tools, 3000), MAX_COST)
             self._known = (at, Space(briefing.champion.recipe, found))
         return self._known[1]
 

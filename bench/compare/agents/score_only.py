@@ -13,7 +13,10 @@ from evotrainer.records.search import SearchPlan
 
 
 class ScoreOnlyTools:
-    """Tools that show no rollout."""
+    """Tools that show no rollout; `tools`: whose run says what it would not train."""
+
+    def __init__(self, tools: Tools) -> None:
+        self.why_not = tools.why_not
 
     def backtest(self, intervention: Intervention) -> Backtest:
         return Backtest(factor=intervention.factor, verdict="silent", reason="an agent that sees scores only")
@@ -40,11 +43,11 @@ class ScoreOnly:
 
     def search(self, briefing: Briefing, tools: Tools) -> SearchPlan:
         """As the statistical agent's, on scores alone."""
-        return self.agent.search(scores_only(briefing), ScoreOnlyTools())
+        return self.agent.search(scores_only(briefing), ScoreOnlyTools(tools))
 
     def propose(self, briefing: Briefing, tools: Tools) -> Proposal:
         """As the statistical agent's, on scores alone."""
-        return self.agent.propose(scores_only(briefing), ScoreOnlyTools())
+        return self.agent.propose(scores_only(briefing), ScoreOnlyTools(tools))
 
 
 SPEC = AgentSpec(ScoreOnly, PooledOptions)

@@ -5,7 +5,7 @@ An agent never sees gate or cert data and never decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -26,6 +26,10 @@ class Tools(Protocol):
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
         """Stored search rollouts of a branch, at most `limit`: trial by trial, in the order of its trials."""
         ...
+
+    why_not: Callable[[Mapping[str, object]], str]
+    """Why the run would not train these changes of the champion (factor -> new value), also for what its trainer cannot
+    carry out; empty where it would."""
 
 
 class Agent(Protocol):

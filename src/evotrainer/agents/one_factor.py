@@ -87,7 +87,7 @@ class OneFactorAgent:
         s = situation(briefing, tools, self.options.rollouts)
         if s.score is not None and s.score >= self.options.ceiling:
             return self._stop(f"search score {s.score:.1%} is at the ceiling of {self.options.ceiling:.0%}")
-        ranked = self.rank(briefing, s)
+        ranked = self.rank(briefing, tools, s)
         if not ranked:
             return self._stop("every change of the catalogue has been tried, does not apply or costs more than is left")
         if not briefing.feedback and max(self.chance(r) for r in ranked) < self.options.stop_chance:
@@ -161,9 +161,9 @@ class OneFactorAgent:
             )
         return tuple(out)
 
-    def rank(self, briefing: Briefing, s: Situation) -> list[RankedCandidate]:
+    def rank(self, briefing: Briefing, tools: Tools, s: Situation) -> list[RankedCandidate]:
         """Every candidate with its posterior and one draw from it, best value first."""
-        pool = candidate_pool(briefing, s, self.options.max_cost)
+        pool = candidate_pool(briefing, tools, s, self.options.max_cost)
         past = observations(briefing.branches)
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])

@@ -41,12 +41,13 @@ def situation(briefing: Briefing, tools: Tools, rollouts: int) -> Situation:
     )
 
 
-def candidate_pool(briefing: Briefing, s: Situation, max_cost: float) -> list[CandidateMove]:
-    """Every valid change of one factor that was not trained yet, fits the budget and costs at most `max_cost` times the
-    champion's training; what a human asked for may cost more."""
+def candidate_pool(briefing: Briefing, tools: Tools, s: Situation, max_cost: float) -> list[CandidateMove]:
+    """Every change of one factor that the run would train, was not trained yet, fits the budget and costs at most
+    `max_cost` times the champion's training; what a human asked for may cost more."""
     seen = trained_hashes(briefing)
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
-    pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+    allowed = [c for c in _unique(found) if not tools.why_not({c.factor: c.variant.value})]
+    pool = affordable(_wanted_by_human(allowed, briefing.feedback), briefing)
     return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
 
 

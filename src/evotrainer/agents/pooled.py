@@ -176,7 +176,8 @@ class PooledAgent:
 
     def _offered(self, briefing: Briefing, sit: Situation, tools: Tools) -> list[CandidateMove]:
         """The changes that a search looks at: of the best priors, what no backtest contradicts."""
-        pool = [c for c in candidate_pool(briefing, sit, self.options.max_cost) if allowed(c, briefing)]
+        found = candidate_pool(briefing, tools, sit, self.options.max_cost)
+        pool = [c for c in found if allowed(c, briefing)]
         pool = [informed(c, briefing.skills, briefing.champion.recipe)[0] for c in pool]
         pool.sort(key=lambda c: (-(c.mean + c.sd), c.name))
         kept = []

@@ -27,7 +27,7 @@ class RandomAgent:
         revision = briefing.notes.get("revision", "0")
         rng = np.random.default_rng([self.seed, briefing.round, int(revision) if revision.isdigit() else 0])
         left: dict[str, list[object]] = {}
-        for c in candidate_pool(briefing, situation(briefing, tools, 0), np.inf):
+        for c in candidate_pool(briefing, tools, situation(briefing, tools, 0), np.inf):
             if earlier_attempt(briefing, c.factor, c.child.value(c.factor)) is None:
                 left.setdefault(c.factor, []).append(c.variant.value)
         out: list[Intervention] = []

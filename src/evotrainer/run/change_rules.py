@@ -4,7 +4,7 @@ take the run to answer: what it can carry out, which shortcuts it knows, what it
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ class RequestedChange:
     """Of a proposal: branches that the round has already."""
 
 
-def change_of(ctx: RunContext, changes: dict[str, object]) -> ProposedChange:
+def change_of(ctx: RunContext, changes: Mapping[str, object]) -> ProposedChange:
     """These changes of the incumbent."""
     parent = ctx.branches[ctx.incumbent].recipe
     return ProposedChange(parent, changes, ctx.task.run.changes, ctx.state.environment)
@@ -146,8 +146,8 @@ class RunRule(NamedTuple):
 RULES = (
     RunRule(places, "proposal"),
     RunRule(of_all, "search proposal"),
-    RunRule(carried_out, "proposal seat"),
-    RunRule(tag, "proposal seat"),
+    RunRule(carried_out, "search proposal"),
+    RunRule(tag, "search proposal"),
     RunRule(shortcuts, "search proposal"),
     RunRule(code, "search"),
     RunRule(texts, "search proposal"),

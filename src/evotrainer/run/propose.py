@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
@@ -129,15 +129,16 @@ def briefing_text(ctx: RunContext, n: int, health: HealthReport) -> str:
 
 
 class AgentTools:
-    """What an agent may call while it thinks. It holds two functions and no run: no attribute leads to scores of gate
+    """What an agent may call while it thinks. It holds three functions and no run: no attribute leads to scores of gate
     or cert. (Who runs in this process could still look for them; an agent is trusted not to.)"""
 
     def __init__(
         self,
         backtest: Callable[[Intervention], Backtest],
         rollouts: Callable[[str, int], Iterable[tuple[str, Rollout]]],
+        why_not: Callable[[Mapping[str, object]], str],
     ) -> None:
-        self._backtest, self._rollouts = backtest, rollouts
+        self._backtest, self._rollouts, self.why_not = backtest, rollouts, why_not
         self.served: set[str] = set()
         """Trials whose rollouts the agent asked for."""
 
@@ -153,8 +154,12 @@ class AgentTools:
 
 
 def agent_tools(ctx: RunContext) -> AgentTools:
-    """The tools of a round: replays on the incumbent's rollouts, search rollouts of any branch."""
-    return AgentTools(partial(replay, ctx), partial(shown_rollouts, ctx))
+    """The tools of a round: replays on the incumbent's rollouts, search rollouts of any branch, the run's rules."""
+    return AgentTools(
+        partial(replay, ctx),
+        partial(shown_rollouts, ctx),
+        lambda changes: why_not(ctx, RequestedChange(change_of(ctx, changes), "search")),
+    )
 
 
 def replay(ctx: RunContext, intervention: Intervention) -> Backtest:

@@ -66,7 +66,7 @@ def refusal(ctx: RunContext, request: SeatBriefing, trial: SeatTrial) -> str:
     try:
         if request.step == "proposal":
             return propose.refusal(ctx, intervention(trial, parent, ctx.incumbent), 0, seat=True)
-        change = change_of(ctx, dict(trial.changes))
+        change = change_of(ctx, trial.changes)
     except (ValueError, ConfigError) as e:
         return " ".join(str(e).split())
     return why_not(ctx, RequestedChange(change, "search", seat=True))

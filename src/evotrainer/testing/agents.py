@@ -24,13 +24,16 @@ if TYPE_CHECKING:
 
 
 class NoTools:
-    """Tools without data: every backtest says nothing, there are no rollouts."""
+    """Tools without a run: every backtest says nothing, there are no rollouts, nothing is refused."""
 
     def backtest(self, intervention: Intervention) -> Backtest:
         return Backtest(factor=intervention.factor, verdict="silent", reason="nothing stored")
 
     def rollouts(self, branch: str, limit: int = 100) -> Sequence[Rollout]:
         return ()
+
+    def why_not(self, changes: Mapping[str, object]) -> str:
+        return ""
 
 
 class SeatMemory:

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.factors.change_rules import ProposedChange, declared, pays, start, why_not
+from evotrainer.factors.change_rules import OF_A_START, RULES, ProposedChange, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -62,7 +62,7 @@ def verify_run(folder: Path | str, checks: Mapping[str, EventCheck] | None = Non
             notes.append(
                 f"recorded since the noted head: {counted(len(since), 'event')}: {', '.join(e.id for e in since)}"
             )
-    problems += [Problem("lineage", p) for p in (*record.state.problems, *not_one_factor(record.state))]
+    problems += [Problem("lineage", p) for p in (*record.state.problems, *refused_branches(record.state))]
     for event in events:
         if event.kind in checks:
             problems += checks[event.kind](record, event)
@@ -159,8 +159,6 @@ def _branch(record: Record, event: Event) -> Iterator[Problem]:
         yield Problem("lineage", f"branch {b.branch}: recipe hash {b.recipe_hash} recorded, {b.recipe.hash} computed")
     if b.parent is not None and b.parent not in {e.body.branch for e in record.before(event, "branch")}:
         yield Problem("lineage", f"branch {b.branch} is opened before its parent {b.parent}")
-    if why := why_not(ProposedChange(b.recipe, environment=record.state.environment), [pays]):
-        yield Problem("lineage", f"branch {b.branch}: {why}")
     proposals = [e.body for e in record.before(event, "proposed") if e.body.round == b.round]
     if (
         b.intervention is not None
@@ -304,17 +302,19 @@ CHAIN_ONLY: dict[str, str] = {
 """Kind -> what it is, where only the chain protects it."""
 
 
-def not_one_factor(state: RunState) -> Iterator[str]:
-    """Branches that change another thing than the one factor they declare, or go on from a recipe that is not their
-    parent's."""
+def refused_branches(state: RunState) -> Iterator[str]:
+    """Branches that a run would not train, by the rules of every change or, where they have no parent, of a start."""
+    environment = state.environment or None
     for b in state.branches.values():
         parent, i = state.branches.get(b.parent or ""), b.intervention
         if (b.parent is None) != (i is None):
             yield f"branch {b.branch}: a branch has a parent if and only if it has an intervention"
         elif parent is not None and i is not None:
-            change = ProposedChange(parent.recipe, {i.factor: i.new}, made=b.recipe)
-            if why := why_not(change, [declared, start, partial(_as_it_was, i)]):
+            change = ProposedChange(parent.recipe, {i.factor: i.new}, environment=environment, made=b.recipe)
+            if why := why_not(change, [*RULES, partial(_as_it_was, i)]):
                 yield f"branch {b.branch} declares {i.factor}: {short(i.old)} -> {short(i.new)}: {why}"
+        elif why := why_not(ProposedChange(b.recipe, environment=environment), OF_A_START):
+            yield f"branch {b.branch}: {why}"
 
 
 def _as_it_was(i: Intervention, c: ProposedChange) -> str:
