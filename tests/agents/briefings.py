@@ -130,6 +130,7 @@ def record(
         recipe=recipe,
         intervention=intervention,
         verdict=verdict,
+        effect=verdict.effect if verdict else None,
         **fields,
     )
 

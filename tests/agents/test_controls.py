@@ -124,7 +124,7 @@ def test_the_rendered_briefing_tells_the_whole_story() -> None:
     for part in (
         "Champion: b0 (v0)", "score 0.620", "proxy_gap** (severity 0.80)", "| frac_reward_zero_std | 0.41 |",
         "12 points of the shown score", "gap 0.12 (threshold 0.05)", "Rollout r17 (no guard for the empty list)",
-        "-2.0 [-6.0, +2.0] points", iv.hypothesis, "reject for a reason", "cpu_s 2000", "`kept_back`:",
+        "-2.0 points [-6.0, +2.0]", iv.hypothesis, "reject for a reason", "cpu_s 2000", "`kept_back`:",
         "`knobs.examples`: 2, 1", "Rounds without a promotion: 2", "smaller steps",
     ):  # fmt: skip
         assert part in text

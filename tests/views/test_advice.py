@@ -144,8 +144,8 @@ def test_an_undecided_branch_is_told_what_keeps_it_open() -> None:
         effect = Effect(
             mean=0.08, low=low, high=0.14, confidence=0.9, se=0.02, df=4, seeds=3, tasks=150, noise_floor=0.0
         )
-        verdict = SimpleNamespace(effect=effect, gates=gates)
-        branch = SimpleNamespace(name="b1", status="inconclusive", verdict=verdict, intervention=None)
+        verdict = SimpleNamespace(gates=gates)
+        branch = SimpleNamespace(name="b1", status="inconclusive", effect=effect, verdict=verdict, intervention=None)
         return a_branch_is_undecided(SimpleNamespace(branches={"b1": branch}, folder=None))  # type: ignore[arg-type]
 
     dear = GateResult(gate="compute", passed=False, message="trained at 2.94 x the control's compute")

@@ -147,7 +147,7 @@ def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
     assert summary.state(view)[0] == "open"
     assert view.branches["b1"].status == "open"
     gaps = " ".join(summary.not_measured(view))
-    assert "Certification: the cert split was not read" in gaps
+    assert "Certificate: nothing is certified" in gaps
     assert "b1: 2 of 3 trials have no result" in gaps
 
 

@@ -1,4 +1,4 @@
-"""Every view says a fact in the words of the list of facts, and words none itself."""
+"""Every view says a fact in the words of the list of facts; what it words itself is no fact of the list."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from evotrainer.agents.briefing import render as briefing_text
 from evotrainer.cli._ladder import print_ladder
 from evotrainer.projections.facts import KINDS, FactList
+from evotrainer.projections.history import cases
 from evotrainer.projections.run_facts import facts_of
 from evotrainer.records.console import Console
 from evotrainer.records.ledger import Ledger
@@ -22,9 +24,11 @@ from evotrainer.verify import Record
 from evotrainer.views.card import model_card
 from evotrainer.views.fold import load_view
 from evotrainer.views.folder import render_branch
+from evotrainer.views.history import render_cases
 from evotrainer.views.plain_data import branch_json
 from evotrainer.views.report import render
 from evotrainer.views.status import print_summary, render_status
+from tests.agents.briefings import briefing
 from tests.projections.test_facts import TABLE
 
 SRC = Path(__file__).parents[2] / "src" / "evotrainer"
@@ -33,6 +37,7 @@ TERMINAL = {"status", "changes"}
 PAGE = {k for k in KINDS if KINDS[k].label != "caveat"} - {
     "hypothesis",
     "measures",
+    "no_caveat",
     "reader",
     "noise",
     "comparison",
@@ -107,17 +112,37 @@ def test_views_of_a_run_show_its_facts_and_its_champions_caveats(folder: Path) -
     assert not missing(FactList(run.of_kinds("diagnosis")[:1]), page.replace("The", "the"), set())
     assert not missing(FactList(run.of_kinds("result", "comparison")), end, set())
     assert not missing(FactList(run.of_kinds("result", "tasks")), page, set()) and all(words(p) in page for p in pairs)
-    assert not missing(FactList(own.caveats), status, set())
+    assert not missing(FactList((*own.caveats, *view.facts.unmeasured)), status, set())
+    assert not missing(FactList(view.facts.unmeasured), page, set())
     assert not missing(FactList(own.caveats[:2]), page, set()) and not missing(FactList(own.caveats[:2]), end, set())
     if view.branches[view.champion].known:
         told = {"trial": "t", "seed": 1, "rule": "", "invalid": "", "caveats": [f.text for f in own.caveats]}
         card = words(model_card(view, view.champion, **told, certified=True, sha256="0", base="", name="m"))  # type: ignore[arg-type]
         parts = (
-            *run.of_kinds("comparison", "noise", "tasks"),
+            *run.of_kinds("comparison", "noise", "tasks", "sandbox"),
+            *run.unmeasured,
+            *own.unmeasured,
             *own.caveats,
             *own.of_kinds("verdict", "effect", "audit"),
         )
         assert not missing(FactList(parts), card.replace("\\", ""), set())
+
+
+def test_cases_and_the_briefing_show_the_effect_that_is_told_and_on_which_seeds(folder: Path) -> None:
+    view = load_view(folder)
+    with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
+        found = cases(list(ledger.events()))
+    records = tuple(b.record() for b in view.state.branches.values())
+    lineage = words(briefing_text(briefing(branches=records)))
+    tables = (printed(render_cases(found, view.state)), words(briefing_text(briefing(cases=tuple(found)))))
+    for c in found:
+        own = view.facts.of(c.branch)
+        fact, fresh = own.text("effect") or own.text("measured"), bool(own.text("effect"))
+        figure = fact.partition(" at ")[0]
+        assert bool(fact) is (c.effect is not None) and c.on_fresh_seeds is fresh
+        for text, before in ((lineage, ""), *((t, c.kind) for t in tables)):
+            assert words(f"{before} {figure}") in text, c.branch
+            assert not fact or (words(f"{figure} on fresh seeds") in text) is fresh, c.branch
 
 
 # -- a sentence stands in one file -------------------------------------------------------------------------------------

@@ -167,8 +167,7 @@ def _change(x: BranchRecord, by_name: dict[str, BranchRecord]) -> str:
 
 
 def _effect(x: BranchRecord) -> str:
-    e = x.verdict.effect if x.verdict else None
-    return "" if e is None else f"{100 * e.mean:+.1f} [{100 * e.low:+.1f}, {100 * e.high:+.1f}] points"
+    return x.effect.told(x.on_fresh_seeds) if x.effect else ""
 
 
 def _cases(b: Briefing) -> list[str]:
@@ -180,7 +179,7 @@ def _cases(b: Briefing) -> list[str]:
     for c in b.cases:
         seen = ", ".join(f"{k} (severity {v:.2f})" for k, v in list(c.seen.items())[:3]) or "sound"
         expected = f"{100 * c.forecast.mean:+.1f} ± {100 * c.forecast.sd:.1f}" if c.forecast else ""
-        happened = f"{c.kind} {100 * c.effect.mean:+.1f}" if c.effect else c.kind or "open"
+        happened = f"{c.kind} {c.effect.told(c.on_fresh_seeds)}" if c.effect else c.kind or "open"
         new = table_text(str(short(c.new)))
         came = {True: "yes", False: "no", None: ""}[c.came_true]
         like = "" if c.likeness is None else f"{c.likeness:.2f}"

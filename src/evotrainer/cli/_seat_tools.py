@@ -258,13 +258,13 @@ class SeatTools:
         if branch not in state.branches:
             raise AgentError(f"no branch {branch!r}; there are: {', '.join(state.branches)}")
         b = state.branches[branch]
-        iv, v = b.intervention, b.verdict
+        iv = b.intervention
         what = (
             f"{iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}, since {json.dumps(iv.hypothesis)}"
             if iv
             else "no change"
         )
-        return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {verdict_line(v) if v else 'none yet'}")
+        return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {verdict_line(b)}")
 
     def _asked(self) -> SeatBriefing:
         """The request that waits, or the last one."""

@@ -17,7 +17,7 @@ from evotrainer.records.regular_file import read_text
 
 if TYPE_CHECKING:
     from evotrainer.api import Run
-    from evotrainer.records.verdicts import Verdict
+    from evotrainer.projections.branches import Branch
 
 EVERY_S = 0.2
 
@@ -136,7 +136,7 @@ def outcome(run: Run, key: str) -> str:
         if b.round == given.round and b.intervention and b.intervention.move == "seat":
             v = b.verdict
             open_ = open_ or v is None
-            out.append(f"{b.branch}: {verdict_line(v)}" if v else "")
+            out.append(f"{b.branch}: {verdict_line(b)}" if v else "")
     refused = [e.body for e in events if e.kind == "refused" and e.body.round == given.round]
     out += [f"refused: {r.reason}" for r in refused if r.intervention.move == "seat"]
     vetoed = [e.body for e in events if e.kind == "backtested" and e.body.round == given.round and e.body.vetoed]
@@ -144,8 +144,11 @@ def outcome(run: Run, key: str) -> str:
     return "" if open_ or not out else "; ".join(out)
 
 
-def verdict_line(v: Verdict) -> str:
-    """A verdict with its effect in whole points, and what stood against a promotion."""
-    e, against = v.effect, [g.gate for g in v.gates if g.passed is False]
+def verdict_line(b: Branch) -> str:
+    """A branch's verdict with its effect in whole points, and what stood against a promotion."""
+    if (v := b.verdict) is None:
+        return "none yet"
+    e, against = b.effect, [g.gate for g in v.gates if g.passed is False]
     effect = f", {100 * e.mean:+.0f} points [{100 * e.low:+.0f}, {100 * e.high:+.0f}] on gate" if e else ""
+    effect += ", on fresh seeds" if b.on_fresh_seeds else ""
     return f"{v.kind}{effect}" + (f"; not passed: {', '.join(against)}" if against else "")

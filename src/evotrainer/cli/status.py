@@ -141,7 +141,5 @@ def status_json(run: Run) -> dict[str, Any]:
 def _effect(b: BranchView) -> dict[str, Any]:
     """A branch's effect on gate, on fresh seeds where it was measured again, and how often it was analysed."""
     looks, effect = sum(v.effect is not None for v in b.looks), b.effect
-    if not b.fresh:
-        effect = next((v.effect for v in reversed(b.looks) if v.effect), None)
-    out = {"effect": effect and effect.model_dump(mode="json"), "fresh": b.fresh is not None, "looks": looks}
+    out = {"effect": effect and effect.model_dump(mode="json"), "fresh": b.on_fresh_seeds, "looks": looks}
     return out | ({"at_selection": b.at_selection and b.at_selection.model_dump(mode="json")} if b.fresh else {})

@@ -138,7 +138,8 @@ def _branch(record: Record, branch: str) -> Explanation:
             wrong += [p.message for p in checks()[e.kind](record, e)]
     wrong += ladder(record, facts, branch)
     _quotes(record, branch)
-    for f in (*(facts.of_kinds("noise") if branch == START else ()), *(facts.of_kinds("tasks") if b.verdict else ())):
+    run = (*facts.of_kinds("noise"), *facts.of("").unmeasured) if branch == START else ()
+    for f in (*run, *(facts.of_kinds("tasks") if b.verdict else ())):
         print(f"  {f.label:<10} {of_run(f.text, record.folder)}")
     same = ["the same verdict, every number"] if b.verdict else []
     return Explanation(branch, wrong, ", ".join([*same, *(ABOUT[k] for k in ABOUT if any(e.kind == k for e in own))]))

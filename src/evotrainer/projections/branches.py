@@ -146,6 +146,11 @@ class Branch:
         return self.verdict.effect if self.verdict else None
 
     @property
+    def on_fresh_seeds(self) -> bool:
+        """Was `effect` measured on others than the seeds of the verdict?"""
+        return self.fresh is not None
+
+    @property
     def trainings(self) -> list[Trial]:
         """The trials that it is judged by, those that were added later last."""
         own = (t for t in self.trials if t.purpose in ("noise", "branch"))
@@ -184,6 +189,8 @@ class Branch:
             recipe=self.recipe,
             intervention=self.intervention,
             verdict=self.verdict,
+            effect=self.effect,
+            on_fresh_seeds=self.on_fresh_seeds,
             version=self.version,
             search=search_means(self.finished),
             scores=tuple(search_scores(self.complete)),
@@ -201,10 +208,12 @@ def search_scores(trials: Iterable[TrialFinished]) -> list[float]:
     return out
 
 
-def mean_score(trials: Iterable[TrialFinished], split: str) -> float | None:
-    """Mean over trials of the score on a split at the last step; None where none has one."""
+def mean_score(trials: Iterable[TrialFinished], split: str, component: str = "") -> float | None:
+    """Mean over trials of the score, or of one reward component, on a split at the last step; None where none has
+    one."""
     last = [max(own, key=lambda s: s.step) for t in trials if (own := [s for s in t.scores if s.split == split])]
-    seen = [s.score for s in last if s.score is not None]
+    values = [s.components.get(component) if component else s.score for s in last]
+    seen = [x for x in values if x is not None]
     return sum(seen) / len(seen) if seen else None
 
 

@@ -1,5 +1,6 @@
 """The facts of a run: what a reader is told of it and of its branches, one sentence each, worded in the modules that
-find them (`caveats`, `run_facts`). Renderers pick facts by kind and subject and word nothing.
+find them (`caveats`, `run_facts`, `unmeasured`). Renderers pick them by kind and subject and do not word them again;
+what they word themselves is headings, tables, the state of a run under way, and advice (`views.advice`).
 
 The caveats of a certificate are the facts of a certified branch that have a severity, worst first, each with its
 remedy: the mark of a champion is its worst severity, and the advice of a finished run answers its first entry.
@@ -49,6 +50,8 @@ class FactKind(NamedTuple):
     severity: Severity | None = None
     remedy: str = ""
     new_run: bool = False
+    unmeasured: bool = False
+    """Is it something that a reader would ask for and the run cannot answer?"""
 
 
 def _caveat(severity: Severity, remedy: str, new_run: bool = False) -> FactKind:
@@ -74,7 +77,11 @@ KINDS: Mapping[str, FactKind] = {
     "measured": FactKind("measured"),
     "audit": FactKind("audit"),
     "invalid": FactKind("INVALID"),
-    "grading": FactKind("grading"),
+    "proxy_gap": FactKind("proxy gap"),
+    "few_seeds": FactKind("few seeds", unmeasured=True),
+    "lost": FactKind("lost", unmeasured=True),
+    "faults": FactKind("faults", unmeasured=True),
+    "grading": FactKind("grading", unmeasured=True),
     # the certificate of a branch
     "learnt_nothing": _caveat("critical", "{branch} learnt nothing: {still}", new_run=True),
     "worse_than_base": _caveat("critical", "keep the base policy; train with a lower recipe.lr (now {lr:g}) or fewer "
@@ -109,6 +116,7 @@ KINDS: Mapping[str, FactKind] = {
         "compare with", new_run=True),
     "look": _caveat("info", "a new run with evaluation.draw=fresh is certified on tasks of its own", new_run=True),
     "settings": _caveat("info", "a new run is held to the defaults with {wanted}", new_run=True),
+    "no_caveat": FactKind("certificate"),
     "reader": FactKind("reader"),
     # what the harness has to do with a branch
     "harness": FactKind("harness"),
@@ -119,7 +127,12 @@ KINDS: Mapping[str, FactKind] = {
     "comparison": FactKind("comparison"),
     "diagnosis": FactKind("diagnosis"),
     "noise": FactKind(RUN_FLOOR),
+    "no_noise": FactKind(RUN_FLOOR, unmeasured=True),
     "tasks": FactKind("tasks"),
+    "sandbox": FactKind("sandbox"),
+    "open_sandbox": FactKind("sandbox", unmeasured=True),
+    "uncertified": FactKind("certificate", unmeasured=True),
+    "no_proxy": FactKind("proxy gap", unmeasured=True),
 }  # fmt: skip
 """Kind of fact -> how it is introduced, and what answers it."""
 ORDER: tuple[Severity, ...] = ("critical", "warn", "info")
@@ -157,6 +170,11 @@ class FactList:
     def text(self, kind: str) -> str:
         """The first sentence of a kind; empty where there is none."""
         return next((f.text for f in self.found if f.kind == kind), "")
+
+    @property
+    def unmeasured(self) -> tuple[Fact, ...]:
+        """What a reader would ask for and the run cannot answer."""
+        return tuple(f for f in self.found if KINDS[f.kind].unmeasured)
 
     @property
     def caveats(self) -> tuple[Fact, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from evotrainer.projections import words
+from evotrainer.projections import unmeasured, words
 from evotrainer.projections.branches import BASE, START, Branch, describe_start, mean_score
 from evotrainer.projections.caveats import caveats
 from evotrainer.projections.facts import Fact, FactList
@@ -21,7 +21,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.task_sets import describe as tasks_told
 from evotrainer.projections.text import change, confidence, lost_points, number, one_line, percent, point_range, points
 from evotrainer.projections.words import kind
-from evotrainer.records import keys
+from evotrainer.records import keys, written
 from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Certified, CertRow, Diagnosed, NoiseMeasured, Reestimated, ToppedUp
@@ -57,6 +57,7 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
     rows = {r.branch for r in state.certified.rows} if state.certified else set()
     yield Fact(kind="status", about=BASE, text=STATUS["base"])
     yield Fact(kind="changes", about=BASE, text="base policy, before any training")
+    yield from unmeasured.of_branch(BASE, state)
     for p in state.probes.values():
         yield Fact(kind="changes", about=p.probe, text=_differs(state, p.incumbent, p.recipe))
         if text := describe_start(state.branches, p.recipe):
@@ -66,7 +67,8 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
         for of, text in _of(b, state, tested, ended.get(b.branch), no_better(caveats)):
             if text:
                 yield Fact(kind=of, about=b.branch, text=text, numbers=_numbers(of, b))
-        yield from caveats
+        yield from unmeasured.of_branch(b.branch, state)
+        yield from caveats or _no_caveat(b, state)
         for x in lineage.of_branch(b.branch):
             yield Fact(kind="harness", about=b.branch, text=f"{x.text} (`evotrainer why RUN {x.version}`)")
         for skill in dict.fromkeys(e.body.skill for e in events if e.kind == "skill" and e.body.branch == b.branch):
@@ -77,6 +79,11 @@ def branch_facts(events: Sequence[Event], state: RunState, certificate: Mapping[
         if b.branch in read or b.branch in rows:
             text = reading_told(b.readings[-1]) if b.readings else UNREAD
             yield Fact(kind="reader", about=b.branch, text=text)
+
+
+def _no_caveat(b: Branch, state: RunState) -> Iterator[Fact]:
+    if state.certified and b.branch == state.certified.champion and b.invalid is None:
+        yield Fact(kind="no_caveat", about=b.branch, text="the certificate carries no caveat")
 
 
 def no_better(caveats: Sequence[Fact]) -> str:
@@ -142,6 +149,7 @@ def _of(
     yield "measured", _measured(v) if v else ""
     yield from (("audit", audit_text(a)) for a in state.audits if a.branch == b.branch)
     yield "invalid", b.invalid or ""
+    yield "proxy_gap", _proxy_gap(b, state) if b.branch == START else ""
     yield from (("grading", flip_line(t.trial, f)) for t in b.finished for f in t.canary_flips)
 
 
@@ -248,6 +256,30 @@ def audit_text(a: ShortcutAudit) -> str:
     )
 
 
+def _proxy_gap(b: Branch, state: RunState) -> str:
+    """What the starting recipe pays, and how little of it counts."""
+    if not state.proxy:
+        return ""
+    got, true = (mean_score(b.finished, "search", c) for c in state.proxy)
+    if got is None or true is None or got <= true:
+        return ""
+    paid, meant = (component_told(state, c) for c in state.proxy)
+    pays = "pays" if b.recipe.rewards.get(state.proxy[0]) else "does not pay, but watches,"
+    return (
+        f"the starting recipe {pays} {paid}; after training, {percent(got)} of its attempts at search tasks earn that, "
+        f"but only {percent(true)} earn {meant}, which is what counts: a gap of {points(got - true, sign=False)} points"
+    )
+
+
+def component_told(state: RunState, component: str) -> str:
+    """A reward component by name and by what it measures, as its environment or its own source says."""
+    offered = state.environment.get("components")
+    about = offered.get(component) if isinstance(offered, Mapping) else ""
+    source = next((w[component] for b in state.branches.values() if component in (w := b.recipe.written)), "")
+    text = one_line(about or written.about(source), 160).rstrip(".")
+    return f"`{one_line(component, 60)}`" + (f" ({text})" if text else "")
+
+
 NAMES = {"champion": "the champion", "start": "the starting recipe", BASE: "the base policy"}
 """Row of a certificate -> what it is called."""
 WIDE = " (wide: how far trainings differ when decoded greedily is known from these alone)"
@@ -267,9 +299,10 @@ def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:
     for e in events:
         if isinstance(e.body, Diagnosed) and e.id == keys.diagnosed(e.body.round) and e.body.health.bottlenecks:
             yield Fact(kind="diagnosis", text=_diagnosis(e.body))
-    yield Fact(kind="noise", text=_noise(events, state))
+    yield Fact(kind="noise" if state.noise else "no_noise", text=_noise(events, state))
     if text := tasks_told(state.opened):
         yield Fact(kind="tasks", text=text)
+    yield from unmeasured.of_run(state)
 
 
 # -- the result --------------------------------------------------------------------------------------------------------
@@ -388,7 +421,7 @@ def _diagnosis(d: Diagnosed) -> str:
 def _noise(events: Sequence[Event], state: RunState) -> str:
     """The noise floor as it is now, and what it was measured on: the A/A trials, and the branches so far with them."""
     if state.noise is None:
-        return "not measured"
+        return "not measured: no A/A trials finished, so no difference can be told from seed noise"
     joined = dict.fromkeys(keys.noise_branch(e.id, e.body.branch) for e in events if isinstance(e.body, NoiseMeasured))
     pooled = [state.branches[b] for b in joined if b in state.branches and b != START]
     own = sum(1 for b in pooled if b.matches)

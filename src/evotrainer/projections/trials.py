@@ -40,6 +40,7 @@ class LabelledTrial:
     """(mean, sd) of the gain over the champion, score units; None: nobody said."""
     measured: float | None = None
     """Gain over the champion: of a search training on search, of a branch on gate."""
+    on_fresh_seeds: bool = False
     verified: bool = False
     """Recomputed from the two recipes: the parent's with these changes is this one's."""
 
@@ -141,7 +142,8 @@ def _branch(b: Branch, state: RunState, events: Sequence[Event], agent: str) -> 
         parent=b.parent or "",
         label=label,
         cause=cause,
-        measured=b.verdict.effect.mean if b.verdict and b.verdict.effect else None,
+        measured=b.effect.mean if b.effect else None,
+        on_fresh_seeds=b.on_fresh_seeds,
         verified=iv is not None and _made_of(parent, {iv.factor: iv.new}, b.recipe),
         **_intended(iv, agent) | ({"by": ""} if own else {}),
     )

@@ -24,6 +24,9 @@ class BranchRecord(Frozen):
     recipe: Recipe
     intervention: Intervention | None = None
     verdict: Verdict | None = None
+    effect: Effect | None = None
+    """On gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
+    on_fresh_seeds: bool = False
     version: str | None = None
     """v0, v1, ... once promoted."""
     search: dict[str, float] = {}
@@ -68,6 +71,8 @@ class Case(Frozen):
     kind: str = ""
     """Verdict; empty where there is none yet. `invalid` also for a branch that was invalidated after its verdict."""
     effect: Effect | None = None
+    """As `BranchRecord.effect`."""
+    on_fresh_seeds: bool = False
     came_true: bool | None = None
     """Did the predicted metric move as predicted? None: not measured."""
     reason: str = ""

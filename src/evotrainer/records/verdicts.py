@@ -41,6 +41,10 @@ class Effect(Frozen):
         """`+4.2 points [+1.9, +6.5]`"""
         return f"{100 * self.mean:+.1f} points [{100 * self.low:+.1f}, {100 * self.high:+.1f}]"
 
+    def told(self, fresh: bool) -> str:
+        """`points`, and on which seeds where it was measured again on others than those of the verdict."""
+        return f"{self.points}{' on fresh seeds' if fresh else ''}"
+
 
 class Verdict(Frozen):
     """The judge's decision on a branch, with everything needed to recompute it."""

@@ -172,12 +172,9 @@ def how_to_use(view: RunView) -> str:
 
 
 def a_branch_is_undecided(view: RunView) -> str:
-    open_ = [b for b in view.branches.values() if b.status == "inconclusive" and b.verdict and b.verdict.effect]
-    if not open_:
-        return ""
-    best = max(open_, key=lambda b: b.verdict.effect.mean if b.verdict and b.verdict.effect else 0.0)
-    e = best.verdict.effect if best.verdict else None
-    if e is None or e.high <= 0:
+    open_ = [(b.effect, b) for b in view.branches.values() if b.status == "inconclusive" and b.effect]
+    e, best = max(open_, key=lambda x: x[0].mean, default=(None, None))
+    if e is None or best is None or e.high <= 0:
         return ""
     held = [g for g in best.verdict.gates if g.gate in UNDECIDED and g.passed is not True] if best.verdict else []
     if e.low > 0 and held:

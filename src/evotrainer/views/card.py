@@ -237,13 +237,14 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
         rows += [
             ("base policy", f"`{base_label(o.base_policy)}` `{o.base_policy.get('sha256', '')[:16]}`"),
             ("task file's hash", f"`{o.task_hash}`"),
-            *((f.label, f.text) for f in view.facts.of_kinds("tasks")),
-            ("sandbox", o.isolation),
+            *((f.label, f.text) for f in view.facts.of_kinds("tasks", "sandbox")),
             ("evotrainer", o.version),
         ]
     if view.coevolution.versions:
         rows.append(("harness", view.coevolution.line()))
     rows += [(f.label, f.text) for f in (*view.facts.of_kinds("noise"), *(b.facts.of_kinds("audit") if b else ()))]
+    path = ("", *(x.name for x in view.path(b.name if b else "")))
+    rows += [(f"{f.about} {f.label}".strip(), f.text) for x in path for f in view.facts.of(x).unmeasured]
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [

@@ -61,7 +61,7 @@ def render_cases(rows: Sequence[Case], state: RunState) -> Table:
         b = state.branches[c.branch]
         happened = c.kind or STATUS[status_of(b, state, False)]
         if c.effect:
-            happened += f" {100 * c.effect.mean:+.1f}\n[{100 * c.effect.low:+.1f}, {100 * c.effect.high:+.1f}]"
+            happened += f" {c.effect.told(c.on_fresh_seeds)}"
         tried = change(c.factor, c.old, c.new) + (f" (reopens {c.reopens})" if c.reopens else "")
         # what a control predicts is what the change that it is trained for does
         came = "" if b.matches else {True: "yes", False: "no", None: "not measured"}[c.came_true]

@@ -159,8 +159,12 @@ class BranchView:
 
     @property
     def effect(self) -> Effect | None:
-        """The effect on gate: on fresh seeds where it was measured again, otherwise as the verdict saw it."""
+        """As `Branch.effect`."""
         return self.branch.effect if self.branch else None
+
+    @property
+    def on_fresh_seeds(self) -> bool:
+        return self.branch is not None and self.branch.on_fresh_seeds
 
     @property
     def at_selection(self) -> Effect | None:

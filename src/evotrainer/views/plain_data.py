@@ -29,7 +29,7 @@ def branch_row(b: BranchView, view: RunView) -> dict[str, Any]:
         "changes": b.facts.text("changes"),
         "intervention": b.intervention.model_dump(mode="json") if b.intervention else None,
         "effect": _effect(b.effect),
-        "on_fresh_seeds": b.fresh is not None,
+        "on_fresh_seeds": b.on_fresh_seeds,
         "at_selection": _effect(b.at_selection),
         "search": b.mean("search"),
         "invalid": b.invalid,

@@ -130,9 +130,7 @@ def compare_data(view: RunView) -> dict[str, Any]:
         rows = {
             "status": b.facts.text("status"),
             "search score": text.percent(b.mean("search")),
-            "effect on gate": f"{text.points(b.effect.mean)} {text.point_range(b.effect.low, b.effect.high)}"
-            if b.effect
-            else "–",
+            "effect on gate": b.effect.told(b.on_fresh_seeds) if b.effect else "–",
             "CPU time": text.duration(b.cpu_s),
         }
         recipe = {k: text.value(x) for k, x in b.recipe.factors().items()} if b.recipe else {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -74,7 +73,7 @@ def _comparisons_and_caveats(view: RunView, folder: str) -> Iterator[tuple[str, 
     if line := advice(view, folder):
         yield "next", line
     champion = view.facts.of(view.champion)
-    yield from ((f.label, f.text) for f in (*champion.caveats, *champion.of_kinds("reader")))
+    yield from ((f.label, f.text) for f in (*champion.caveats, *champion.of_kinds("no_caveat", "reader")))
 
 
 def _trials_and_harness(view: RunView) -> Iterator[tuple[str, str]]:
@@ -88,14 +87,11 @@ def _trials_and_harness(view: RunView) -> Iterator[tuple[str, str]]:
 
 
 def _measured(view: RunView) -> Iterator[tuple[str, str]]:
-    """The noise floor, the tasks and the sandbox."""
-    yield from ((f.label, f.text) for f in view.facts.of_kinds("noise", "tasks"))
-    yield "sandbox", shown_sandbox(view.opened.isolation) if view.opened else "not probed yet"
-
-
-def shown_sandbox(isolation: str) -> str:
-    """How programs are isolated, beside a heading that says what it is about."""
-    return re.sub("^(warning: )?sandbox:? ", r"\1", isolation)
+    """The noise floor, the tasks, the sandbox, and what was not measured."""
+    yield from ((f.label, f.text) for f in view.facts.of_kinds("noise", "tasks", "sandbox"))
+    for f in view.facts.unmeasured:
+        if not f.about or view.driver is None:  # what a running branch lacks may still come
+            yield f.label, f"{f.about}: {f.text}" if f.about else f.text
 
 
 def _round(view: RunView) -> str:

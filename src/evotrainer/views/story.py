@@ -3,11 +3,10 @@ is built from the record; what the record does not hold is left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evotrainer.projections.text import change, one_line, percent, points
-from evotrainer.records import written
+from evotrainer.projections.text import change, one_line
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.text import counted, cut
 from evotrainer.views import summary
@@ -53,30 +52,10 @@ def _wrong(view: RunView) -> Iterator[str]:
     start = view.start
     if start is None:
         return
-    if view.proxy and start.recipe:
-        paid, meant = view.proxy
-        got, true = start.mean("search", paid), start.mean("search", meant)
-        if got is not None and true is not None and got > true:
-            pays = "pays" if start.recipe.rewards.get(paid) else "does not pay, but watches,"
-            yield (
-                f"The starting recipe {pays} {describe_component(view, paid)}. After training, {percent(got)} of its "
-                f"attempts at search tasks earn that, but only {percent(true)} earn {describe_component(view, meant)}, "
-                f"which is what counts: a gap of {points(got - true, sign=False)} points."
-            )
-    yield from (sentence(f.text) for f in view.facts.of_kinds("diagnosis")[:1])
+    told = (*start.facts.of_kinds("proxy_gap"), *view.facts.of_kinds("diagnosis")[:1])
+    yield from (sentence(f.text) for f in told)
     if start.invalid:
         yield f"The starting recipe {start.name} is invalid: {start.invalid}."
-
-
-def describe_component(view: RunView, component: str) -> str:
-    """A reward component by name and by what it measures, as its environment or its own source says."""
-    env = view.opened.environment if view.opened else {}
-    offered = env.get("components")
-    about = offered.get(component) if isinstance(offered, Mapping) else ""
-    sources = [b.recipe.written for b in view.branches.values() if b.recipe]
-    source = next((w[component] for w in sources if component in w), "")
-    text = one_line(about or written.about(source), 160).rstrip(".")
-    return f"`{one_line(component, 60)}`" + (f" ({text})" if text else "")
 
 
 # -- what was changed --------------------------------------------------------------------------------------------------
@@ -86,7 +65,7 @@ def _changed(view: RunView) -> Iterator[str]:
     taken = [b for b in view.path(view.champion) if b.intervention]
     for b in taken:
         e = b.effect
-        gain = f" {e.points} on the gate split." if e and len(taken) > 1 else ""
+        gain = f" {e.told(b.on_fresh_seeds)} on the gate split." if e and len(taken) > 1 else ""
         why = f", because {one_line(why_of(b.intervention), 200)}".rstrip(".") if b.intervention else ""
         yield f"{b.name}: `{b.facts.text('changes')}`{why}.{gain}"
     if not taken and any(b.intervention for b in view.branches.values()):
@@ -104,11 +83,8 @@ def why_of(i: Intervention) -> str:
 def doubts(view: RunView) -> Iterator[str]:
     """The caveats of the champion's certificate, what audits said of it, and what nothing explains."""
     own = view.facts.of(view.champion)
-    if view.certified is None and view.branches:
-        yield "Nothing is certified: every score is from tasks that were used to choose."
-    elif view.certified is not None and not own.caveats and view.champion:
-        yield "The certificate carries no caveat."
-    yield from (sentence(f.text) for f in (*own.caveats, *own.of_kinds("reader", "audit")))
+    told = (*view.facts.of_kinds("uncertified"), *own.caveats, *own.of_kinds("no_caveat", "reader", "audit"))
+    yield from (sentence(f.text) for f in told)
     # what is paid and wrong stays a doubt beside a gain that its change explains
     champion = view.branches.get(view.champion)
     proved = "Beside its proved gain, in" if champion and champion.status == "promote" else "In"

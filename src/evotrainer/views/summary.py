@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from evotrainer.projections import words
 from evotrainer.projections.caveats import caveat_line
 from evotrainer.projections.text import duration
 from evotrainer.records.findings import input_label
@@ -12,7 +11,6 @@ from evotrainer.records.text import counted
 from evotrainer.views import progress
 from evotrainer.views.model import RunView
 
-MIN_SEEDS = 3
 AS_FAR = "What is shown is final as far as it goes."
 
 
@@ -47,46 +45,12 @@ def stopped(view: RunView) -> str:
 
 def not_measured(view: RunView) -> list[str]:
     """What a careful reader would ask for and this run cannot answer, but for what a branch's own tables say."""
-    parts = (_run_gaps, _branch_gaps, _blind_detectors)
-    return [line for part in parts for line in part(view)] + view.unread
-
-
-def _run_gaps(view: RunView) -> list[str]:
-    out = []
-    if not view.noise:
-        out.append("Noise: no A/A trials finished, so no difference can be told from seed noise.")
-    if view.certified is None:
-        out.append("Certification: the cert split was not read; all scores are from the splits used to choose.")
-    elif thin := [r.name for r in view.certified.rows if len(r.seeds) < MIN_SEEDS]:
-        out.append(f"Certification of {', '.join(thin)} rests on fewer than {MIN_SEEDS} seeds.")
-    if view.opened and view.proxy is None:
-        out.append("Proxy gap: the environment names no proxy and true reward component to compare.")
-    if view.opened and view.opened.sandbox_tier in ("B", "C", "D", "E"):
-        out.append(
-            f"Isolation: programs ran in sandbox tier {view.opened.sandbox_tier}, not A (see evotrainer doctor)."
-        )
-    return out
-
-
-def _branch_gaps(view: RunView) -> list[str]:
-    out = []
-    for b in view.branches.values():
-        done = [t for t in b.trials if t.status == "complete"]
-        lost = len(b.trials) - len(done)
-        if lost and b.recipe is not None:
-            out.append(
-                f"{b.name}: {lost} of {counted(len(b.trials), 'trial')} {'has' if lost == 1 else 'have'} no result."
-            )
-        if b.status == "open":
-            out.append(f"{b.name}: no verdict.")
-        if b.outcome and b.outcome.change is None:
-            about = words.metric(b.outcome.prediction.metric)
-            out.append(f'{b.name}: its prediction about "{about}" was not measured on both sides.')
-        faults = sum(s.errors for t in done for s in (t.finished.scores if t.finished else ()))
-        if faults:
-            out.append(f"{b.name}: {counted(faults, 'rollout')} lost to infrastructure faults, in no mean.")
-        out += [f"{b.name}: {f.text}." for f in b.facts.of_kinds("grading")]
-    return out
+    told = [f"{f.about or f.label.capitalize()}: {f.text}." for f in view.facts.unmeasured]
+    open_ = [b for b in view.branches.values() if b.status == "open"]
+    unsure = [b for b in view.branches.values() if b.outcome and b.outcome.change is None]
+    told += [f"{b.name}: {b.facts.text('status')}." for b in open_]
+    told += [f"{b.name}: predicted {b.facts.text('prediction')}: {b.facts.text('outcome')}." for b in unsure]
+    return told + _blind_detectors(view) + view.unread
 
 
 def _blind_detectors(view: RunView) -> list[str]:

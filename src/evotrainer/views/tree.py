@@ -56,8 +56,8 @@ def branch_line(b: BranchView) -> list[tuple[str, str]]:
     if e:
         level = "" if abs(e.confidence - 0.95) < 1e-9 else f" at {confidence(e.confidence)}"
         parts.append((f"  {points(e.mean)} pt {point_range(e.low, e.high)}{level} on gate", "bold"))
-    if was:
-        parts.append((f", on fresh seeds, {points(was.mean)} at selection", "dim"))
+    if b.on_fresh_seeds:
+        parts.append((", on fresh seeds" + (f", {points(was.mean)} at selection" if was else ""), "dim"))
     if score is not None:
         parts.append((f"  search {percent(score)}", "dim"))
     return [(one_line(text, 200) if text.strip() == text else text, style) for text, style in parts if text]

@@ -66,7 +66,8 @@ def expected_line(t: LabelledTrial) -> str:
 
 
 def measured_line(t: LabelledTrial) -> str:
-    return "–" if t.measured is None else f"{100 * t.measured:+.1f} on {'search' if t.kind == 'search' else 'gate'}"
+    where = "search" if t.kind == "search" else f"gate{', on fresh seeds' if t.on_fresh_seeds else ''}"
+    return "–" if t.measured is None else f"{100 * t.measured:+.1f} on {where}"
 
 
 def render_trials(trials: Sequence[LabelledTrial]) -> Table:
