@@ -66,7 +66,7 @@ def expected_line(t: LabelledTrial) -> str:
 
 
 def measured_line(t: LabelledTrial) -> str:
-    where = "search" if t.kind == "search" else f"gate{', on fresh seeds' if t.on_fresh_seeds else ''}"
+    where = "search" if t.kind == "search" else "gate, on fresh seeds" if t.on_fresh_seeds else "gate"
     return "–" if t.measured is None else f"{100 * t.measured:+.1f} on {where}"
 
 
