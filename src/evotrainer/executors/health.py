@@ -56,7 +56,11 @@ def read_health(
     search = stored(read_batches([store], split="search"))
     if search.n:
         plain = HarnessContext(
-            recipe=spec.protocol, proxy=proxy, curve=tuple(curve[spec.recipe.before :]), greedy=greedy
+            recipe=spec.protocol,
+            proxy=proxy,
+            base=out[0] if out else None,  # a trial knows no base policy: how its training began stands for it
+            curve=tuple(curve[spec.recipe.before :]),
+            greedy=greedy,
         )
         out.append(harness.read(Batch.over(search), f"{who}@{steps} search", plain))
     return tuple(out)

@@ -82,6 +82,15 @@ def test_a_glitch_hides_no_widening_gap() -> None:
     assert clean[0].numbers["gap_change"] == pytest.approx(f.numbers["gap_change"], abs=0.01)
 
 
+def test_a_named_pair_hides_no_reward_that_leaves_the_score() -> None:
+    """A length penalty that is dodged: the reward climbs, the score stands, and the proxy component shows nothing."""
+    still = [0.03] * 14
+    context = curve([0.1 + 0.06 * i for i in range(14)], "reward", score=still)
+    rows = tuple({**x, "rewards/near/mean": 0.05, "rewards/correct/mean": 0.03} for x in context.curve)
+    (f,) = found("proxy_slopes", [], HarnessContext(curve=rows, proxy=("near", "correct")))
+    assert f.severity == "critical" and f.claim.startswith("over 14 steps reward rose by")
+
+
 def test_noise_and_short_curves_have_no_glitch() -> None:
     assert (
         sum(bool(glitches([random.Random(s * 100 + i).gauss(0, 1) for i in range(40)], 6.0)) for s in range(200)) <= 2

@@ -151,6 +151,7 @@ class TestScoreJump:
     def test_a_jump_wants_an_explanation(self) -> None:
         (f,) = found("score_jump", self.rollouts, jumping(0.3))
         assert (f.severity, f.kind) == ("warn", "score_jump")
+        assert f.numbers["at"] == 12, "steps count from 1"
 
     def test_learning_is_no_jump(self) -> None:
         assert found("score_jump", self.rollouts, HarnessContext(curve=curve(24, score=(0.3, 0.8)))) == []

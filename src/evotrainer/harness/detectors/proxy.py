@@ -183,7 +183,6 @@ def proxy_divergence(given: DetectorInput) -> list[Finding]:
             rest, error, _ = clustered_mean(whole - t, given.batch.task)
             if rest is None or error is None or given.level(rest - given.thresholds["z"] * error) != "critical":
                 severity = "warn"
-        fooled = (p > 0.5) & (t < 0.5)
         m_p, m_t = float(np.nanmean(p)), float(np.nanmean(t))
         claim = (
             f"{proxy} {m_p:.1%} against {true} {m_t:.1%}: a gap of {100 * gap:.1f} points (at least {100 * low:.1f}) "
@@ -195,10 +194,10 @@ def proxy_divergence(given: DetectorInput) -> list[Finding]:
             "low": low,
             "proxy": m_p,
             "true": m_t,
-            "fooled": given.share(fooled),
+            "fooled": given.share((p > 0.5) & (t < 0.5)),
             "paid": paid,
         }
-        out.append(given.finding(severity, claim, numbers, _fooled_quotes(given, fooled, proxy, true)))
+        out.append(given.finding(severity, claim, numbers, _fooled_quotes(given, (proxy, true), p, t)))
     return out
 
 
@@ -209,8 +208,10 @@ def _also_paid(given: DetectorInput, name: str) -> list[np.ndarray]:
     return [x for x in values if np.isin(x[~np.isnan(x)], (0.0, 1.0)).all() and not np.isnan(x).all()]
 
 
-def _fooled_quotes(given: DetectorInput, fooled: np.ndarray, proxy: str, true: str) -> list[Quote]:
-    """Rollouts that the proxy pays and the truth refuses; ones with a recorded failing hidden test first."""
+def _fooled_quotes(given: DetectorInput, pair: tuple[str, str], p: np.ndarray, t: np.ndarray) -> list[Quote]:
+    """Rollouts whose proxy `p` says solved and whose truth `t` does not; ones with a recorded failing hidden test
+    first."""
+    (proxy, true), fooled = pair, (p > 0.5) & (t < 0.5)
     explained = np.flatnonzero(fooled & (np.nan_to_num(given.batch.trait("explained")) > 0))
     order = [*explained, *given.flag(fooled)]
     chosen: dict[int, int] = {}
@@ -219,7 +220,11 @@ def _fooled_quotes(given: DetectorInput, fooled: np.ndarray, proxy: str, true: s
         chosen.setdefault(int(given.batch.task[i]), int(i))
         if len(chosen) == 3:
             break
-    return [given.quote(i, note=first_failure(given, i) or f"{proxy} 1, {true} 0") for i in chosen.values()]
+
+    def values(i: int) -> str:
+        return ", ".join(f"{k} {v[i]:.3g}" for k, v in ((proxy, p), (true, t)))
+
+    return [given.quote(i, note=first_failure(given, i) or values(i)) for i in chosen.values()]
 
 
 @detector(
@@ -232,14 +237,19 @@ def _fooled_quotes(given: DetectorInput, fooled: np.ndarray, proxy: str, true: s
 )  # fmt: skip
 def proxy_slopes(given: DetectorInput) -> list[Finding]:
     """Over the learning curve the proxy component rises (t > 3, by more than 0.02) while the true one gains less than
-    half of it and the gap widens by more than 0.03 (critical 0.08) with t > 3. Where no such pair is named, the curve's
+    half of it and the gap widens by more than 0.03 (critical 0.08) with t > 3. Where that shows nothing, the curve's
     reward against its score, over at least 8 points; a reward that leaves [0, 1] counts in parts of the range of the
     rollouts' rewards. Where these do not tell its scale, no gap is measured: the reward rises (t > 3) and the score
     falls (critical: by more than 0.03 with t < -3, also over the later half alone) or stands still (warn: two standard
     errors above its change are below 0.05, and its mean is further than that below 1, or below 100 in percent). A
     reward that is the score has no gap, and a single step that leaves the curve and is back (`curve_glitch`) is no
     trend."""
-    pair = given.context.proxy
+    named = _parting_pair(given, given.context.proxy) if given.context.proxy else []
+    return named or _parting_pair(given, None)
+
+
+def _parting_pair(given: DetectorInput, pair: tuple[str, str] | None) -> list[Finding]:
+    """What `proxy_slopes` finds of a named pair of components, or of reward and score."""
     proxy, true = pair or ("reward", "score")
     p, t = _together(given, *(f"rewards/{x}/mean" if pair else x for x in (proxy, true)))
     p, t = (interpolated(y, glitches(y, given.thresholds["glitch"])) for y in (p, t))

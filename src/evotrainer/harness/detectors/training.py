@@ -183,10 +183,10 @@ def score_jump(given: DetectorInput) -> list[Finding]:
     if rise[at] <= given.thresholds["warn"] or rise[at] - usual <= given.thresholds["sd"] * sd:
         return []
     claim = (
-        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width} of {len(y)}, "
+        f"the score jumps by {100 * rise[at]:.0f} points at step {at + width + 1} of {len(y)}, "
         f"{(rise[at] - usual) / sd:.0f} robust standard deviations above the usual change: it wants an explanation"
     )
-    return [given.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width})]
+    return [given.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width + 1})]
 
 
 @detector("curve_glitch", "infrastructure", "score", thresholds={"sd": 6.0, "least": 0.05})
