@@ -23,7 +23,7 @@ def before(tmp_path: Path) -> Any:
     task = SimpleNamespace(
         executor=SimpleNamespace(name="local"), trainer=SimpleNamespace(name="embedded", options={}),
         run=SimpleNamespace(seeds=(1, 2, 3), workers=2), policy=SimpleNamespace(base="a-model"))  # fmt: skip
-    return SimpleNamespace(task=task, base=tmp_path / "base", folder=tmp_path / "runs" / "new")
+    return SimpleNamespace(task=task, fetched=False, base=tmp_path / "base", folder=tmp_path / "runs" / "new")
 
 
 def found(at: Any, monkeypatch: pytest.MonkeyPatch, disk: int = 10**9, memory: int | None = 10**9) -> list[Any]:

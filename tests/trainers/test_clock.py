@@ -30,4 +30,4 @@ def test_signs_of_life_are_told_now_and_then(monkeypatch: pytest.MonkeyPatch) ->
     for _ in range(10):
         life.give()
         now[0] += SIGN_EVERY_S / 4
-    assert told == [105.0, 110.0]
+    assert told == [105.0, 110.0, 115.0]

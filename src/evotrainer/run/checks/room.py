@@ -19,7 +19,7 @@ COPIES = 4
 def room(at: BeforeRun) -> Found:
     """The first trainings fit on the disk and into memory, as far as this machine says; a note where fewer fit side by
     side than are started."""
-    if at.base is None or at.task.executor.name != "local" or wants_gpu(at.task):
+    if at.fetched or at.base is None or at.task.executor.name != "local" or wants_gpu(at.task):
         return
     weights = sum(f.stat().st_size for f in weight_files(at.base))
     whole, seeds, side = "lora" not in at.task.trainer.options, len(at.task.run.seeds), local_workers(at.task)
