@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import json
 from collections import namedtuple
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from evotrainer.errors import ConfigError
 from evotrainer.run.checks import room
 
 WEIGHTS = 1000
+"""Bytes in fp32, of 250 numbers."""
 
 
 @pytest.fixture
 def before(tmp_path: Path) -> Any:
-    """Three seeds of a model of 1,000 bytes, two side by side."""
+    """Three seeds of a model of 250 numbers in bf16, two side by side."""
     (tmp_path / "base").mkdir()
-    (tmp_path / "base" / "model.safetensors").write_bytes(bytes(WEIGHTS))
+    save_file({"w": torch.zeros(25, 10, dtype=torch.bfloat16)}, tmp_path / "base" / "model.safetensors")
     task = SimpleNamespace(
         executor=SimpleNamespace(name="local"), trainer=SimpleNamespace(name="embedded", options={}),
         run=SimpleNamespace(seeds=(1, 2, 3), workers=2), policy=SimpleNamespace(base="a-model"))  # fmt: skip
@@ -34,9 +38,12 @@ def found(at: Any, monkeypatch: pytest.MonkeyPatch, disk: int = 10**9, memory: i
 
 
 def test_a_disk_without_room_is_refused_and_adapters_fit(before: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert found(before, monkeypatch, disk=6 * WEIGHTS) == []
-    with pytest.raises(ConfigError, match=r"3 trainings .*write .* GB .*trainer.options.lora"):
-        found(before, monkeypatch, disk=6 * WEIGHTS - 1)
+    for side in (2, 1):
+        before.task.run.workers = side
+        need = (3 + 2 * room.CHECKPOINT * side) * WEIGHTS
+        assert found(before, monkeypatch, disk=need) == []
+        with pytest.raises(ConfigError, match=r"3 trainings .*write .* GB .*trainer.options.lora"):
+            found(before, monkeypatch, disk=need - 1)
     before.task.trainer.options = {"lora": {"r": 4}}
     assert found(before, monkeypatch, disk=0) == []
 
@@ -44,11 +51,21 @@ def test_a_disk_without_room_is_refused_and_adapters_fit(before: Any, monkeypatc
 def test_too_little_memory_is_refused_and_too_many_workers_are_noted(
     before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert found(before, monkeypatch, memory=8 * WEIGHTS) == found(before, monkeypatch, memory=None) == []
-    (note,) = found(before, monkeypatch, memory=7 * WEIGHTS)
+    each = room.IN_MEMORY * WEIGHTS
+    assert found(before, monkeypatch, memory=2 * each) == found(before, monkeypatch, memory=None) == []
+    (note,) = found(before, monkeypatch, memory=2 * each - 1)
     assert "set run.workers=1" in note
     with pytest.raises(ConfigError, match="a training of a-model needs .* GB of memory"):
-        found(before, monkeypatch, memory=4 * WEIGHTS - 1)
+        found(before, monkeypatch, memory=each - 1)
+
+
+def test_an_adapter_counts_with_its_base(before: Any, tmp_path: Path) -> None:
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    save_file({"a": torch.zeros(5)}, adapter / "adapter_model.safetensors")
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(before.base)}))
+    (before.base / "config.json").write_text("{}")
+    assert room.fp32_bytes(adapter) == WEIGHTS + 20
 
 
 def test_the_group_of_a_container_limits_memory(tmp_path: Path) -> None:
@@ -60,4 +77,5 @@ def test_the_group_of_a_container_limits_memory(tmp_path: Path) -> None:
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("max\n")
     assert room.memory_free(tmp_path) == 8192
     (tmp_path / "sys/fs/cgroup/memory.max").write_text("4096\n")
-    assert room.memory_free(tmp_path) == 4096
+    (tmp_path / "sys/fs/cgroup/memory.stat").write_text("anon 96\nfile 4000\n")
+    assert room.memory_free(tmp_path) == 4000

@@ -46,9 +46,9 @@ def candidate_pool(briefing: Briefing, tools: Tools, s: Situation, max_cost: flo
     `max_cost` times the champion's training; what a human asked for may cost more."""
     seen = trained_hashes(briefing)
     found = chain(reward_candidates(s, seen), candidates(s, seen), reverts(s, seen))
-    allowed = [c for c in _unique(found) if not tools.why_not({c.factor: c.variant.value})]
-    pool = affordable(_wanted_by_human(allowed, briefing.feedback), briefing)
-    return pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
+    pool = affordable(_wanted_by_human(_unique(found), briefing.feedback), briefing)
+    pool = pool if briefing.feedback else [c for c in pool if c.cost <= max_cost]
+    return [c for c in pool if not tools.why_not({c.factor: c.variant.value})]
 
 
 def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:

@@ -58,7 +58,6 @@ def read_health(
         plain = HarnessContext(
             recipe=spec.protocol,
             proxy=proxy,
-            base=out[0] if out else None,  # a trial knows no base policy: how its training began stands for it
             curve=tuple(curve[spec.recipe.before :]),
             greedy=greedy,
         )

@@ -74,8 +74,11 @@ class TrialProcess:
         self.score: float | None = None
         self.hooks: dict[str, Any] = {}
 
-    def beat(self, phase: str | None = None, step: int | None = None, score: float | None = None) -> None:
-        """Report progress to the supervisor."""
+    def beat(
+        self, phase: str | None = None, step: int | None = None, score: float | None = None, waits_for: str = ""
+    ) -> None:
+        """Report progress to the supervisor. `waits_for`: a call of the user's code; the next report is of the phase
+        again."""
         self.phase = phase or self.phase
         self.step = self.step if step is None else step
         self.score = self.score if score is None else score
@@ -83,7 +86,7 @@ class TrialProcess:
             pid=os.getpid(),
             step=self.step,
             steps=self.steps,
-            phase=self.phase,
+            phase=f"{USER_CODE}{waits_for}" if waits_for else self.phase,
             cpu_s=self.clock.cpu_s(),
             time=unix_time(),
             score=self.score,
@@ -97,7 +100,7 @@ class TrialProcess:
         """Train, evaluate, seal; returns the body of the `finished` event."""
         self.beat("starting")
         LIFE.sign = self.beat
-        WATCH.sign = lambda what, seconds: self.beat(f"{USER_CODE}{what}")
+        WATCH.sign = lambda what, seconds: self.beat(waits_for=what)
         from evotrainer.records.canaries import canary_flips
         from evotrainer.records.store import RolloutStore
 

@@ -63,7 +63,8 @@ def start(c: ProposedChange) -> str:
 def names(c: ProposedChange) -> str:
     """The environment has what it names."""
     if c.environment is not None:
-        check_names(c.recipe, c.environment["name"], c.environment["components"], c.environment["knobs"])
+        e = c.environment
+        check_names(c.recipe, e.get("name", ""), e.get("components", ()), e.get("knobs", {}))
     return ""
 
 
@@ -85,6 +86,8 @@ def gradient(c: ProposedChange) -> str:
 Rule = Callable[[ProposedChange], str]
 RULES: Sequence[Rule] = (declared, start, names, pays, uses, gradient)
 """In the order in which they are asked."""
+RECORDED: Sequence[Rule] = (declared, start, names, pays, uses)
+"""What `verify` asks of a change that was trained: all but the lint, which may learn more than it knew then."""
 OF_A_START: Sequence[Rule] = (names, pays, uses)
 """What is asked of a recipe that is nobody's change."""
 

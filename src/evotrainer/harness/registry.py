@@ -105,13 +105,21 @@ class DetectorInput:
         return m.value if m else None
 
     def gained(self, by: float) -> bool:
-        """Is accuracy above its start by more than `by` and by more than one standard error of the difference?"""
+        """Is accuracy above its start by more than `by` and by more than one standard error of the difference? Where no
+        start was read, the training's score of the last steps against the first."""
         now, start = self.metrics.get("accuracy"), self.context.referred("accuracy")
-        if now is None or start is None or now.value is None or start.value is None:
+        if now is None or now.value is None:
             return False
-        gain = now.value - start.value
+        if start is None or start.value is None:
+            y = np.array(self.context.series("score"))
+            if len(y) < 6:
+                return False
+            gain = float(y[-3:].mean() - y[:3].mean())
+            se = float(np.hypot(y[:3].std(ddof=1), y[-3:].std(ddof=1)) / np.sqrt(3))
+        else:
+            gain, se = now.value - start.value, float(np.hypot(now.se or 0.0, start.se or 0.0))
         # one standard error, not two: this exempts from a warning, where missing a gain costs more than granting one
-        return gain > by and gain > float(np.hypot(now.se or 0.0, start.se or 0.0))
+        return gain > by and gain > se
 
     def level(self, x: float, warn: str = "warn", critical: str = "critical") -> Severity | None:
         """Severity of a value that is bad when high; None below `warn`."""

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.factors.change_rules import OF_A_START, RULES, ProposedChange, why_not
+from evotrainer.factors.change_rules import OF_A_START, RECORDED, ProposedChange, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -304,14 +304,14 @@ CHAIN_ONLY: dict[str, str] = {
 
 def refused_branches(state: RunState) -> Iterator[str]:
     """Branches that a run would not train, by the rules of every change or, where they have no parent, of a start."""
-    environment = state.environment or None
+    environment = state.environment
     for b in state.branches.values():
         parent, i = state.branches.get(b.parent or ""), b.intervention
         if (b.parent is None) != (i is None):
             yield f"branch {b.branch}: a branch has a parent if and only if it has an intervention"
         elif parent is not None and i is not None:
             change = ProposedChange(parent.recipe, {i.factor: i.new}, environment=environment, made=b.recipe)
-            if why := why_not(change, [*RULES, partial(_as_it_was, i)]):
+            if why := why_not(change, [*RECORDED, partial(_as_it_was, i)]):
                 yield f"branch {b.branch} declares {i.factor}: {short(i.old)} -> {short(i.new)}: {why}"
         elif why := why_not(ProposedChange(b.recipe, environment=environment), OF_A_START):
             yield f"branch {b.branch}: {why}"

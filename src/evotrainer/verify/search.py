@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from evotrainer.config.load import apply_overrides
-from evotrainer.factors.change_rules import ProposedChange, why_not
+from evotrainer.factors.change_rules import RECORDED, ProposedChange, why_not
 from evotrainer.projections.branches import BASE
 from evotrainer.projections.pooled import noise_of
 from evotrainer.records.chain import Event
@@ -37,8 +37,8 @@ def probes(record: Record, event: Event) -> Iterator[Problem]:
         known[p.probe] = p.seed, p.recipe
         parent = state.branches.get(body.incumbent)
         if parent:
-            change = ProposedChange(parent.recipe, p.changes, run.changes, state.environment or None, p.recipe)
-            if why := why_not(change):
+            change = ProposedChange(parent.recipe, p.changes, run.changes, state.environment, p.recipe)
+            if why := why_not(change, RECORDED):
                 yield Problem("probes", f"{p.probe}: {why}")
 
 

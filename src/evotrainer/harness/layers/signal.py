@@ -216,7 +216,7 @@ def filter_keep_rate(batch: Batch, context: HarnessContext) -> MetricValues:
 
 @metric("zero_advantage", "signal", "share", healthy=(None, 0.5), needs=["advantage"])
 def zero_advantage(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Rollouts trained on with advantage 0 (|A| < ZERO_STD), among those that have one."""
+    """Rollouts trained on with advantage 0 (|A| < 1e-8), among those that have one."""
     a = batch.advantage
     return clustered_reading(np.where(np.isnan(a), np.nan, (np.abs(a) < ZERO_STD).astype(float)), batch)
 

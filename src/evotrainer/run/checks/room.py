@@ -2,37 +2,42 @@
 
 from __future__ import annotations
 
+import json
+import math
 import shutil
 from pathlib import Path
 
 from evotrainer.errors import ConfigError
 from evotrainer.executors import local_workers, wants_gpu
-from evotrainer.records.regular_file import read_text
+from evotrainer.executors.local import gpu_visible
+from evotrainer.records.regular_file import open_regular, read_text
 from evotrainer.records.text import counted
 from evotrainer.records.weights import weight_files
 from evotrainer.run.checks.base import BeforeRun, Found
+from evotrainer.trainers.bases import base_of, is_adapter
 
-COPIES = 4
-"""Of the weights in memory, and on the disk while a training goes on: weights, gradients, AdamW's two moments."""
+IN_MEMORY = 6
+"""Times the weights in fp32: weights, gradients, AdamW's two moments, what a step keeps (bench/real/step.md: 7)."""
+CHECKPOINT = 3
+"""Times the weights on the disk: weights and AdamW's two moments; twice while a new one replaces the old one."""
 
 
 def room(at: BeforeRun) -> Found:
     """The first trainings fit on the disk and into memory, as far as this machine says; a note where fewer fit side by
-    side than are started."""
-    if at.fetched or at.base is None or at.task.executor.name != "local" or wants_gpu(at.task):
+    side than are started. Adapters are taken to fit on any disk. What a step of a large batch takes is not known."""
+    if at.fetched or at.base is None or at.task.executor.name != "local" or (wants_gpu(at.task) and gpu_visible()):
         return
-    weights = sum(f.stat().st_size for f in weight_files(at.base))
-    whole, seeds, side = "lora" not in at.task.trainer.options, len(at.task.run.seeds), local_workers(at.task)
-    if whole and at.folder is not None:
+    weights, seeds, side = fp32_bytes(at.base), len(at.task.run.seeds), local_workers(at.task)
+    if "lora" not in at.task.trainer.options and at.folder is not None:
         place = next(p for p in (at.folder, *at.folder.absolute().parents) if p.exists())
-        need, free = weights * (seeds + COPIES - 1), shutil.disk_usage(place).free
+        need, free = weights * (seeds + 2 * CHECKPOINT * min(side, seeds)), shutil.disk_usage(place).free
         if free < need:
             raise ConfigError(
                 f"{counted(seeds, 'training')} of the starting recipe write {need / 1e9:.1f} GB of weights and "
                 f"checkpoints, and {place} has {free / 1e9:.1f} GB; make room, choose another --out, or train adapters "
                 "(trainer.options.lora)"
             )
-    each, memory = COPIES * weights, memory_free()
+    each, memory = IN_MEMORY * weights, memory_free()
     if memory is None or memory >= each * side:
         return
     if memory < each:
@@ -46,16 +51,28 @@ def room(at: BeforeRun) -> Found:
     )
 
 
+def fp32_bytes(policy: Path) -> int:
+    """Bytes of a policy's numbers in fp32, whatever they are stored in; of adapters, with all that they lie upon."""
+    found = 0
+    for file in weight_files(policy):
+        with open_regular(file) as f:
+            header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
+        found += 4 * sum(math.prod(t["shape"]) for name, t in header.items() if name != "__metadata__")
+    return found + fp32_bytes(base_of(policy)) if is_adapter(policy) else found
+
+
 def memory_free(root: Path = Path("/")) -> int | None:
-    """Bytes that programs may still take: of the machine, or of the control group that we are in; None: not known."""
+    """Bytes that programs may still take: of the machine, or of the control group at the root; None: not known."""
     try:
         lines = read_text(root / "proc/meminfo").splitlines()
     except OSError:
         return None
     found = [int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:")]
-    for limit in ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes"):
-        try:
-            found.append(int(read_text(root / limit)))
-        except (OSError, ValueError):  # no such group, or `max`
-            continue
+    group = root / "sys/fs/cgroup"
+    try:
+        # what programs hold; the rest of memory.current is cache, which gives way
+        held = sum(int(x.split()[1]) for x in read_text(group / "memory.stat").splitlines() if x.startswith("anon "))
+        found.append(int(read_text(group / "memory.max")) - held)
+    except (OSError, ValueError):  # no such group, or `max`
+        pass
     return min(found, default=None)
