@@ -131,7 +131,7 @@ ALLOWED = {
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
     "executors.cache": "errors records config trainers.bases trainers.gguf executors executors.spec executors.path_map "
-    "executors.health executors.local executors.inputs executors.start_checkpoint trainers.continued",
+    "executors.health executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
@@ -140,7 +140,8 @@ ALLOWED = {
     "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
-    "trainers trainers.base trainers.continued trainers.curriculum trainers.gguf executors executors.cache "
+    "trainers trainers.base trainers.bases trainers.continued trainers.curriculum trainers.gguf executors "
+    "executors.cache "
     "executors.spec "
     "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "

@@ -99,11 +99,17 @@ def preflight_executor(task: TaskFile, children: Sequence[Recipe] = ()) -> None:
 def local_workers(task: TaskFile) -> int:
     """Trials side by side on this machine: `run.workers`, else one per core; one where they would share a GPU."""
     from evotrainer.config.task import default_workers
-    from evotrainer.executors.local import gpu_visible
 
     if task.run.workers:
         return task.run.workers
-    return 1 if wants_gpu(task) and gpu_visible() else default_workers()
+    return 1 if takes_gpu(task) else default_workers()
+
+
+def takes_gpu(task: TaskFile) -> bool:
+    """Whether its trainings run on a GPU of this machine."""
+    from evotrainer.executors.local import gpu_visible
+
+    return wants_gpu(task) and gpu_visible()
 
 
 def wants_gpu(task: TaskFile) -> bool:

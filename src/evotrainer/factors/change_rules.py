@@ -61,9 +61,8 @@ def start(c: ProposedChange) -> str:
 
 
 def names(c: ProposedChange) -> str:
-    """The environment has what it names."""
-    if c.environment is not None:
-        e = c.environment
+    """The environment has what it names; one that nothing was recorded of is not asked."""
+    if e := c.environment:
         check_names(c.recipe, e.get("name", ""), e.get("components", ()), e.get("knobs", {}))
     return ""
 

@@ -258,8 +258,9 @@ def on(detector: str, **lines: tuple[float, float]) -> list[Finding]:
     return found(detector, groups(mixed(2)), C(curve=curve(**lines)))
 
 
-def entropy(start: float, end: float, **context: Any) -> list[Finding]:
-    return found("entropy_collapse", groups(mixed(4), entropy=end), C(curve=curve(entropy=(start, end)), **context))
+def entropy(start: float, end: float, score: tuple[float, float] = (0.3, 0.3), **context: Any) -> list[Finding]:
+    lines = curve(entropy=(start, end), score=score)
+    return found("entropy_collapse", groups(mixed(4), entropy=end), C(curve=lines, **context))
 
 
 def named(start: str, context: C, fooled: int) -> list[Finding]:
@@ -424,6 +425,8 @@ CASES: list[Case] = [
     ("entropy_collapse: a tenth", lambda: entropy(0.5, 0.05), "critical"),
     ("entropy_collapse: half", lambda: entropy(0.28, 0.13), None),
     ("entropy_collapse: a better score", lambda: entropy(0.5, 0.05, base=reading(accuracy=0.3, entropy=0.5)), None),
+    ("entropy_collapse: a better score by the curve alone", lambda: entropy(0.5, 0.05, score=(0.05, 0.5)), None),
+    ("entropy_collapse: the curve gains nothing", lambda: entropy(0.5, 0.05, score=(0.05, 0.06)), "critical"),
     ("entropy_collapse: no start", lambda: found("entropy_collapse", groups(mixed(4), entropy=0.01)), None),
     ("exploration_collapse: certain", lambda: found("exploration_collapse", same_answers(-0.02, 1)), "critical"),
     ("exploration_collapse: varied", lambda: found("exploration_collapse", same_answers(-0.02, 6)), None),

@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer import __version__
-from evotrainer.executors import wants_gpu
+from evotrainer.executors import takes_gpu
 from evotrainer.executors.cache.store import FORMAT
 from evotrainer.executors.inputs import Inputs, Tree
-from evotrainer.executors.local import gpu_visible
 from evotrainer.executors.path_map import relocated
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.regular_file import read_text
@@ -71,7 +70,7 @@ def computes(task: TaskFile) -> dict[str, Any]:
             versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    where: dict[str, Any] = {"processor": _processor(), "gpu": _gpus() if wants_gpu(task) and gpu_visible() else []}
+    where: dict[str, Any] = {"processor": _processor(), "gpu": _gpus() if takes_gpu(task) else []}
     if task.executor.name != "local":  # nodes, and not this machine, compute there: the cluster is the machine
         where = {"executor": task.executor.model_dump(mode="json")}
     system = [platform.system(), platform.machine(), platform.python_version()]

@@ -8,8 +8,7 @@ import shutil
 from pathlib import Path
 
 from evotrainer.errors import ConfigError
-from evotrainer.executors import local_workers, wants_gpu
-from evotrainer.executors.local import gpu_visible
+from evotrainer.executors import local_workers, takes_gpu
 from evotrainer.records.regular_file import open_regular, read_text
 from evotrainer.records.text import counted
 from evotrainer.records.weights import weight_files
@@ -25,7 +24,7 @@ CHECKPOINT = 3
 def room(at: BeforeRun) -> Found:
     """The first trainings fit on the disk and into memory, as far as this machine says; a note where fewer fit side by
     side than are started. Adapters are taken to fit on any disk. What a step of a large batch takes is not known."""
-    if at.fetched or at.base is None or at.task.executor.name != "local" or (wants_gpu(at.task) and gpu_visible()):
+    if at.fetched or at.base is None or at.task.executor.name != "local" or takes_gpu(at.task):
         return
     weights, seeds, side = fp32_bytes(at.base), len(at.task.run.seeds), local_workers(at.task)
     if "lora" not in at.task.trainer.options and at.folder is not None:
