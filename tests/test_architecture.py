@@ -109,6 +109,9 @@ ALLOWED = {
     "trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    # a user's own script: files in, files out; importers and curves are read through a registry
+    "trainers.command": "errors registry records factors trainers trainers.base trainers.bases trainers.clock "
+    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts",
     "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
@@ -130,8 +133,8 @@ ALLOWED = {
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
-    "executors.cache": "errors records config trainers.bases trainers.gguf executors executors.spec executors.path_map "
-    "executors.health executors.inputs executors.start_checkpoint trainers.continued",
+    "executors.cache": "errors records config trainers trainers.bases trainers.gguf executors executors.spec "
+    "executors.path_map executors.health executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,

@@ -234,6 +234,12 @@ class TaskFile(Frozen):
     tracking: TrackingConfig = TrackingConfig()
 
     @property
+    def named_files(self) -> dict[str, Any]:
+        """What names files that the run rests on: the environment's section, a training command of the user's."""
+        own = self.trainer.options if self.trainer.name == "command" else {}
+        return {**self.environment, "trainer command": own.get("command"), "trainer config": own.get("config")}
+
+    @property
     def hash(self) -> str:
         """16 hex digits of SHA-256 over the canonical JSON."""
         text = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))

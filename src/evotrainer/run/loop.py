@@ -156,7 +156,7 @@ def describe(ctx: RunContext) -> RunOpened:
         drawn = task_sets.draw(ctx, environment)
     finally:
         environment.close()
-    env["files"] = fingerprints(task.environment)
+    env["files"] = fingerprints(task.named_files)
     return RunOpened(
         run=ctx.folder.name,
         task=task.task.name,
@@ -178,7 +178,7 @@ def describe(ctx: RunContext) -> RunOpened:
 
 def check_unchanged(ctx: RunContext, opened: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
-    now = fingerprints(ctx.task.environment)
+    now = fingerprints(ctx.task.named_files)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
             raise IntegrityError(f"{file} was changed after the run began; {remedies(ctx.folder, file, sha)}")
