@@ -86,11 +86,12 @@ class Mapped:
         )
         for part in dict.fromkeys((*now, *fixed)):
             factor, value = part.partition(".")[0], now.get(part)
-            if factor in OURS or ((how := self.row(part)) is not None and not how.why):
+            how = self.row(part)
+            if factor in OURS:
                 continue
             if how is not None:
-                if how.refuses(recipe):
-                    out.append(f"{part}: {how.why}; {how.instead}")
+                if how.why and how.refuses(recipe):
+                    out.append(f"{part if part in self.rows else factor}: {how.why}; {how.instead}")
             elif part in fixed or factor in fixed:
                 if value != fixed.get(part):
                     out.append(
@@ -103,7 +104,7 @@ class Mapped:
                     f"{part} = {_said(value)}: nothing tells the script; map it (trainer.options.map.{part} = "
                     f'"--flag"), say that the script does so by itself (trainer.options.fixed.{part}), or leave it out'
                 )
-        return out
+        return list(dict.fromkeys(out))
 
     def settings(self, recipe: Recipe) -> dict[str, Any]:
         """Place -> value, for a recipe."""
