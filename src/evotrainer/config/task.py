@@ -183,7 +183,8 @@ class TrainerConfig(Frozen):
 
     name: str = "embedded"
     """embedded: EvoTrainer's own small policies, and language models in the layout of Llama or Qwen3, on a CPU. trl:
-    any causal language model of the Hugging Face form. One of your own: docs/add-your-own.md."""
+    any causal language model of the Hugging Face form. command: a training script of yours (docs/command-trainer.md).
+    One of your own: docs/add-your-own.md."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 
