@@ -399,9 +399,9 @@ def _measured_closed(state: RunState) -> Iterator[Fact]:
     for a in {a.capability: a for a in state.audits if a.confirmed}.values():
         if read and str(read[-1].env_knobs.get(a.knob)) == str(a.closed):
             text = (
-                f"{a.capability} closed: every score of the certificate is with {a.knob} {a.closed}; with {a.open}, on "
-                f"gate, {a.branch} had {percent(a.score_open)} and {a.reference} {percent(a.reference_open)} instead of "
-                f"{percent(a.score_closed)} and {percent(a.reference_closed)}"
+                f"{a.capability} closed: every score of the certificate is with {a.knob} {a.closed}; with {a.open}, "
+                f"on gate {a.branch} had {percent(a.score_open)} and {a.reference} {percent(a.reference_open)} instead "
+                f"of {percent(a.score_closed)} and {percent(a.reference_closed)}"
             )
             yield Fact(kind="comparison", text=text, numbers={"open": a.score_open, "closed": a.score_closed})
 
