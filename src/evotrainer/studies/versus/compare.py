@@ -306,7 +306,7 @@ def _behaviour(a: SideLogs, b: SideLogs) -> tuple[Difference, ...]:
         if not tasks:
             continue
         effect = contrast(tables[0], tables[1], BEHAVIOUR_CONFIDENCE) if len(tasks) > 1 else None
-        out.append(Difference(name, *(_mean(t, tasks) for t in tables), effect))
+        out.append(Difference(name, _mean(tables[0], tasks), _mean(tables[1], tasks), effect))
     return tuple(out)
 
 
