@@ -42,11 +42,10 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     """Run a task in a new folder to its end. Raises as `api.start`."""
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
-    from evotrainer.run.context import can_ask
     from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     pinned = with_pinned_data(task)
-    notes = check_run(BeforeRun(pinned, True, folder, can_ask(caller.ask)))
+    notes = check_run(BeforeRun(pinned, True, folder, caller.ask is not None))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / "task.toml", with_absolute_base(pinned).to_toml())
@@ -62,7 +61,6 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
     from evotrainer.run.checks.settings import refuse_results
-    from evotrainer.run.context import can_ask
     from evotrainer.run.corrections import refuse_changed
 
     given = as_texts(overrides)
@@ -85,7 +83,7 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     if state.closed_by and changed.run.rounds <= played:
         return
     refuse_changed(folder, changed, events)
-    check_run(BeforeRun(changed, False, None, can_ask(caller.ask)))
+    check_run(BeforeRun(changed, False, None, caller.ask is not None))
     _go(folder, changed, every, caller, task_hash=task.hash)
 
 

@@ -14,7 +14,7 @@ from evotrainer.run.tracking import check_trackers
 TRIES = "trying the environment's rewards, and measuring prompts as the policy reads them"
 
 CHECKS = (
-    # the place, and who answers: whoever corrects these has to come back anyway
+    # the place, and who answers
     RunCheck("folder", settings.folder),
     RunCheck("human", settings.human, of="any"),
     # the task file
@@ -59,8 +59,8 @@ CHECKS = (
     RunCheck("cache", settings.cache),
 )
 """The registry."""
-FIRST = ("folder", "human")
-"""Checks that end the walk where they refuse."""
+FIRST = ("folder",)
+"""Checks that end the walk where they refuse: whoever corrects these has to come back anyway."""
 
 
 @WATCH.limited()
