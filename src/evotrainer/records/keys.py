@@ -298,6 +298,22 @@ def gate(n: int, where: str, branch: str = "", attempt: int = 0) -> str:
     return f"r{n}/gate/{where}" + (f"/{branch}" if branch else "") + (f"/{attempt}" if attempt else "")
 
 
+def gate_asked(gate: str, times: int = 0) -> str:
+    """What a human is asked at a gate; `times`: how often it was answered with ABORT, and asked again."""
+    return f"{gate}/asked" + (f"/{times}" if times else "")
+
+
+def gate_aborted(gate: str, times: int = 0) -> str:
+    """The answer was ABORT."""
+    return f"{gate}/aborted" + (f"/{times}" if times else "")
+
+
+def answer_of(asked: str, aborted: bool) -> str:
+    """Key of the answer to a key of `gate_asked`."""
+    gate, _, times = asked.rpartition("/asked")
+    return gate_aborted(gate, int(times.strip("/") or 0)) if aborted else gate
+
+
 def escalated(n: int) -> str:
     """Something is tried after failures."""
     return f"r{n}/escalated"

@@ -12,6 +12,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted
 from evotrainer.records.verdicts import Verdict
+from evotrainer.rules.approvals import promotion_question
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, give_verdict
@@ -69,7 +70,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
         if (
             verdict.kind == "promote"
             and still_valid(ctx, name)
-            and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
+            and ask_human(ctx, n, "verdict", promotion_question(name, verdict.reason), branch=name)
         ):
             promote(ctx, name, ctx.champion)
             fresh_seeds.after_promotion(ctx, name)

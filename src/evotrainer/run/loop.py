@@ -26,6 +26,7 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
 )
+from evotrainer.rules.approvals import ESCALATE_AFTER
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
     detector_outcomes,
@@ -40,7 +41,7 @@ from evotrainer.run import (
     task_sets,
     trial_specs,
 )
-from evotrainer.run.approvals import ESCALATE_AFTER, ask_human
+from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
 from evotrainer.run.checks.measured import health_doubts, unscored_components
@@ -316,7 +317,7 @@ def close(ctx: RunContext, reason: str) -> RunClosed:
             reason=reason,
             champion=ctx.champion if ctx.branches[START].finished else BASE,
             cpu_s=round(sum(t.cpu_s for t in finished), 1),
-            wall_s=round(max(time.monotonic() - ctx.started, ctx.budget().spent["wall_s"]), 1),
+            wall_s=round(max(time.monotonic() - ctx.started - ctx.waited, ctx.budget().spent["wall_s"]), 1),
             peak_rss_mb=max((t.peak_rss_mb for t in finished), default=0.0),
             seed=drawn.seed if drawn else "",
             salt=drawn.salt if drawn else "",
