@@ -15,6 +15,7 @@ from evotrainer.factors.table import DEFAULTS, UNSET, TrainerSupport
 from evotrainer.factors.trainer_mapping import FIELDS
 from evotrainer.records.durable import os_errors
 from evotrainer.records.recipe import Recipe
+from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.command.options import CommandOptions, Target, filled
 from evotrainer.trainers.command.presets import PRESETS
 
@@ -190,7 +191,7 @@ def base_config(path: str) -> dict[str, Any]:
     import yaml
 
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = read_text(path)
         suffix = Path(path).suffix
         found = (
             tomllib.loads(text)

@@ -18,8 +18,8 @@ import numpy as np
 from evotrainer.errors import FaultsError
 from evotrainer.records.durable import fsync, os_errors, replace_folder
 from evotrainer.records.output import print
+from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Rollout, groups_of, rollout_id
-from evotrainer.records.text import counted
 from evotrainer.records.weights import weights_sha256
 from evotrainer.registry import Registry
 from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
@@ -88,7 +88,7 @@ class Signs:
     def row(self) -> dict[str, Any]:
         """The last whole line of the metrics; empty where there is none yet."""
         for path in reversed(matches(self.out, self.options.metrics)):
-            with contextlib.suppress(OSError, ValueError), open(path, "rb") as f:
+            with contextlib.suppress(OSError, ValueError), open_regular(path) as f:
                 size = f.seek(0, os.SEEK_END)
                 f.seek(max(0, size - TAIL))
                 lines = f.read().split(b"\n")[:-1]  # behind the last newline a line is half-written
@@ -291,7 +291,3 @@ def take_policy(found: Path, folder: Path, start: Path, run_dir: Path | None) ->
         for f in temp.iterdir():
             fsync(f)
         replace_folder(temp, folder)
-
-
-def told(what: str, n: int) -> None:
-    print(f"note: {counted(n, what)}", flush=True)
