@@ -161,8 +161,9 @@ ALLOWED = {
     #
     # doors
     "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
-    "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
-    "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
+    "testing": "errors records factors config importers agents envs envs.base envs.outcome trainers trainers.base "
+    "trainers.command trainers.continued executors executors.spec executors.warm_start harness harness.detectors "
+    "harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
