@@ -52,7 +52,7 @@ def check_trainer_command(
         on = _Kit(t, environment, trainer, first.policy).train(work / "on", t.run.seeds[0])
         assert on.sha != first.sha, "another start policy gave the same weights: it does not train what {policy} names"
         if t.trainer.options.get("checkpoint"):
-            kit.check_resume(work / "resumed", t.run.seeds[0], first, repeatable)
+            kit.check_resume(work / "ended", t.run.seeds[0], first, repeatable)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import FaultsError, TrainerError
+from evotrainer.records import keys
 from evotrainer.records.durable import os_errors, replace_synced
 from evotrainer.records.faults import fault_point
 from evotrainer.records.output import print
@@ -150,7 +151,7 @@ class CommandTrainer:
     def _command(self, request: TrainRequest, home: Path, checkpoint: str) -> Command:
         """The command of a training, its request and configuration written."""
         o, i, out = self.options, request.identity, home / OUT
-        trial = f"{i.branch}-s{i.seed}"
+        trial = keys.training(i.branch, i.seed)
         asked = CommandRequest(
             purpose="train",
             trial=trial,
