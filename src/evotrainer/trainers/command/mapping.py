@@ -16,7 +16,7 @@ from evotrainer.factors.trainer_mapping import FIELDS
 from evotrainer.records.durable import os_errors
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
-from evotrainer.trainers.command.options import CommandOptions, Target, filled
+from evotrainer.trainers.command.options import CommandOptions, FactorPlace, filled
 from evotrainer.trainers.command.presets import PRESETS
 
 OURS = ("deploy_temperature", "start")
@@ -116,8 +116,8 @@ class Mapped:
         return found
 
 
-def _support(part: str, given: str | Target) -> TrainerSupport:
-    target = Target(to=given) if isinstance(given, str) else given
+def _support(part: str, given: str | FactorPlace) -> TrainerSupport:
+    target = FactorPlace(to=given) if isinstance(given, str) else given
 
     def value(recipe: Recipe) -> Any:
         # a part that the recipe does not have, as a reward that is not paid, is left out

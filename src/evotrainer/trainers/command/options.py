@@ -20,7 +20,7 @@ def words(given: Any) -> Any:
     return shlex.split(given) if isinstance(given, str) else given
 
 
-class Target(Frozen):
+class FactorPlace(Frozen):
     """Where a factor's value goes, if more is to be said than a place."""
 
     to: str
@@ -89,7 +89,7 @@ class CommandOptions(Frozen):
     """Folder that it runs in; default: the task file's."""
     env: dict[str, str] = {}
     """Further environment variables; the same words are filled in."""
-    map: dict[str, str | Target] = {}
+    map: dict[str, str | FactorPlace] = {}
     """Factor (`lr`, `clip.high`, `rewards.exact`) -> where its value goes. A name alone, or `preset = NAME` in it: the
     rows of `trl`, `verl`, `prime-rl` or `ms-swift`, which further rows change."""
     preset: str = ""

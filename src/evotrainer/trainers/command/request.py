@@ -18,7 +18,7 @@ from evotrainer.trainers.curriculum import tags_of
 FORMAT: Literal["evotrainer-command-1"] = "evotrainer-command-1"
 
 
-class Message(Frozen):
+class PromptMessage(Frozen):
     """A part of a prompt."""
 
     role: Literal["system", "user", "assistant", "tool"]
@@ -34,7 +34,7 @@ class TaskLine(Frozen):
     """Id; a rollout that names it, or repeats its prompt, is one of this task."""
     prompt: str
     """The prompt as one text."""
-    messages: tuple[Message, ...]
+    messages: tuple[PromptMessage, ...]
     """The prompt as messages."""
     tags: dict[str, Any] = {}
     data: dict[str, Any] | None = None
@@ -79,7 +79,7 @@ class CommandRequest(Frozen):
 
 def task_line(task: Any, turns: Iterable[Any], data: bool) -> TaskLine:
     """Of a task as an episode shows it."""
-    messages = tuple(Message(role=t.role, content=t.text) for t in turns)
+    messages = tuple(PromptMessage(role=t.role, content=t.text) for t in turns)
     own: Mapping[str, Any] = getattr(task, "data", None) or {}
     plain = json.loads(json.dumps(dict(own), default=str)) if data else None
     prompt = "\n".join(m.content for m in messages)
