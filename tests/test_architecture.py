@@ -151,7 +151,9 @@ ALLOWED = {
     "extras": "",
     "extras.export": "errors records config projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
-    "extras.tracking": "errors records config projections",
+    "extras.follower": "",
+    "extras.notify": "errors records config projections extras.follower",
+    "extras.tracking": "errors records config projections extras.follower",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
@@ -162,6 +164,7 @@ ALLOWED = {
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
     "harness.registry harness.render executors.process",
+    "studies.versus": "errors records judge importers views harness harness.columns studies.audit",
     "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
     "rules api studies.audit",
     "studies.calibration": "errors records config judge projections rules api",
@@ -171,9 +174,9 @@ ALLOWED = {
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
-    "sandbox run verify api studies.audit studies.backtest studies.calibration "
+    "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.tracking extras.verl",
+    "extras.notify extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
