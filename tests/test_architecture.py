@@ -153,6 +153,7 @@ ALLOWED = {
     "extras.scaffold": "records",
     "extras.follower": "",
     "extras.notify": "errors records config projections extras.follower",
+    "extras.rollout_export": "errors records",
     "extras.tracking": "errors records config projections extras.follower",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #

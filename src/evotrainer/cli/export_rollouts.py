@@ -1,0 +1,82 @@
+"""`evotrainer export-rollouts`: rollouts in the forms that other viewers open."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evotrainer.cli._common import Cache, Format, Map, RolloutPaths
+from evotrainer.cli._progress import progress
+from evotrainer.errors import ConfigError
+from evotrainer.records.output import print
+
+
+def export_rollouts(
+    paths: RolloutPaths,
+    *,
+    to: Annotated[str, typer.Option(metavar="FORM", help="inspect, atif, jsonl or trackio.")],
+    out: Annotated[
+        Path | None, typer.Option(help="New folder; of trackio the folder of its databases, default its own.")
+    ] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME OP VALUE", help="As of `rollouts`: branch=b1, split=search, 'step>=10'; again."),
+    ] = None,
+    finding: Annotated[str | None, typer.Option(metavar="DETECTOR", help="Those that this detector flags.")] = None,
+    findings: Annotated[
+        bool, typer.Option("--findings", help="Audit them first; each names the detectors that flag it.")
+    ] = False,
+    project: Annotated[str, typer.Option(help="Trackio's project.")] = "evotrainer",
+    format: Format = None,
+    map: Map = None,
+    cache: Cache = None,
+) -> None:
+    """Write rollouts of a run, or of anybody's files, for another viewer: Inspect View, Scout and Docent (inspect),
+    Harbor's (atif), Trackio's traces, or plain JSON lines.
+
+    Example: evotrainer export-rollouts runs/mine --to inspect --out logs --where branch=b1 --findings
+
+    Example: evotrainer export-rollouts runs/mine --to trackio --project mine
+    """
+    from evotrainer.extras.rollout_export import FORMS, Flagged, export, write_trackio
+    from evotrainer.records.text import clean, counted
+    from evotrainer.studies.audit import default_cache
+    from evotrainer.studies.rollouts import FieldCondition, flagged_by, select
+
+    if to not in (*FORMS, "trackio"):
+        raise ConfigError(f"--to {to}: give one of {', '.join(FORMS)} or trackio")
+    if out is None and to != "trackio":
+        raise ConfigError(f"--to {to} writes files: give a new folder as --out")
+    conditions = [FieldCondition.of(x) for x in where or ()]
+    with progress() as say:
+        reading: dict[str, Any] = {
+            "cache": cache or default_cache(),
+            "format": format,
+            "map": map or (),
+            "progress": say,
+        }
+        chosen = select(paths, conditions, finding=finding, **reading)
+        by_detector, claims, _ = flagged_by(paths, **reading) if findings else ({}, [], 0)
+
+    def flagged() -> Iterator[Flagged]:
+        for r in chosen.rollouts():
+            yield Flagged(r, tuple(sorted(d for d, ids in by_detector.items() if clean(r.id, 80) in ids)))
+
+    for s in chosen.whole.skipped[:5]:
+        print(clean(f"skipped {s.where}: {s.reason}", 400), file=sys.stderr)
+    for note in chosen.notes:
+        print(clean(note, 400), file=sys.stderr)
+    if not chosen.rows:
+        raise ConfigError(f"none of {counted(len(chosen.every), 'rollout')} meets the conditions; nothing was written")
+    if to == "trackio":
+        write_trackio(flagged(), out, project, claims)
+        opens = f"TRACKIO_DIR={out} " * (out is not None) + f"trackio show --project {project}"
+    else:
+        assert out is not None
+        export(to, flagged(), out)
+        opens = FORMS[to].opens.format(out=out)
+    print(f"wrote {counted(len(chosen.rows), 'rollout')} as {to}; open: {opens}")
