@@ -278,21 +278,24 @@ class TrialProcess:
             identity=Identity(spec.run, spec.branch, spec.seed),
             recipe=spec.protocol,
             policy_dir=policy,
-            split=plan.split,
+            split=plan.of or plan.split,
             step=spec.recipe.whole_steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
             env_knobs=spec.env_knobs,
         )
 
+        def recorded(groups: Groups) -> Groups:
+            return [[replace(r, split=plan.split) for r in g] for g in groups] if plan.of else groups
+
         def sink(groups: Groups) -> None:
             check_faults(spec.trial, plan.split, groups)
-            store.append(groups)
+            store.append(recorded(groups))
             self.beat()
 
         def attempted(asked: EvalRequest, name: str) -> Groups:
             self.beat(f"evaluating {name}")
-            groups = trainer.evaluate(asked, environment, sink)
+            groups = recorded(trainer.evaluate(asked, environment, sink))
             fault_point(f"trial:evaluated:{name}")
             return groups
 

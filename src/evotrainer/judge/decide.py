@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
+from typing import Literal, cast
 
-from evotrainer.judge import checks, compute, readings, scaffold, settings, stats
+from evotrainer.judge import checks, compute, guards, readings, scaffold, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.records.text import decimal_places
@@ -70,6 +70,14 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         better = f"{given.ahead} gained more in the same round"
         gates.append(GateResult(gate="best_of_round", passed=False, message=better))
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
+    held = ""
+    if kind == "promote" and given.guards:
+        guarded = [guards.gate(g, config) for g in given.guards]
+        gates += guarded
+        instead, why = guards.settle(guarded)
+        if instead:
+            kind, reason = cast(Kind, instead), f"{why}; the score alone would promote: {reason}"
+        held = "" if instead else "; ".join(g.message for g in guarded)
     # sentences: neither the second reading nor a temperature refuses anything
     sharpening = second.message if second and (kind == "promote" or second.passed is False) else ""
     temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
@@ -77,7 +85,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
     return settle(
-        kind, "; ".join(filter(None, (reason, also, cost, sharpening, temperature_notes, under))), effect, look
+        kind, "; ".join(filter(None, (reason, held, also, cost, sharpening, temperature_notes, under))), effect, look
     )
 
 

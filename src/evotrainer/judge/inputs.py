@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import ShortcutAudit
+
+if TYPE_CHECKING:
+    from evotrainer.judge.guards import GuardReading
 
 
 class JudgeConfig(Frozen):
@@ -62,5 +66,7 @@ class JudgeInput:
     """The environment's (proxy, true) reward components."""
     scaffold: ScaffoldControl | None = None
     """The base policy with the texts of both sides; None where these are the same."""
+    guards: Sequence[GuardReading] = ()
+    """What must not be lost elsewhere; those that were not evaluated yet included."""
     ahead: str = ""
     """A branch of the same round, promoted over the same control already; one champion a round."""
