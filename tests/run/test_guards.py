@@ -196,3 +196,41 @@ def test_the_estimate_counts_them(task: Path) -> None:
     assert told.guard_s == pytest.approx(40 * told.cost.attempt_s)
     text = "\n".join(estimate_lines(told))
     assert "guards: 10 policies are evaluated on them likely (4 to 10)" in text
+
+
+def test_a_guard_is_really_evaluated_under_names_of_its_own(
+    task_file: Path, tmp_path: Path, trained_base: Path
+) -> None:
+    """Both environments are one and the same: only their names tell their rollouts apart."""
+    from evotrainer.executors.local import LocalExecutor
+    from evotrainer.executors.spec import EvalPlan
+    from evotrainer.records.store import load
+
+    loaded = load_task(task_file)
+    plans = {"b1-s1": EvalPlan(split="search", attempts=2, tasks=4)}
+    plans[keys.guard("b1-s1", "same")] = EvalPlan(split="guard", of="search", attempts=2, tasks=4)
+    specs = [
+        TrialSpec(
+            run="run",
+            trial=trial,
+            branch="b1",
+            seed=1,
+            purpose="guard",
+            train=False,
+            recipe=loaded.recipe,
+            protocol=loaded.recipe,
+            environment=loaded.environment,
+            policy_dir=str(trained_base),
+            evals=(plan,),
+        )
+        for trial, plan in plans.items()
+    ]
+    executor = LocalExecutor(tmp_path, 1, 0)
+    done = {t.trial: t for t in executor.run(specs)}
+    executor.close()
+    plain, guard = (done[s.trial] for s in specs)
+    assert (plain.scores[0].split, guard.scores[0].split) == ("search", "guard")
+    assert {f"same/{t}": x for t, x in plain.scores[0].per_task.items()} == guard.scores[0].per_task
+    assert guard.parts and all(p.startswith("sealed/") for p in guard.parts), "nobody but the judge reads it"
+    read = [load([tmp_path / kind / s.trial]) for kind, s in zip(("rollouts", "sealed"), specs, strict=True)]
+    assert len({r.id for x in read for r in x}) == 16 and {r.split for r in read[1]} == {"guard"}

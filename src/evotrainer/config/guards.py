@@ -11,7 +11,8 @@ from evotrainer.records.recipe import Knob
 
 
 class GuardConfig(Frozen):
-    """Another environment, or data set, on which a promoted policy must be no worse (docs/guards.md)."""
+    """Another environment, or data set, on which a promoted policy must be no worse: each a table
+    `[[guard]]` (docs/guards.md)."""
 
     name: str = Field(pattern=r"^[a-z0-9][a-z0-9_]*$")
     """What verdicts and the certificate call it."""

@@ -22,7 +22,7 @@ from evotrainer.executors.data_keys import asked, received
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
-from evotrainer.executors.scores import check_faults, split_score, unrecordable
+from evotrainer.executors.scores import check_faults, on_guard, split_score, unrecordable
 from evotrainer.executors.spec import (
     EvalPlan,
     Heartbeat,
@@ -39,7 +39,7 @@ from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
-from evotrainer.records.keys import USER_CODE
+from evotrainer.records.keys import USER_CODE, guard_of
 from evotrainer.records.probes import PROBE_CPU
 from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.trainers.bases import use_places
@@ -286,7 +286,7 @@ class TrialProcess:
         )
 
         def recorded(groups: Groups) -> Groups:
-            return [[replace(r, split=plan.split) for r in g] for g in groups] if plan.of else groups
+            return [[on_guard(r, guard_of(spec.trial)) for r in g] for g in groups] if plan.of else groups
 
         def sink(groups: Groups) -> None:
             check_faults(spec.trial, plan.split, groups)

@@ -6,14 +6,12 @@ minus the margin keeps a branch from being promoted.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 
 from evotrainer.judge import checks
 from evotrainer.judge.certify import CertEntry, certify
-from evotrainer.judge.inputs import JudgeConfig
+from evotrainer.judge.inputs import GuardReading, JudgeConfig, JudgeInput, Kind, Trials
 from evotrainer.judge.stats import split_score
-from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import GateResult, GuardRow
 
 SPLIT = "guard"
@@ -21,22 +19,6 @@ GATE = "guard "
 CONFIDENCE = 0.90
 """Two-sided, so that each bound errs in 5%."""
 AGAINST = {"base": "the base policy", "control": "the control"}
-
-Trials = Sequence[TrialFinished]
-
-
-@dataclass(frozen=True, slots=True)
-class GuardReading:
-    """Evaluations on one guard's environment."""
-
-    name: str
-    margin: float
-    """Score units."""
-    base: Trials
-    control: Trials
-    branch: Trials
-    missing: tuple[str, ...] = ()
-    """Trials whose policies were not evaluated on it."""
 
 
 def gate(g: GuardReading, config: JudgeConfig) -> GateResult:
@@ -76,17 +58,25 @@ def entry(name: str, trials: Trials) -> CertEntry:
     return CertEntry(name=name, branch=name, scores={s: x for s, x in read.items() if x is not None and x.per_task})
 
 
-def settle(gates: Sequence[GateResult]) -> tuple[str, str]:
-    """(verdict in place of a promotion, why); empty where every guard held."""
-    if broken := [g for g in gates if g.passed is False]:
-        lost = [g for g in broken if g.numbers["shown"]]
-        why = "; ".join(g.message for g in lost or broken)
-        if lost:
-            return "reject", f"it costs elsewhere: {why}"
-        return "inconclusive", f"a loss elsewhere is not excluded: {why}; more tasks or attempts of the guard tell more"
-    if unread := [g for g in gates if g.passed is None]:
-        return "inconclusive", "; ".join(g.message for g in unread)
-    return "", ""
+def judged(kind: Kind, reason: str, given: JudgeInput, gates: list[GateResult]) -> tuple[Kind, str, str]:
+    """(verdict, why, what the guards say) of what would be a promotion; another verdict stays as it is. Adds to
+    `gates`."""
+    if kind != "promote":
+        return kind, reason, ""
+    found = [gate(g, given.config) for g in given.guards]
+    gates += found
+    broken = [g for g in found if g.passed is False]
+    lost = [g for g in broken if g.numbers["shown"]]
+    said = "; ".join(g.message for g in lost or broken or found)
+    if all(g.passed for g in found):
+        return kind, reason, said
+    alone = f"; the score alone would promote: {reason}"
+    if lost:
+        return "reject", f"it costs elsewhere: {said}{alone}", ""
+    if broken:
+        advice = "more tasks or attempts of the guard tell more"
+        return "inconclusive", f"a loss elsewhere is not excluded: {said}; {advice}{alone}", ""
+    return "inconclusive", "; ".join(g.message for g in found if g.passed is None) + alone, ""
 
 
 def row(g: GuardReading) -> GuardRow:

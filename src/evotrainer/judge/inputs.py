@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import Literal
 
 from pydantic import Field
 
@@ -15,8 +15,8 @@ from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import ShortcutAudit
 
-if TYPE_CHECKING:
-    from evotrainer.judge.guards import GuardReading
+Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
+Trials = Sequence[TrialFinished]
 
 
 class JudgeConfig(Frozen):
@@ -42,6 +42,20 @@ class JudgeConfig(Frozen):
     """Share of the split's tasks that every trial must have scored."""
     max_cost: float | None = Field(None, ge=1)
     """Highest training compute of a branch, as a multiple of its control's; None: not asked."""
+
+
+@dataclass(frozen=True, slots=True)
+class GuardReading:
+    """Evaluations on one guard's environment."""
+
+    name: str
+    margin: float
+    """Score units."""
+    base: Trials
+    control: Trials
+    branch: Trials
+    missing: tuple[str, ...] = ()
+    """Trials whose policies were not evaluated on it."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import Any
 from evotrainer.config.guards import GuardConfig
 from evotrainer.config.task import TaskFile
 from evotrainer.errors import IntegrityError
-from evotrainer.judge.guards import GuardReading, row
+from evotrainer.judge.guards import row
+from evotrainer.judge.inputs import GuardReading
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
