@@ -151,7 +151,9 @@ ALLOWED = {
     "extras": "",
     "extras.export": "errors records config projections trainers trainers.bases extras.scaffold",
     "extras.scaffold": "records",
-    "extras.tracking": "errors records config projections",
+    "extras.follower": "",
+    "extras.notify": "errors records config projections extras.follower",
+    "extras.tracking": "errors records config projections extras.follower",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
     # doors
@@ -174,7 +176,7 @@ ALLOWED = {
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.tracking extras.verl",
+    "extras.notify extras.tracking extras.verl",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

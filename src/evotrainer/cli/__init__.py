@@ -23,7 +23,7 @@ from typer.core import TyperGroup
 from evotrainer.records.output import print, tolerate
 
 GROUPS = {
-    "Run": ("doctor", "init", "run", "resume", "answer", "seat", "propose", "mcp", "cache"),
+    "Run": ("doctor", "init", "run", "resume", "answer", "notify", "seat", "propose", "mcp", "cache"),
     "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),

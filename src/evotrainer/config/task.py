@@ -209,6 +209,39 @@ class TrackingConfig(Frozen):
     """Options by target, e.g. `[tracking.options.mlflow]` (docs/tracking.md)."""
 
 
+class NotifyConfig(Frozen):
+    """Who is told of a run that nobody watches (docs/notify.md); a message that fails changes nothing of it."""
+
+    on: tuple[Literal["waiting", "promotion", "end", "crash", "stalled"], ...] = (
+        "waiting",
+        "promotion",
+        "end",
+        "crash",
+        "stalled",
+    )
+    """What is told: it waits for a person's answer, promoted a branch, ended, crashed or was killed, makes no progress.
+    """
+    webhook: str = ""
+    """Address (http, https) that messages are posted to. It is stored in the run folder; `webhook_env` is not."""
+    webhook_env: str = ""
+    """Variable that holds the address instead."""
+    form: Literal["json", "slack", "discord", "ntfy"] = "json"
+    """What the address understands."""
+    command: tuple[str, ...] = ()
+    """Program and its arguments: the message as JSON on its standard input, its text in EVOTRAINER_TEXT."""
+    every_s: float = Field(60.0, ge=60)
+    """Seconds between two messages at least; what happens meanwhile goes into one."""
+    stalled_s: float = Field(1800.0, ge=60)
+    """Seconds without an event or a changed heartbeat that are no progress."""
+    quote: bool = False
+    """Quote what is asked, rollouts included, where the run waits for an answer."""
+
+    @property
+    def asked(self) -> bool:
+        """Is anybody named?"""
+        return bool(self.webhook or self.webhook_env or self.command)
+
+
 class SandboxConfig(Frozen):
     """Where programs that a policy writes are run (docs/sandbox.md)."""
 
@@ -235,6 +268,7 @@ class TaskFile(Frozen):
     trainer: TrainerConfig = TrainerConfig()
     executor: ExecutorConfig = ExecutorConfig()
     tracking: TrackingConfig = TrackingConfig()
+    notify: NotifyConfig = NotifyConfig()
 
     @field_validator("guard")
     @classmethod

@@ -78,6 +78,7 @@ def wait_for_answer(ctx: RunContext, question: str, asked: GateAsked) -> GateAns
         while (given := read_answer(ctx.folder, question)) is None:
             if ctx.ask is None:
                 time.sleep(look)
+                ctx.observer.trials([])  # whoever tells people of the run may have something to say
                 look = min(1.2 * look, LOOK_S[1])
             elif said := ctx.ask(asked, lambda: read_answer(ctx.folder, question) is not None):
                 with contextlib.suppress(AgentError):  # somebody else was first

@@ -92,12 +92,14 @@ def _go(
 ) -> None:
     from evotrainer.run.corrections import accepted_corrections
     from evotrainer.run.loop import run
+    from evotrainer.run.notifying import notifying
     from evotrainer.run.open_run import open_context
     from evotrainer.run.task_sets import keep_look_number, number_held
     from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))
+        seen = len(ledger.events())
         # what is refused is refused before it is recorded, and takes no number
         mended = accepted_corrections(folder, task, ledger)
         until_end.enter_context(number_held(ledger, task))
@@ -110,6 +112,7 @@ def _go(
                     f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
                 )
         watched = until_end.enter_context(following(folder, task.tracking, caller.observer))
+        watched = until_end.enter_context(notifying(folder, task.notify, watched, seen))
         opened = open_context(
             folder,
             task,

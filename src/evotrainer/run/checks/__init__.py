@@ -9,6 +9,7 @@ from __future__ import annotations
 from evotrainer.envs.user_files import WATCH
 from evotrainer.run.checks import context_length, environment, guards, parts, rewards, room, settings
 from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
+from evotrainer.run.notifying import check_notify
 from evotrainer.run.tracking import check_trackers
 
 TRIES = "trying the environment's rewards, and measuring prompts as the policy reads them"
@@ -57,6 +58,7 @@ CHECKS = (
     RunCheck("guards", guards.guards, "environment", of="any", doing="opening the environments of guards"),
     RunCheck("skills", parts.skills),
     RunCheck("trackers", lambda at: check_trackers(at.task.tracking)),
+    RunCheck("notify", lambda at: iter(check_notify(at.task.notify)), of="any"),
     RunCheck("cache", settings.cache),
 )
 """The registry."""
