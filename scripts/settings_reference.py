@@ -27,6 +27,7 @@ from evotrainer.factors.trainer_mapping import table
 from evotrainer.records.recipe import KEYED, Recipe
 from evotrainer.records.structured_factors import COMPOSITES, fields_of
 from evotrainer.trainers import TRAINERS
+from evotrainer.trainers.command.options import CommandOptions
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 HEAD = ("| key | type | default | legal values | meaning |", "|---|---|---|---|---|")
@@ -109,6 +110,7 @@ PAGES = {
     "recipe.md": recipe,
     "trainers.md": lambda: table("trl"),
     "verl.md": lambda: table("verl"),
+    "command-trainer.md": lambda: "\n".join((*HEAD, *rows(CommandOptions, ""))) + "\n",
 }
 
 

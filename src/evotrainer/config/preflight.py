@@ -35,8 +35,8 @@ def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
 
 
 def run_fingerprints(task: TaskFile) -> dict[str, str]:
-    """The same of a task's environment and of those of its guards."""
-    named = (task.environment, *(g.environment for g in task.guard))
+    """The same of all that a task file names: its own environment and command, its guards' environments."""
+    named = (task.named_files, *(g.environment for g in task.guard))
     return {f: sha for e in named for f, sha in fingerprints(e).items()}
 
 

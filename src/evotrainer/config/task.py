@@ -184,7 +184,8 @@ class TrainerConfig(Frozen):
 
     name: str = "embedded"
     """embedded: EvoTrainer's own small policies, and language models in the layout of Llama or Qwen3, on a CPU. trl:
-    any causal language model of the Hugging Face form. One of your own: docs/add-your-own.md."""
+    any causal language model of the Hugging Face form. command: a training script of yours (docs/command-trainer.md).
+    One of your own: docs/add-your-own.md."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 
@@ -277,6 +278,12 @@ class TaskFile(Frozen):
         if twice := [n for i, n in enumerate(names) if n in names[:i]]:
             raise ValueError(f"two guards are called {twice[0]}; give each a name of its own")
         return v
+
+    @property
+    def named_files(self) -> dict[str, Any]:
+        """What names files that the run rests on: the environment's section, a training command of the user's."""
+        own = self.trainer.options if self.trainer.name == "command" else {}
+        return {**self.environment, "trainer command": own.get("command"), "trainer config": own.get("config")}
 
     @property
     def hash(self) -> str:

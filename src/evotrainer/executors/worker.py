@@ -245,16 +245,24 @@ class TrialProcess:
         spec = self.spec
         limit, saved_s = spec.cpu_limit_s, saved(self.folder)
 
-        def on_step(row: dict[str, float]) -> None:
-            self.beat("training", int(row["step"]), row.get("score"))
-            fault_point(f"trial:step:{int(row['step'])}")
+        def within(step: int) -> None:
             if limit is not None and (used := saved_s + self.clock.cpu_s()) > limit:
                 raise BudgetError(
                     f"trial {spec.trial} used {used:.0f} CPU-s of {limit:.0f} at step "
-                    f"{int(row['step'])}; raise budget.trial_cpu_s or lower recipe.steps"
+                    f"{step}; raise budget.trial_cpu_s or lower recipe.steps"
                 )
 
-        request = self.request(start)
+        def on_step(row: dict[str, float]) -> None:
+            self.beat("training", int(row["step"]), row.get("score"))
+            fault_point(f"trial:step:{int(row['step'])}")
+            within(int(row["step"]))
+
+        def watch(step: int, reward: float | None) -> None:
+            if step != self.step:
+                self.beat("training", step)
+            within(step)
+
+        request = replace(self.request(start), cpu_s=limit, watch=watch)
         self.beat("training")
         take_rollouts(self.folder, store)
 
