@@ -158,7 +158,7 @@ def write_inspect(rollouts: Iterable[Flagged], out: Path) -> None:
             if first:
                 if len(files) >= MOST_FILES:
                     raise ConfigError(
-                        f"more than {MOST_FILES} policies, splits and settings, each a log of its own; choose some with "
+                        f"more than {MOST_FILES} policies, splits and settings, each a log of its own; choose some by "
                         "--where"
                     )
                 # Inspect lists logs of JSON whose names begin with a time
