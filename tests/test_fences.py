@@ -24,7 +24,7 @@ DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.traine
 FENCED = (
     *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "trainers.embedded", "trainers.trl", "executors.ray"),
     *("agents.seat", "agents.random_", "extras", "studies", "importers"),
-    *("testing", "program_probes", "verify"),
+    *("testing", "program_probes", "verify", "ui"),
 )
 """Rooms that the core imports nothing of."""
 
