@@ -24,6 +24,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, RedirectRespons
 from starlette.routing import Route
 
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
+from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import clean
 from evotrainer.ui.groups import attempts_of, group_cards, hit_card, readable, whole_text
 from evotrainer.ui.index import SORTS, RolloutFilter
@@ -66,7 +67,7 @@ TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 
 
-class Guard:
+class RequestGuard:
     """Refuses what no reader of ours asks, before anything is looked up."""
 
     def __init__(self, app: Asgi, hosts: frozenset[str]) -> None:
@@ -180,9 +181,8 @@ class Pages:
     async def _place(self, request: Request) -> RunPlace | AuditPlace:
         found = await anyio.to_thread.run_sync(self.top.run, request.path_params["run"])
         if found is None:
-            raise StoreError(
-                f"there is no run {clean(request.path_params['run'], 60)!r} here; / lists those that there are"
-            )
+            name = clean(request.path_params["run"], 60)
+            raise StoreError(f"there is no run {name!r} here; the first page lists those that there are")
         return found
 
     async def page(self, request: Request) -> Response:
@@ -290,9 +290,11 @@ class Pages:
 
     async def missing(self, request: Request, error: Exception | None = None) -> Response:
         why = (
-            error if isinstance(error, EvoTrainerError) else StoreError("there is no such page; / lists what there is")
+            error
+            if isinstance(error, EvoTrainerError)
+            else StoreError("there is no such page; the first page lists what there is")
         )
-        return _html(problem_page(why, "", "Not found", 404 if isinstance(why, StoreError) else 400))
+        return _html(problem_page(why, "Not found", 404 if isinstance(why, StoreError) else 400))
 
 
 def _group_rows(place: RunPlace | AuditPlace, name: str) -> list[dict[str, Any]]:
@@ -327,11 +329,11 @@ def _html(page: Rendered) -> Response:
 
 def _asset(name: str) -> tuple[str, bytes]:
     found = resources.files("evotrainer.views").joinpath("assets", *name.split("/"))
-    return TYPES[Path(name).suffix], found.read_bytes()
+    return TYPES[Path(name).suffix], read_bytes(Path(str(found)))
 
 
 def application(top: RunsPlace | AuditPlace, host: str) -> Asgi:
     """The application over a folder of runs, a run or an audit, asked under the names of `host`."""
     pages = Pages(top)
     errors: Any = {404: pages.missing, EvoTrainerError: pages.missing}
-    return Guard(Starlette(routes=pages.routes(), exception_handlers=errors), hosts_of(host))
+    return RequestGuard(Starlette(routes=pages.routes(), exception_handlers=errors), hosts_of(host))

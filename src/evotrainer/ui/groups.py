@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 from urllib.parse import quote
@@ -104,8 +105,6 @@ def _end(reward: float | None, ends: tuple[float | None, float | None]) -> str:
 
 
 def _attempt(row: Mapping[str, Any], r: Rollout, shared: int, span: str) -> dict[str, Any]:
-    from dataclasses import replace
-
     entry = fitted_entry(replace(r, turns=r.turns[shared:]), CHARS, [span] if span else ())
     turns = [
         {

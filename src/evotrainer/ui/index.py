@@ -100,7 +100,7 @@ class RolloutFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class GroupPage:
     """Groups that hold a rollout that is asked for: `total` rollouts, `groups` groups of them, one page of these."""
 
     total: int
@@ -214,13 +214,14 @@ class RolloutIndex:
         }.get(name, f"SELECT {name} AS v, count(*) AS n FROM rollout WHERE {name} <> '' GROUP BY v")
         return [(r["v"], r["n"]) for r in self._rows(f"SELECT * FROM ({sql}) ORDER BY v LIMIT {most}")]
 
-    def find(self, asked: RolloutFilter, sort: str = "new", start: int = 0, most: int = 20) -> Found:
+    def find(self, asked: RolloutFilter, sort: str = "new", start: int = 0, most: int = 20) -> GroupPage:
         """One page of the groups that hold a rollout which is asked for."""
         where, given = asked.where()
         with self._lock:
             self._db.execute(
-                f"CREATE OR REPLACE TEMP TABLE hit AS SELECT grp, count(*) AS n, max(step) AS step, max(place) AS place,"
-                f" min(reward) AS low, max(reward) AS high, avg(reward) AS mean FROM rollout WHERE {where} GROUP BY grp",
+                "CREATE OR REPLACE TEMP TABLE hit AS SELECT grp, count(*) AS n, max(step) AS step, "
+                "max(place) AS place, min(reward) AS low, max(reward) AS high, avg(reward) AS mean FROM rollout "
+                f"WHERE {where} GROUP BY grp",
                 given,
             )
             total = self._rows("SELECT coalesce(sum(n), 0) AS n, count(*) AS groups FROM hit")[0]
@@ -235,7 +236,7 @@ class RolloutIndex:
         found: dict[int, dict[str, dict[str, Any]]] = {g: {} for g in groups}
         for r in rows:  # an interrupted seal shows its rows twice
             found[r["grp"]].setdefault(r["name"], r)
-        return Found(int(total["n"]), int(total["groups"]), [list(g.values()) for g in found.values()])
+        return GroupPage(int(total["n"]), int(total["groups"]), [list(g.values()) for g in found.values()])
 
     def group_of(self, name: str) -> list[dict[str, Any]]:
         """The rows of the group of the rollout with this name, or the one whose name begins so; empty: none."""

@@ -14,6 +14,7 @@ from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.projections.text import point_range, points
 from evotrainer.records.durable import writer_of
 from evotrainer.records.head import head_path
+from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
@@ -43,11 +44,10 @@ def served(base: str, title: str, position: int = 0, live: bool = True, home: bo
     return Served(base, title, [static(s) for s in STYLES], [static(s) for s in SCRIPTS], position, live, home)
 
 
-def problem_page(error: Exception, base: str, title: str, status: int) -> Rendered:
+def problem_page(error: Exception, title: str, status: int) -> Rendered:
     """Why something cannot be shown, and what to do."""
     what = cause(error, 600)
     page = fill("problem.html.j2", {}, served=served("", title), what="page", name=title, problem=what)
-    del base
     return Rendered.trouble(error, page, status)
 
 
@@ -78,7 +78,7 @@ class RunPlace:
     def look(self) -> Hashable:
         """What the pages of a run depend upon: its ledger's head, heartbeats, who runs it."""
         try:
-            head = head_path(self.folder / "ledger.db").read_bytes()
+            head = read_bytes(head_path(self.folder / "ledger.db"))
         except OSError:
             head = b""
         beats = []
@@ -142,7 +142,7 @@ class RunPlace:
         except (EvoTrainerError, OSError) as e:
             gone = not (self.folder / "ledger.db").is_file()
             error = StoreError(_gone(self.folder)) if gone else e
-            return problem_page(error, self.base, self.title, 404 if gone else 500)
+            return problem_page(error, self.title, 404 if gone else 500)
 
 
 def _gone(folder: Path) -> str:

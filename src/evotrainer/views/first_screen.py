@@ -68,7 +68,8 @@ def _proven(view: RunView) -> Tile:
         pair, _, read = f.text.partition(": ")
         gain = f"{points(f.numbers['mean'])} points {point_range(f.numbers['low'], f.numbers['high'])}"
         shown = f.numbers["low"] > 0
-        text = f"{pair}{'' if shown else f': {gain}'}, of unseen tasks, at 95%: {read.partition('], ')[2].partition(';')[0]}."
+        what = read.partition("], ")[2].partition(";")[0]
+        text = f"{pair}{'' if shown else f': {gain}'}, of unseen tasks, at 95%: {what}."
         return Tile("Proven", gain if shown else "no gain", cut(text, TEXT), "summary")
     champion = view.branches.get(view.champion)
     if champion and champion.effect and champion.status == "promote":

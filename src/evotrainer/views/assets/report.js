@@ -255,7 +255,7 @@
     if (axis) for (const plot of body.querySelectorAll("td.wide > .plot")) { const own = axis.cloneNode(true); own.classList.add("own"); plot.after(own); }
     const plain = !table.matches(".cert") && table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
     if (plain && body.rows.length > 2) heads.forEach((h) => { if (cellText(h)) { h.classList.add("sortable"); h.tabIndex = 0; } });
-    const at = table.closest(".scroll") || table, bar = at.previousElementSibling?.matches(".tools") ? at.previousElementSibling : el("div", { class: "tools" }, el("a", { href: "#", class: "csv" }, "CSV"));
+    const at = table.closest(".scroll") || table, bar = at.previousElementSibling?.matches(".tools") ? at.previousElementSibling : el("div", { class: "tools" }, el("a", { href: "#", class: "csv", download: "" }, "CSV"));
     if (plain && body.rows.length > 8 && !bar.querySelector("input")) bar.prepend(el("input", { type: "search", placeholder: "filter", "aria-label": "Filter rows" }));
     if (!bar.parentNode) at.before(bar);
     // what a reader chose stands when rows come in
@@ -291,7 +291,7 @@
     save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`;
   });
   document.addEventListener("keydown", (e) => { if ((e.key === "Enter" || e.key === " ") && e.target.matches?.("th.sortable")) { e.preventDefault(); resort(e.target); } });
-  document.addEventListener("input", (e) => { if (e.target.matches?.(".tools input")) filter(e.target); });
+  document.addEventListener("input", (e) => { if (e.target.matches?.(".tools input")) filter(e.target); }, true);
 
   // rollouts --------------------------------------------------------------------------------------------------------
   const dialog = $("rollout");
