@@ -22,7 +22,7 @@ def serving(*words: str | Path, port: int = 0) -> Iterator[str]:
             yield line.split()[1]
         finally:
             p.terminate()
-            p.wait(10)
+            p.wait(60)
 
 
 def port_of(address: str) -> int:

@@ -21,7 +21,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build_run(folder / "early", until="b2/judged")
     shutil.copytree(folder / "early", folder / "damaged")
     ledger = (folder / "damaged" / "ledger.db").read_bytes()
-    (folder / "damaged" / "ledger.db").write_bytes(ledger[:5000] + b"\xff" * 3000 + ledger[8000:])
+    (folder / "damaged" / "ledger.db").write_bytes(ledger[:4096] + b"\xff" * (len(ledger) - 4096))
     (folder / "no run").mkdir()
     return folder
 
