@@ -175,13 +175,15 @@ ALLOWED = {
     "studies.calibration": "errors records config judge projections rules api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
+    # the page that a team keeps open: reads ledgers and stores, imported by commands alone
+    "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.tracking extras.verl",
+    "extras.notify extras.tracking extras.verl ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

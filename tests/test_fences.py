@@ -25,7 +25,7 @@ FENCED = (
     *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "executors.ray"),
     *("trainers.command", "trainers.embedded", "trainers.trl"),
     *("agents.seat", "agents.random_", "extras", "studies", "importers"),
-    *("testing", "program_probes", "verify"),
+    *("testing", "program_probes", "verify", "ui"),
 )
 """Rooms that the core imports nothing of."""
 
