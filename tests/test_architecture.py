@@ -183,7 +183,7 @@ ALLOWED = {
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.tracking extras.verl ui",
+    "extras.notify extras.rollout_export extras.tracking extras.verl ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
