@@ -73,7 +73,7 @@ def test_the_command_chooses_and_names_what_flags_each(tmp_path: Path, capsys: p
     ]
     (tmp_path / "logs.jsonl").write_text("\n".join(map(json.dumps, rows)))
     asked = {"to": "jsonl", "cache": tmp_path / "cache"}
-    with pytest.raises(ConfigError, match="give a new folder as --out"):
+    with pytest.raises(ConfigError, match="with a new folder as --out"):
         export_rollouts([tmp_path / "logs.jsonl"], **asked)
     with pytest.raises(ConfigError, match="none of 32 rollouts"):
         export_rollouts([tmp_path / "logs.jsonl"], out=tmp_path / "none", where=["reward>5"], **asked)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -47,10 +46,8 @@ def export_rollouts(
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.rollouts import FieldCondition, flagged_by, select
 
-    if to not in (*FORMS, "trackio"):
-        raise ConfigError(f"--to {to}: give one of {', '.join(FORMS)} or trackio")
-    if out is None and to != "trackio":
-        raise ConfigError(f"--to {to} writes files: give a new folder as --out")
+    if to not in (*FORMS, "trackio") or (out is None and to != "trackio"):
+        raise ConfigError(f"--to {to}: give {', '.join(FORMS)} with a new folder as --out, or trackio")
     conditions = [FieldCondition.of(x) for x in where or ()]
     with progress() as say:
         reading: dict[str, Any] = {
@@ -62,21 +59,17 @@ def export_rollouts(
         chosen = select(paths, conditions, finding=finding, **reading)
         by_detector, claims, _ = flagged_by(paths, **reading) if findings else ({}, [], 0)
 
-    def flagged() -> Iterator[Flagged]:
-        for r in chosen.rollouts():
-            yield Flagged(r, tuple(sorted(d for d, ids in by_detector.items() if clean(r.id, 80) in ids)))
-
-    for s in chosen.whole.skipped[:5]:
-        print(clean(f"skipped {s.where}: {s.reason}", 400), file=sys.stderr)
-    for note in chosen.notes:
-        print(clean(note, 400), file=sys.stderr)
+    flagged = (
+        Flagged(r, tuple(sorted(d for d, ids in by_detector.items() if clean(r.id, 80) in ids)))
+        for r in chosen.rollouts()
+    )
+    for line in (*(f"skipped {s.where}: {s.reason}" for s in chosen.whole.skipped[:5]), *chosen.notes):
+        print(clean(line, 400), file=sys.stderr)
     if not chosen.rows:
         raise ConfigError(f"none of {counted(len(chosen.every), 'rollout')} meets the conditions; nothing was written")
     if to == "trackio":
-        write_trackio(flagged(), out, project, claims)
+        write_trackio(flagged, out, project, claims)
         opens = f"TRACKIO_DIR={out} " * (out is not None) + f"trackio show --project {project}"
     else:
-        assert out is not None
-        export(to, flagged(), out)
-        opens = FORMS[to].opens.format(out=out)
+        opens = export(to, flagged, out or Path())
     print(f"wrote {counted(len(chosen.rows), 'rollout')} as {to}; open: {opens}")

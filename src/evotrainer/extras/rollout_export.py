@@ -318,14 +318,15 @@ FORMS: Mapping[str, ExportForm] = {
 """Form -> what writes files in it. Trackio has no files of ours (`write_trackio`)."""
 
 
-def export(form: str, rollouts: Iterable[Flagged], out: Path) -> None:
-    """Write into a folder that is new or empty. ConfigError where it holds something, StoreError where it
+def export(form: str, rollouts: Iterable[Flagged], out: Path) -> str:
+    """Write into a folder that is new or empty; what opens it. ConfigError where it holds something, StoreError where it
     cannot be written."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds something already; give a new folder as --out")
     with os_errors(f"cannot write {out}"):
         out.mkdir(parents=True, exist_ok=True)
         FORMS[form].write(rollouts, out)
+    return FORMS[form].opens.format(out=out)
 
 
 def _safe(name: str) -> str:
