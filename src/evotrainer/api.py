@@ -20,15 +20,17 @@ from evotrainer.config.task import TaskFile
 from evotrainer.errors import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from evotrainer.agents.base import Agent
     from evotrainer.executors import MakeExecutor
     from evotrainer.projections.facts import Fact
     from evotrainer.projections.state import RunState
+    from evotrainer.records.answers import GateAnswer
     from evotrainer.records.events import Certified, Reestimated, RunClosed
     from evotrainer.records.ledger import Event, Ledger
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.verdicts import ShortcutAudit, Verdict
-    from evotrainer.run.context import Ask
     from evotrainer.run.observer import Observer
     from evotrainer.verify import VerifyReport
 
@@ -130,6 +132,20 @@ class Run:
         batches = read_batches(stores, split=split, steps=None if step is None else [step])
         return (r for batch in batches for r in decode(batch))
 
+    @property
+    def question(self) -> Event | None:
+        """The `gate_asked` event that a human has not answered yet; None: nobody is asked."""
+        from evotrainer.records.answers import open_question
+
+        return None if self.closed else open_question(self.events())
+
+    def answer(self, answer: str, words: str = "", *, by: str = "", to: str = "") -> GateAnswer:
+        """Answer the gate that the run waits at: approve, revise (with words) or abort; `to`: only the question of this
+        id. ConfigError for what is no answer, AgentError where nobody is asked, or somebody answered before."""
+        from evotrainer.records.answers import give_answer
+
+        return give_answer(self.folder, self.events(), answer, words, by=by, to=to)
+
     def verify(self, head: str = "") -> VerifyReport:
         """RunCheck hash chain, files, and what can be computed again; `head`: hash of an event noted earlier."""
         from evotrainer.verify import verify
@@ -198,20 +214,22 @@ def start(
     *,
     agent: Agent | None = None,
     view: Observer | None = None,
-    ask: Ask | None = None,
+    ask: Callable[[str, str], tuple[str, str]] | None = None,
     executor: MakeExecutor | None = None,
 ) -> Run:
     """Run a task from its base policy to a certified champion, in a new folder; `executor` makes what runs
-    its trials, from the run folder and the task file, in place of the task file's choice.
+    its trials, from the run folder and the task file, in place of the task file's choice. `ask` (which gate, what is
+    to be decided) -> (APPROVE, REVISE or ABORT, words) answers a human's gates; None: they wait for `Run.answer`.
 
     Raises ConfigError, BudgetError, SandboxError, StoreError or TrainerError with cause and remedy; what was recorded
     until then stays and `resume` goes on.
     """
+    from evotrainer.run.approvals import asking
     from evotrainer.run.starting import Caller, begin
 
     resolved = task if isinstance(task, TaskFile) else load_task(task, overrides)
     folder = as_path(out, "out") if out else Path("runs") / f"{resolved.task.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    begin(resolved, folder, Caller(view, ask, agent, executor))
+    begin(resolved, folder, Caller(view, ask and asking(ask), agent, executor))
     return Run(folder)
 
 
@@ -221,16 +239,17 @@ def resume(
     *,
     agent: Agent | None = None,
     view: Observer | None = None,
-    ask: Ask | None = None,
+    ask: Callable[[str, str], tuple[str, str]] | None = None,
     executor: MakeExecutor | None = None,
 ) -> Run:
     """Resume a run that was interrupted; a closed run is returned as it is, unless `run.rounds` asks for more rounds
     than it has played: then it goes on, with the same error budget, and is certified again if its champion changes.
     """
+    from evotrainer.run.approvals import asking
     from evotrainer.run.starting import Caller, resume_run
 
     run = open_run(folder)
-    resume_run(run.folder, overrides, Caller(view, ask, agent, executor))
+    resume_run(run.folder, overrides, Caller(view, ask and asking(ask), agent, executor))
     return run
 
 

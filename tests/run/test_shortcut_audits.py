@@ -14,6 +14,7 @@ from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness.columns.rollout_reader import RolloutReader
+from evotrainer.projections.run_facts import facts_of
 from evotrainer.records.interventions import Backtest
 from evotrainer.verify import Record, checks
 from evotrainer.verify.harness import gap_problems
@@ -121,6 +122,8 @@ def test_a_starting_recipe_that_exploits_is_started_anew_with_the_shortcut_close
     )
     assert run.champion == "b3" and not run.state.problems
     assert {r.name: r.branch for r in run.certification.rows} == {"base": "base", "start": "b0", "champion": "b3"}  # type: ignore[union-attr]
+    both = [f.text for f in facts_of(run.events()).of_kinds("comparison") if "every score of the certificate" in f.text]
+    assert len(both) == 1 and "instead of" in both[0], "the certificate says what the closed shortcut was worth"
     before = [e.id for e in run.events()]
     assert [e.id for e in quick.resume(folder).events()] == before
     assert not any(rejudged(run, b) for b in ("b1", "b3"))

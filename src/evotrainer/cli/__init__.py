@@ -23,10 +23,10 @@ from typer.core import TyperGroup
 from evotrainer.records.output import print, tolerate
 
 GROUPS = {
-    "Run": ("doctor", "init", "run", "resume", "seat", "propose", "mcp", "cache"),
-    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
+    "Run": ("doctor", "init", "run", "resume", "answer", "notify", "seat", "propose", "mcp", "cache"),
+    "Read": ("ui", "status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
-    "Audit and backtest": ("audit", "backtest", "try-code", "admit-detector"),
+    "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),
     "Cluster": ("verl",),
 }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import select
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,9 @@ from typing import Any
 from evotrainer.cli._common import console, open_page
 from evotrainer.errors import AbortedError, SeatEmptyError
 from evotrainer.records.output import print
+
+ELSEWHERE_S = 1.0
+"""Seconds between two looks whether somebody answered a gate from another shell."""
 
 
 @contextmanager
@@ -33,21 +37,23 @@ def live_view(folder: Path, plain: bool) -> Iterator[Any]:
 
 
 def ask(view: Any) -> Any:
-    """A human gate in the terminal; where there is none, the run stops with the remedy."""
-    from evotrainer.run.context import no_human
-
+    """A human gate in the terminal; None where there is none: the run then waits for `evotrainer answer`."""
     if not sys.stdin.isatty():
-        return no_human
+        return None
 
-    def ask_human(where: str, text: str) -> tuple[str, str]:
+    def ask_human(asked: Any, elsewhere: Callable[[], bool]) -> tuple[str, str] | None:
         with view.paused():
-            print(f"\n--- {where}: your decision ---\n{text or '(nothing to show)'}")
+            print(f"\n--- {asked.where}: your decision ---\n{asked.text or '(nothing to show)'}")
             while True:
-                try:
-                    answer = input("APPROVE (a) / REVISE: feedback (r: ...) / ABORT (x) > ").strip()
-                except EOFError:
-                    raise AbortedError(f"no answer at the {where} gate; `evotrainer resume` asks again") from None
-                parsed = parse_answer(answer)
+                print("APPROVE (a) / REVISE: feedback (r: ...) / ABORT (x) > ", end="", flush=True)
+                while not select.select([sys.stdin], [], [], ELSEWHERE_S)[0]:
+                    if elsewhere():
+                        print("(answered elsewhere)")
+                        return None
+                line = sys.stdin.readline()
+                if not line:
+                    raise AbortedError(f"no answer at the {asked.where} gate; `evotrainer resume` asks again")
+                parsed = parse_answer(line)
                 if parsed is not None:
                     return parsed
                 print("please answer a, x, or r: followed by what should change")

@@ -27,10 +27,6 @@ Fault = Annotated[
     list[str] | None,
     typer.Option(help="A column that makes a rollout a fault, COLUMN or COLUMN=VALUE; may be given again."),
 ]
-Against = Annotated[
-    list[Path] | None,
-    typer.Option(help="Compare with these rollouts of the same tasks, paired by task; may be given again."),
-]
 FailOn = Annotated[str | None, typer.Option(help="critical or warn: exit with 10 where a finding is that bad, for CI.")]
 Sql = Annotated[
     str | None, typer.Option(help="A SELECT over the tables rollouts, metrics, findings, instead of the report.")
@@ -61,7 +57,6 @@ def audit(
     map: Map = None,
     proxy: Proxy = None,
     fault: Fault = None,
-    against: Against = None,
     reader: ReadBy = None,
     run: Run = False,
     full: Full = False,
@@ -75,8 +70,8 @@ def audit(
 ) -> None:
     """Read anybody's rollouts and say what is wrong with them: no configuration, any common format; --run, --reader.
 
-    With --against: how they differ from others at the same tasks. With --fault: a column that makes faults. With --map:
-    which columns of your own files are task, text, reward, ... The log of a training (trainer_state.json,
+    With --fault: a column that makes faults. With --map: which columns of your own files are task, text, reward, ...
+    Two sets against each other: evotrainer versus. The log of a training (trainer_state.json,
     metrics.jsonl, CSV, what TRL or verl printed) is read as a learning curve. With --reader: a language model also
     reads a sample of the rollouts for hacks that no rule knows; it gets their text. With --run: programs are run.
 
@@ -86,7 +81,8 @@ def audit(
 
     Example: evotrainer audit mine.jsonl --map task=problem_id,text=response,reward=score
     """
-    _check(fail_on, against and (sql is not None or html is not None or fail_on is not None or reader))
+    if fail_on not in (None, *FAILING):
+        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
     from evotrainer.studies.audit import audit as read
     from evotrainer.studies.audit import default_cache
 
@@ -94,15 +90,11 @@ def audit(
     folder = None if no_cache else cache or default_cache()
     who = _reader(reader, folder) if reader else None
     options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers, "run": run}
-    options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": bool(against or who)}
+    options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": who is not None}
     with progress() as say:
         options["progress"] = say
         done = read(paths, **options)
-        other = read(against, **options) if against else None
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
-    if other is not None:
-        _print_comparison(done, other, paths, against or [], as_json=as_json)
-        return
     _print_audit(done, sql, as_json=as_json, full=full)
     if not done.read:
         raise ConfigError("no rollout could be read; what was skipped, and why, is above")
@@ -112,14 +104,6 @@ def audit(
         _print_reader(who, judged)
     if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
-
-
-def _check(fail_on: str | None, excluded: object) -> None:
-    """ConfigError for options that say nothing, or that exclude one another."""
-    if excluded:
-        raise ConfigError("--against compares two sets of rollouts; give --sql, --html, --fail-on, --reader without it")
-    if fail_on not in (None, "critical", "warn"):
-        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
 
 
 def _write(done: RolloutAudit, html: Path, to: TextIO) -> None:
@@ -148,20 +132,6 @@ def _print_reader(reader: Reader, read: Sequence[AuditedRollout]) -> None:
     print(spent_line(reader), file=sys.stderr)
     if read and not any(x.verdict for x in read):
         raise AgentError(f"--reader: no rollout was read: {read[0].problem}")
-
-
-def _print_comparison(
-    done: RolloutAudit, other: RolloutAudit, paths: Sequence[Path], against: Sequence[Path], *, as_json: bool
-) -> None:
-    """The comparison of two audits as text, or as JSON."""
-    from evotrainer.studies.audit.against import against_json, against_lines, compare
-
-    names = ", ".join(map(str, paths)), ", ".join(map(str, against))
-    for side, name in zip((done, other), names, strict=True):
-        if not side.read:
-            raise ConfigError(f"--against: no rollout could be read of {name}; without --against the reasons are told")
-    found = compare(done, other, names)
-    print(json.dumps(against_json(found), indent=1) if as_json else "\n".join(against_lines(found)))
 
 
 def _print_audit(done: RolloutAudit, sql: str | None, *, as_json: bool, full: bool) -> None:

@@ -91,9 +91,8 @@ def _check(task: TaskFile, folder: Path | None = None) -> list[str]:
     """Refuse what a run of the task, in the folder, would refuse before it trains; print and return its notes."""
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
-    from evotrainer.run.context import can_ask
 
-    notes = check_run(BeforeRun(task, True, folder, can_ask(ask(None)), dry=True))
+    notes = check_run(BeforeRun(task, True, folder, ask(None) is not None, dry=True))
     for note in notes:
         print(f"evotrainer: note: {note}", file=sys.stderr)
     return notes

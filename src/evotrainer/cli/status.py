@@ -115,6 +115,7 @@ def status_json(run: Run) -> dict[str, Any]:
         "driver": view.driver,
         "next": advice(view, str(run.folder)),
         "left_s": progress.of_view(view).left_s if view.driver is not None else None,
+        "waits": {"id": q.id, "since": q.time, **q.body.model_dump(mode="json")} if (q := view.question) else None,
         "reason": run.closed.reason if run.closed else summary.stopped(view),
         "round": max(view.rounds, default=0),
         "champion": run.champion,

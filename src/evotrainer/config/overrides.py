@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 Overrides = Sequence[str] | Mapping[str, Any]
 """`["run.rounds=1"]` or `{"run.rounds": 1}`."""
 
-RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.")
+RESUMABLE = ("budget.", "run.workers=", "run.checkpoint_every=", "run.cache", "executor.", "tracking.", "notify.")
 """Sections that a resume may override: budget, executor, display; nothing that changes results."""
 FURTHER = ("run.rounds=", "run.probes=", "run.agent=", "run.agent_options")
 """What a resume may override as well: how long the run goes on, how many search trainings a round may make from now on,

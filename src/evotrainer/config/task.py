@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from evotrainer.config.evaluation import Evaluation as Evaluation
+from evotrainer.config.guards import GuardConfig as GuardConfig
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
@@ -183,7 +184,8 @@ class TrainerConfig(Frozen):
 
     name: str = "embedded"
     """embedded: EvoTrainer's own small policies, and language models in the layout of Llama or Qwen3, on a CPU. trl:
-    any causal language model of the Hugging Face form. One of your own: docs/add-your-own.md."""
+    any causal language model of the Hugging Face form. command: a training script of yours (docs/command-trainer.md).
+    One of your own: docs/add-your-own.md."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 
@@ -208,6 +210,39 @@ class TrackingConfig(Frozen):
     """Options by target, e.g. `[tracking.options.mlflow]` (docs/tracking.md)."""
 
 
+class NotifyConfig(Frozen):
+    """Who is told of a run that nobody watches (docs/notify.md); a message that fails changes nothing of it."""
+
+    on: tuple[Literal["waiting", "promotion", "end", "crash", "stalled"], ...] = (
+        "waiting",
+        "promotion",
+        "end",
+        "crash",
+        "stalled",
+    )
+    """What is told: it waits for a person's answer, promoted a branch, ended, crashed or was killed, makes no progress.
+    """
+    webhook: str = ""
+    """Address (http, https) that messages are posted to. It is stored in the run folder; `webhook_env` is not."""
+    webhook_env: str = ""
+    """Variable that holds the address instead."""
+    form: Literal["json", "slack", "discord", "ntfy"] = "json"
+    """What the address understands."""
+    command: tuple[str, ...] = ()
+    """Program and its arguments: the message as JSON on its standard input, its text in EVOTRAINER_TEXT."""
+    every_s: float = Field(60.0, ge=60)
+    """Seconds between two messages at least; what happens meanwhile goes into one."""
+    stalled_s: float = Field(1800.0, ge=60)
+    """Seconds without an event or a changed heartbeat that are no progress."""
+    quote: bool = False
+    """Quote what is asked, rollouts included, where the run waits for an answer."""
+
+    @property
+    def asked(self) -> bool:
+        """Is anybody named?"""
+        return bool(self.webhook or self.webhook_env or self.command)
+
+
 class SandboxConfig(Frozen):
     """Where programs that a policy writes are run (docs/sandbox.md)."""
 
@@ -225,6 +260,8 @@ class TaskFile(Frozen):
     recipe: Recipe
     evaluation: Evaluation = Evaluation()
     judge: Judgement = Judgement()
+    guard: tuple[GuardConfig, ...] = ()
+    """What a promotion must not cost elsewhere, each a table `[[guard]]`."""
     harness: HarnessConfig = HarnessConfig()
     run: RunConfig = RunConfig()
     budget: BudgetConfig = BudgetConfig()
@@ -232,6 +269,21 @@ class TaskFile(Frozen):
     trainer: TrainerConfig = TrainerConfig()
     executor: ExecutorConfig = ExecutorConfig()
     tracking: TrackingConfig = TrackingConfig()
+    notify: NotifyConfig = NotifyConfig()
+
+    @field_validator("guard")
+    @classmethod
+    def _named_apart(cls, v: tuple[GuardConfig, ...]) -> tuple[GuardConfig, ...]:
+        names = [g.name for g in v]
+        if twice := [n for i, n in enumerate(names) if n in names[:i]]:
+            raise ValueError(f"two guards are called {twice[0]}; give each a name of its own")
+        return v
+
+    @property
+    def named_files(self) -> dict[str, Any]:
+        """What names files that the run rests on: the environment's section, a training command of the user's."""
+        own = self.trainer.options if self.trainer.name == "command" else {}
+        return {**self.environment, "trainer command": own.get("command"), "trainer config": own.get("config")}
 
     @property
     def hash(self) -> str:

@@ -24,12 +24,13 @@ def validity(
     control: Sequence[Finding],
     audits: Mapping[str, bool],
     shortcuts: Sequence[ShortcutAudit] = (),
+    read: str = "",
 ) -> GateResult:
     """Leaks, tampering and bypasses question the branch itself, whatever its score.
 
     Confirmed: an audit said so, or the finding is critical (direct evidence) and no audit cleared it. Suspected: a
     warning that the control does not show as well; it needs an audit before a promotion. `shortcuts`: audits of the
-    branch, those that confirmed nothing included.
+    branch, those that confirmed nothing included. `read`: the command that shows its rollouts.
     """
     if proven := [a for a in shortcuts if a.confirmed]:
         numbers = {"confirmed": float(len(proven)), "suspected": 0.0, "excess": proven[0].excess, "low": proven[0].low}
@@ -50,7 +51,8 @@ def validity(
         return GateResult(gate="validity", passed=False, message=message, numbers=numbers)
     if suspected:
         f = suspected[0]
-        message = f"{f.kind} suspected ({f.detector}): {f.claim}; read its rollouts: evotrainer show RUN {branch}"
+        shown = read or f"evotrainer show RUN {branch}"
+        message = f"{f.kind} suspected ({f.detector}): {f.claim}; read its rollouts: {shown}"
         return GateResult(gate="validity", passed=None, message=message, numbers=numbers)
     message = "no leak, tampering or bypass found"
     if shortcuts:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from evotrainer.judge.stats import t_quantile
 from evotrainer.records.briefing import PromotionThreshold
 from evotrainer.records.events import NoiseMeasured
-from evotrainer.records.verdicts import Verdict
+from evotrainer.records.verdicts import Effect, Verdict
 
 POWER = 0.8
 """Probability that the first look finds the gain that is expected of a branch."""
@@ -34,6 +34,15 @@ def detectable(tasks: int, attempts: int, seeds: int, level: float, seed_sd: flo
     trial = seed_sd**2 + SAMPLING / (tasks * attempts)
     se = (2 * trial / seeds + TASK_SD**2 / tasks) ** 0.5
     return float((t_quantile(1 - level, 2 * (seeds - 1)) + ndtri(POWER)) * se)
+
+
+def least_seen(e: Effect) -> float:
+    """Difference, score units, that a comparison as precise as this one finds at its one-sided level with probability
+    `POWER`: the noncentrality at which Student's t exceeds what is asked, times the standard error."""
+    from scipy.special import nctdtrinc
+
+    asked = max(e.mean - e.low, e.noise_floor)
+    return float(nctdtrinc(e.df, 1 - POWER, asked / e.se)) * e.se if e.se > 0 else 0.0
 
 
 def threshold(

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evotrainer.judge.stats import Components, Scores, common_tasks, effect_of, split_score, t_quantile, table
+from evotrainer.judge.stats import Components, Scores, common_tasks, effect_of, over_tasks, split_score
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.verdicts import GateResult
 
@@ -56,10 +56,10 @@ def second_reading(
     if b.keys() != sampled[0].keys() or c.keys() != sampled[1].keys() or len(common_tasks(b, c)) < 2:
         return None
     gain = effect_of(parts, CONFIDENCE)
-    greedy = _over_tasks(b, c)
-    excess = _over_tasks(less_share(b, sampled[0]), less_share(c, sampled[1]))
-    found = named(gain.low, excess[2])
-    both = f"greedy decoding {_points(*greedy)}, as sampled {_points(gain.mean, gain.low, gain.high)} (90%)"
+    greedy = over_tasks(b, c, CONFIDENCE)
+    excess = over_tasks(less_share(b, sampled[0]), less_share(c, sampled[1]), CONFIDENCE)
+    found = named(gain.low, excess.high)
+    both = f"greedy decoding {greedy.points}, as sampled {gain.points} (90%)"
     if found:
         message = f"sharpening: {both}; less than half of the gain is there without sampling"
     elif gain.low <= 0:
@@ -68,30 +68,17 @@ def second_reading(
         message = f"{both}; sharpening is not shown"
     return GateResult(
         gate="sharpening",
-        passed=False if found else True if min(gain.low, greedy[1]) > 0 else None,
+        passed=False if found else True if min(gain.low, greedy.low) > 0 else None,
         message=message,
         numbers={
             "sampled": gain.mean,
             "sampled_low": gain.low,
-            "greedy": greedy[0],
-            "greedy_low": greedy[1],
-            "greedy_high": greedy[2],
-            "excess_high": excess[2],
+            "greedy": greedy.mean,
+            "greedy_low": greedy.low,
+            "greedy_high": greedy.high,
+            "excess_high": excess.high,
         },
     )
-
-
-def _over_tasks(b: Scores, c: Scores) -> tuple[float, float, float]:
-    """(mean, low, high) of the difference of two sides' means, paired by task, the trainings taken as they are."""
-    tasks = common_tasks(b, c)
-    d_T = table(b, tasks).mean(axis=0) - table(c, tasks).mean(axis=0)
-    mean = float(d_T.mean())
-    half = t_quantile(0.5 + CONFIDENCE / 2, len(tasks) - 1) * float(d_T.std(ddof=1)) / len(tasks) ** 0.5
-    return mean, mean - half, mean + half
-
-
-def _points(mean: float, low: float, high: float) -> str:
-    return f"{100 * mean:+.1f} points [{100 * low:+.1f}, {100 * high:+.1f}]"
 
 
 def temperatures(

@@ -284,6 +284,29 @@ def effect(
     return effect_of(components(branch, control, noise, names=names), confidence)
 
 
+def over_tasks(b: Scores, c: Scores, confidence: float) -> Effect:
+    """b minus c, paired by task, the trainings taken as they are: only tasks are a sample, so that it speaks of these
+    policies and of no recipe. ConfigError for fewer than two common tasks."""
+    tasks = common_tasks(b, c)
+    if len(tasks) < 2:
+        raise ConfigError(f"{len(tasks)} task(s) in common; an interval over tasks needs two, give more of the same")
+    d_T = table(b, tasks).mean(axis=0) - table(c, tasks).mean(axis=0)
+    mean, se, df = float(d_T.mean()), float(d_T.std(ddof=1)) / len(tasks) ** 0.5, len(tasks) - 1
+    half = t_quantile(0.5 + confidence / 2, df) * se
+    return Effect(
+        mean=mean,
+        low=mean - half,
+        high=mean + half,
+        confidence=confidence,
+        se=se,
+        df=df,
+        seeds=min(len(b), len(c)),
+        tasks=len(tasks),
+        # how much trainings differ does not enter
+        noise_floor=0.0,
+    )
+
+
 def p_value(e: Effect) -> float:
     """One-sided p of "not better than control"; 0.5 where nothing varies and nothing differs."""
     # all scores equal on both sides: t is 0 / 0, and without any variance there is no evidence either way

@@ -27,7 +27,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Certified, CertRow, Diagnosed, NoiseMeasured, Reestimated, ToppedUp
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.text import counted
-from evotrainer.records.verdicts import ShortcutAudit, Verdict
+from evotrainer.records.verdicts import GuardRow, ShortcutAudit, Verdict
 
 STATUS = {
     "promote": "promoted",
@@ -296,6 +296,8 @@ def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:
     yield Fact(kind="result", text=_result(state))
     if state.certified:
         yield from _comparisons(state.certified)
+        yield from (Fact(kind="comparison", text=guard_text(g), numbers=g.difference) for g in state.certified.guards)
+        yield from _measured_closed(state)
     for e in events:
         if isinstance(e.body, Diagnosed) and e.id == keys.diagnosed(e.body.round) and e.body.health.bottlenecks:
             yield Fact(kind="diagnosis", text=_diagnosis(e.body))
@@ -388,6 +390,32 @@ def _comparisons(cert: Certified) -> Iterator[Fact]:
                 f"{points(chosen['mean'])} points {point_range(chosen['low'], chosen['high'])}"
             )
         yield Fact(kind="comparison", text=text, numbers=dict(c))
+
+
+def guard_text(g: GuardRow) -> str:
+    """What the certificate says of a guard."""
+    if g.held is None:
+        return f"guard {g.name}: cannot be told, too much of it was lost"
+    d = g.difference
+    change = f"{points(d['mean'])} points {point_range(d['low'], d['high'])}"
+    verdict = "held" if g.held else "a larger loss is not excluded" if d["high"] >= 0 else "LOST"
+    told = f"{percent(g.champion)} against {percent(g.base)} of the base policy, {change}"
+    return f"guard {g.name}: {told}; at most {100 * g.margin:g} may be lost: {verdict}"
+
+
+def _measured_closed(state: RunState) -> Iterator[Fact]:
+    """What the certificate's scores would be without a shortcut that an audit closed: by both graders."""
+    read = [
+        t.finished for t in state.trials.values() if t.finished and any(s.split == "cert" for s in t.finished.scores)
+    ]
+    for a in {a.capability: a for a in state.audits if a.confirmed}.values():
+        if read and str(read[-1].env_knobs.get(a.knob)) == str(a.closed):
+            text = (
+                f"{a.capability} closed: every score of the certificate is with {a.knob} {a.closed}; with {a.open}, "
+                f"on gate {a.branch} had {percent(a.score_open)} and {a.reference} {percent(a.reference_open)} instead "
+                f"of {percent(a.score_closed)} and {percent(a.reference_closed)}"
+            )
+            yield Fact(kind="comparison", text=text, numbers={"open": a.score_open, "closed": a.score_closed})
 
 
 def _reading(c: Mapping[str, float], than: str) -> str:

@@ -311,6 +311,8 @@ def _invalidated(state: RunState, event: Event) -> None:
 @_folds(ev.HumanApproval)
 def _gate(state: RunState, event: Event) -> None:
     body: ev.HumanApproval = event.body
+    if body.answer == "ABORT":  # the run stopped there, and asks again
+        return
     if body.answer == "REVISE" or body.where == "backtest":
         state.feedback = body.feedback if body.answer == "REVISE" else ""
     if body.answer == "REVISE" and body.where == "verdict" and body.branch:

@@ -78,6 +78,19 @@ def has_own_texts(trial: str) -> bool:
     return "-texts-" in trial
 
 
+_GUARD = "-guard-"
+
+
+def guard(trial: str, name: str) -> str:
+    """Trial that evaluates another one's policy on a guard."""
+    return f"{trial}{_GUARD}{name}"
+
+
+def guard_of(trial: str) -> str:
+    """Guard that a trial evaluates a policy on; empty: none."""
+    return trial.rpartition(_GUARD)[2] if _GUARD in trial else ""
+
+
 def recertified(trial: str, n: int) -> str:
     """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
     return f"{trial}{nth(n).replace('/', '-')}"
@@ -296,6 +309,22 @@ def planned(n: int) -> str:
 def gate(n: int, where: str, branch: str = "", attempt: int = 0) -> str:
     """A human is asked."""
     return f"r{n}/gate/{where}" + (f"/{branch}" if branch else "") + (f"/{attempt}" if attempt else "")
+
+
+def gate_asked(gate: str, times: int = 0) -> str:
+    """What a human is asked at a gate; `times`: how often it was answered with ABORT, and asked again."""
+    return f"{gate}/asked" + (f"/{times}" if times else "")
+
+
+def gate_aborted(gate: str, times: int = 0) -> str:
+    """The answer was ABORT."""
+    return f"{gate}/aborted" + (f"/{times}" if times else "")
+
+
+def answer_of(asked: str, aborted: bool) -> str:
+    """Key of the answer to a key of `gate_asked`."""
+    gate, _, times = asked.rpartition("/asked")
+    return gate_aborted(gate, int(times.strip("/") or 0)) if aborted else gate
 
 
 def escalated(n: int) -> str:

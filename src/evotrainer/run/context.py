@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from evotrainer.config.task import TaskFile
-from evotrainer.errors import AbortedError, BudgetError, IntegrityError, TrainerError
+from evotrainer.errors import BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
@@ -22,7 +22,7 @@ from evotrainer.projections.environment_files import any_trained, files_of, way_
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.durable import sha256_file
-from evotrainer.records.events import BODIES, TrialFinished, TrialIntended
+from evotrainer.records.events import BODIES, GateAsked, TrialFinished, TrialIntended
 from evotrainer.records.faults import fault_point
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.keys import USER_CODE
@@ -45,26 +45,14 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Frozen)
 KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
 """Body model -> kind of event."""
-NEEDED = ("base", "noise", "confirm", "certify", "audit")
+NEEDED = ("base", "noise", "confirm", "certify", "audit", "guard")
 """Purposes of trials that a run cannot do without: their failure is not recorded as a result,
 a resume tries them again."""
 BUDGET_EVERY_S = 2.0
 """Seconds between two checks of the budget while trials run."""
 
-Ask = Callable[[str, str], tuple[str, str]]
-"""(which gate, what is to be decided) -> (APPROVE | REVISE | ABORT, feedback)."""
-
-
-def no_human(where: str, text: str) -> tuple[str, str]:
-    """The answer where nobody can be asked."""
-    raise AbortedError(
-        f"autonomy is human_gated, but there is no terminal to ask at the {where} gate; run in one and resume"
-    )
-
-
-def can_ask(ask: Ask | None) -> bool:
-    """Is there a person to ask?"""
-    return ask not in (None, no_human)
+Ask = Callable[[GateAsked, Callable[[], bool]], tuple[str, str] | None]
+"""(the question, did somebody answer it elsewhere?) -> (approve | revise | abort, words); None where somebody did."""
 
 
 @dataclass
@@ -78,12 +66,15 @@ class RunContext:
     executor: Executor
     agent: Agent
     observer: Observer = field(default_factory=SilentObserver)
-    ask: Ask = no_human
+    ask: Ask | None = None
+    """Who is asked at a gate; None: the run waits for `evotrainer answer`."""
     reader: ReaderCarrier | None = None
     """Who reads rollouts for reward hacks, where the task file names somebody."""
     state: RunState = field(default_factory=RunState)
     """After the events walked so far; after all of the ledger's from the first new one on."""
     started: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    """Seconds of this session in which the run waited for a human."""
 
     def __post_init__(self) -> None:
         from evotrainer.sandbox.detector_runner import SandboxRunner

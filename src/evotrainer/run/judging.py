@@ -12,6 +12,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Judged, Promoted
 from evotrainer.records.verdicts import Verdict
+from evotrainer.rules.approvals import promotion_question
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha
 from evotrainer.rules.judge_input import evaluation_knobs, give_verdict
@@ -19,6 +20,7 @@ from evotrainer.run import (
     detector_outcomes,
     equal_compute,
     fresh_seeds,
+    guards,
     learning,
     reader,
     readings,
@@ -69,7 +71,7 @@ def analyse(ctx: RunContext, n: int, names: Sequence[str]) -> None:
         if (
             verdict.kind == "promote"
             and still_valid(ctx, name)
-            and ask_human(ctx, n, "verdict", f"promote {name}: {verdict.reason}", branch=name)
+            and ask_human(ctx, n, "verdict", promotion_question(name, verdict.reason), branch=name)
         ):
             promote(ctx, name, ctx.champion)
             fresh_seeds.after_promotion(ctx, name)
@@ -107,7 +109,11 @@ def verdict_on(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) ->
     if knobs is not None:
         for x in (b, control):
             shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)
-    return give_verdict(ctx.task, ctx.state, n, name, analysis)
+    found = give_verdict(ctx.task, ctx.state, n, name, analysis)
+    if guards.unread(found.verdict):
+        guards.evaluate(ctx, [*control.complete, *b.complete])
+        found = give_verdict(ctx.task, ctx.state, n, name, analysis)
+    return found
 
 
 def still_valid(ctx: RunContext, name: str) -> bool:

@@ -11,7 +11,7 @@ from evotrainer.config.bases import resolve_base
 from evotrainer.config.task import TaskFile
 from evotrainer.run import task_sets
 from evotrainer.run.agent import agent_of, reader_of
-from evotrainer.run.context import Ask, RunContext, no_human
+from evotrainer.run.context import Ask, RunContext
 from evotrainer.run.observer import Observer, SilentObserver
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def open_context(
         executor=(executor or own)(folder, task),
         agent=agent or agent_of(task),
         observer=view or SilentObserver(),
-        ask=ask or no_human,
+        ask=ask,
         reader=reader_of(task),
     )
     with contextlib.closing(ctx.executor):

@@ -42,11 +42,10 @@ def begin(task: TaskFile, folder: Path, caller: Caller) -> None:
     """Run a task in a new folder to its end. Raises as `api.start`."""
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
-    from evotrainer.run.context import can_ask
     from evotrainer.run.open_run import with_absolute_base, with_pinned_data
 
     pinned = with_pinned_data(task)
-    notes = check_run(BeforeRun(pinned, True, folder, can_ask(caller.ask)))
+    notes = check_run(BeforeRun(pinned, True, folder, caller.ask is not None))
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomic(folder / "task.toml", with_absolute_base(pinned).to_toml())
@@ -62,7 +61,6 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     from evotrainer.run.checks import check_run
     from evotrainer.run.checks.base import BeforeRun
     from evotrainer.run.checks.settings import refuse_results
-    from evotrainer.run.context import can_ask
     from evotrainer.run.corrections import refuse_changed
 
     given = as_texts(overrides)
@@ -85,7 +83,7 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     if state.closed_by and changed.run.rounds <= played:
         return
     refuse_changed(folder, changed, events)
-    check_run(BeforeRun(changed, False, None, can_ask(caller.ask)))
+    check_run(BeforeRun(changed, False, None, caller.ask is not None))
     _go(folder, changed, every, caller, task_hash=task.hash)
 
 
@@ -94,12 +92,14 @@ def _go(
 ) -> None:
     from evotrainer.run.corrections import accepted_corrections
     from evotrainer.run.loop import run
+    from evotrainer.run.notifying import notifying
     from evotrainer.run.open_run import open_context
     from evotrainer.run.task_sets import keep_look_number, number_held
     from evotrainer.run.tracking import following
 
     with contextlib.ExitStack() as until_end:
         ledger = until_end.enter_context(contextlib.closing(Ledger.open(folder / "ledger.db", create=True)))
+        seen = len(ledger.events())
         # what is refused is refused before it is recorded, and takes no number
         mended = accepted_corrections(folder, task, ledger)
         until_end.enter_context(number_held(ledger, task))
@@ -112,6 +112,7 @@ def _go(
                     f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"
                 )
         watched = until_end.enter_context(following(folder, task.tracking, caller.observer))
+        watched = until_end.enter_context(notifying(folder, task.notify, watched, seen))
         opened = open_context(
             folder,
             task,

@@ -19,7 +19,19 @@ def verify(folder: Path, head: str = "") -> VerifyReport:
 
 def checks() -> dict[str, EventCheck]:
     """Kind of event -> its check: the one table. `chain_and_files.CHAIN_ONLY` names the kinds that can have none."""
-    from evotrainer.verify import effects, harness, reader, search, seat, skills, task_sets, trials, verdicts, written
+    from evotrainer.verify import (
+        approvals,
+        effects,
+        harness,
+        reader,
+        search,
+        seat,
+        skills,
+        task_sets,
+        trials,
+        verdicts,
+        written,
+    )
     from evotrainer.verify.chain_and_files import CHECKS
     from evotrainer.verify.report import combined, guarded
 
@@ -47,6 +59,8 @@ def checks() -> dict[str, EventCheck]:
         "certified": effects.certified,
         "probes": search.probes,
         "searched": search.searched,
+        "gate_asked": approvals.asked,
+        "gate": approvals.answered,
         "asked": seat.asked,
         "answered": seat.answered,
         "reader": reader.opened,

@@ -294,7 +294,6 @@ CHECKS: dict[str, EventCheck] = {
 
 CHAIN_ONLY: dict[str, str] = {
     "proposed": "an agent's words",
-    "gate": "a human's answer",
     "refused": "a branch that never was",
     "escalated": "what was tried after failures",
     "diagnosed": "what the harness read; `evotrainer health` shows it, `why` quotes it",

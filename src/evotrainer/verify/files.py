@@ -37,6 +37,7 @@ MADE = {
     "skills",
     "library",
     "seat",
+    "gates",
     "tracking",
     "calibration",
 }

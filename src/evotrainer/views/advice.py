@@ -78,6 +78,9 @@ def unfinished(view: RunView) -> str:
             f"{hung[0].id} is {hung[0].heartbeat['phase']}, which does not return: stop the run (Ctrl-C), correct "
             "that function, and `evotrainer resume {run}`"
         )
+    if view.question is not None:
+        idle = "" if view.driver is not None else "; then `evotrainer resume {run}`"
+        return f'`evotrainer answer {{run}}` shows what is to be decided; add approve, revise "words" or abort{idle}'
     if view.driver:
         return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
     if stopped(view):

@@ -22,6 +22,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.projections.text import rewritten
 from evotrainer.records import events as ev
 from evotrainer.records import keys
+from evotrainer.records.answers import open_question, read_answer, waited_s
 from evotrainer.records.chain import Event
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import writer_of
@@ -54,6 +55,8 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     beats = read_heartbeats(folder)
     view = view_of(events, beats, read_errors(folder))
     view.folder = folder
+    if view.question is not None and read_answer(folder, view.question.id) is not None:
+        view.question = None  # given, and taken as soon as somebody drives the run
     if not view.closed:
         view.driver = writer_of(folder / LOCK)
         last = max([_seconds(events[-1]), *(float(b.get("time") or 0) for b in beats.values())]) if events else 0.0
@@ -74,6 +77,7 @@ def view_of(
     view = RunView(folder=None, state=state, facts=facts_of(seen, state), event_count=len(seen))
     if seen:
         view.first_time, view.last_time, view.head = seen[0].time, seen[-1].time, seen[-1].hash
+    view.question = None if view.closed else open_question(seen)
     view.rounds, view.noise = rounds_of(seen), _noise(seen)
     view.invalidated = [e.body for e in seen if isinstance(e.body, ev.Invalidated)]
     read: dict[str, list[HealthReading]] = {}
@@ -129,11 +133,13 @@ def _seconds(event: Event) -> float:
 def _by_now(view: RunView, events: Sequence[Event], now: float) -> dict[str, float]:
     """What an unfinished run has spent until `now`, as its budget counts it: with the CPU time of trials that have not
     ended, as their heartbeats tell it, and the time since they began, the last one ended, or
-    the run was taken up again. Where the whole session took longer it is that, as in the event that closes the run."""
+    the run was taken up again. Where the whole session, but for what a human was waited for, took longer it is that,
+    as in the event that closes the run."""
     running = {t.id: t.cpu_s for t in view.trials if not t.finished and t.heartbeat}
     begun = [_seconds(e) for e in events if isinstance(e.body, ev.TrialIntended) and e.body.trial in running]
     ended = [_seconds(e) for e in events if isinstance(e.body, ev.TrialFinished)]
     taken_up = [_seconds(e) for e in events if isinstance(e.body, ev.Resumed)]
     more = max(0.0, now - max([min(begun), *ended[-1:], *taken_up[-1:]])) if begun else 0.0
-    spent, session = view.spent, now - max([*map(_seconds, events[:1]), *taken_up], default=now)
+    since = max([*map(_seconds, events[:1]), *taken_up], default=now)
+    spent, session = view.spent, now - since - waited_s(events, since, now)
     return spent | {"cpu_s": spent["cpu_s"] + sum(running.values()), "wall_s": max(spent["wall_s"] + more, session)}

@@ -21,6 +21,7 @@ from evotrainer.projections.run_facts import replaced_by, status_of
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.projections.state import RunState
 from evotrainer.records import events as ev
+from evotrainer.records.chain import Event
 from evotrainer.records.findings import Finding
 from evotrainer.records.interventions import Intervention
 from evotrainer.records.recipe import Recipe
@@ -48,6 +49,8 @@ class TrialView:
     """Last sign of life of an unfinished trial: step, steps, phase, cpu_s, pid, time."""
     error: str = ""
     """What ended it, where it has no result."""
+    live: Sequence[Mapping[str, float]] = ()
+    """Its curve so far, as its stored rollouts tell it, where it has no result."""
 
     @property
     def status(self) -> str:
@@ -198,6 +201,8 @@ class RunView:
     folder: Path | None
     driver: int | None = None
     """Process that runs it now, 0 where its id is not known; None: nobody does."""
+    question: Event | None = None
+    """The `gate_asked` at which it waits for a human."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
     facts: FactList = field(default_factory=FactList)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from evotrainer.projections.caveats import caveat_line
 from evotrainer.projections.text import duration
+from evotrainer.records.events import GateAsked
 from evotrainer.records.findings import input_label
 from evotrainer.records.text import counted
 from evotrainer.views import progress
@@ -21,10 +22,12 @@ def headline(view: RunView) -> str:
 
 
 def state(view: RunView) -> tuple[str, str]:
-    """(`closed`, `running` or `open`, sentence)."""
+    """(`closed`, `waiting`, `running` or `open`, sentence)."""
     if view.closed:
         return "closed", f"Ended after {counted(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
+    if (asked := view.question) is not None and (view.driver is not None or not waiting):
+        return "waiting", f"Waits for an answer at the {gate(asked.body)} since {asked.time[:16].replace('T', ' ')} UTC"
     if view.driver is not None:
         who = f"process {view.driver}" if view.driver else "another process"
         return (
@@ -35,6 +38,11 @@ def state(view: RunView) -> tuple[str, str]:
     if waiting:
         text += f"; {counted(len(waiting), 'trial')} without a result"
     return "open", f"{text}. {AS_FAR}"
+
+
+def gate(asked: GateAsked) -> str:
+    """Where a run waits, in words."""
+    return f"{asked.where} gate of round {asked.round}" + (f", of {asked.branch}" if asked.branch else "")
 
 
 def stopped(view: RunView) -> str:

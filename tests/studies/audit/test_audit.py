@@ -359,10 +359,6 @@ def test_nothing_read_is_no_success(tmp_path: Path, capsys: pytest.CaptureFixtur
         said = capsys.readouterr()
         assert said.out.startswith("Nothing could be read, so nothing was audited; skipped: 1\n")
         assert "no finding" not in said.out and "no rollout could be read" in said.err and not html.exists()
-    fine = write_jsonl(tmp_path / "fine.jsonl", generate(64))
-    for a, b in ((fine, tmp_path / "odd.txt"), (tmp_path / "odd.txt", fine)):
-        assert run("audit", str(a), "--against", str(b), "--no-cache") == 2
-        assert f"no rollout could be read of {tmp_path / 'odd.txt'}" in capsys.readouterr().err
 
 
 def test_the_end_of_a_training_is_read_against_its_beginning(tmp_path: Path) -> None:

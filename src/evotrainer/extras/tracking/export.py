@@ -137,7 +137,7 @@ def about_run(folder: Path) -> dict[str, Any]:
 
     task = load_run_task(folder)
     return {
-        "task_file": task.model_dump(mode="json", exclude={"recipe", "tracking"}, exclude_none=True),
+        "task_file": task.model_dump(mode="json", exclude={"recipe", "tracking", "notify"}, exclude_none=True),
         "task_hash": task.hash,
         "report": str((folder / "report.html").resolve()),
     }

@@ -78,14 +78,31 @@ class BranchOpened(Frozen):
     """The branch whose training compute it spends on its parent's recipe, as that branch's control; empty: none."""
 
 
+class GateAsked(Frozen):
+    """id `r<n>/gate/<where>/asked`: the run waits for a human's answer from here on."""
+
+    round: int
+    where: Literal["diagnosis", "intervention", "backtest", "verdict"]
+    text: str
+    """What is to be decided, as markdown."""
+    branch: str = ""
+
+
 class HumanApproval(Frozen):
-    """id `r<n>/gate/<where>`; at the verdict gate REVISE withholds the promotion of `branch`."""
+    """id `r<n>/gate/<where>`, of an ABORT `r<n>/gate/<where>/aborted`; at the verdict gate REVISE withholds the
+    promotion of `branch`."""
 
     round: int
     where: Literal["diagnosis", "intervention", "backtest", "verdict"]
     answer: Literal["APPROVE", "REVISE", "ABORT"]
     feedback: str = ""
     branch: str = ""
+    to: str = ""
+    """Id of the question."""
+    by: str = ""
+    """Who answered, as they or their shell say: user@host."""
+    given: str = ""
+    """When, in UTC, by the clock of where it was given."""
 
 
 class Escalated(Frozen):

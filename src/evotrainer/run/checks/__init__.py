@@ -7,14 +7,15 @@ before the trainings, is in `measured`.
 from __future__ import annotations
 
 from evotrainer.envs.user_files import WATCH
-from evotrainer.run.checks import context_length, environment, parts, rewards, room, settings
+from evotrainer.run.checks import context_length, environment, guards, parts, rewards, room, settings
 from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
+from evotrainer.run.notifying import check_notify
 from evotrainer.run.tracking import check_trackers
 
 TRIES = "trying the environment's rewards, and measuring prompts as the policy reads them"
 
 CHECKS = (
-    # the place, and who answers: whoever corrects these has to come back anyway
+    # the place, and who answers
     RunCheck("folder", settings.folder),
     RunCheck("human", settings.human, of="any"),
     # the task file
@@ -54,13 +55,15 @@ CHECKS = (
         of="any",
         doing="loading the libraries of the {task.trainer.name} trainer, and checking {task.policy.base} with them",
     ),
+    RunCheck("guards", guards.guards, "environment", of="any", doing="opening the environments of guards"),
     RunCheck("skills", parts.skills),
     RunCheck("trackers", lambda at: check_trackers(at.task.tracking)),
+    RunCheck("notify", lambda at: iter(check_notify(at.task.notify)), of="any"),
     RunCheck("cache", settings.cache),
 )
 """The registry."""
-FIRST = ("folder", "human")
-"""Checks that end the walk where they refuse."""
+FIRST = ("folder",)
+"""Checks that end the walk where they refuse: whoever corrects these has to come back anyway."""
 
 
 @WATCH.limited()

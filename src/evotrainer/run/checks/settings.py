@@ -113,13 +113,11 @@ def unwritable(place: Path, folder: bool = True) -> str:
 # -- values ------------------------------------------------------------------------------------------------------------
 
 
-def human(at: BeforeRun) -> None:
-    """Where a run asks a person at every gate, one can answer."""
-    if at.task.run.autonomy == "human_gated" and at.human is False and not at.task.run.evaluate_only:
-        raise ConfigError(
-            "run.autonomy=human_gated asks a person, and there is no terminal to ask in; start it in one, or set "
-            "run.autonomy=full"
-        )
+def human(at: BeforeRun) -> Found:
+    """A note where a run asks a person and no terminal is there to answer in."""
+    if at.task.run.autonomy != "full" and at.human is False and not at.task.run.evaluate_only:
+        run = at.folder or "RUN"
+        yield f"run.autonomy={at.task.run.autonomy}: at a gate the run waits for `evotrainer answer {run}`"
 
 
 def sizes(at: BeforeRun) -> None:

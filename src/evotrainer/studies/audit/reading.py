@@ -183,7 +183,7 @@ def policies_apart(
             out += [(f"{name}{world}", x) for world, x in worlds] if cut else [(name, rows)]
             continue
         named = whole.column("policy", places)
-        plain = np.array([_STEP.sub("", str(p or "")) for p in named], dtype=object)
+        plain = np.array([without_step(p) for p in named], dtype=object)
         known = sorted({p for p in plain if p})
         if len(known) < 2 or len(known) + len(subjects) > MAX_SUBJECTS:
             out.append((name, rows))
@@ -192,6 +192,11 @@ def policies_apart(
             some = np.flatnonzero(plain == policy)
             out.append((f"{name} {policy or 'no policy named'}".strip(), some if rows is None else rows[some]))
     return out
+
+
+def without_step(policy: object) -> str:
+    """A policy's name without the step of its training."""
+    return _STEP.sub("", str(policy or ""))
 
 
 def _worlds(whole: OpenedSource, places: Sequence[int]) -> list[tuple[str, np.ndarray]]:

@@ -1,93 +1,13 @@
-"""Two sets of rollouts paired by task, and many sources on one screen."""
+"""Many sources on one screen."""
 
 from __future__ import annotations
 
-import json
-import random
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from evotrainer.errors import ConfigError
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.studies.audit import audit
-from evotrainer.studies.audit.against import Against, Difference, against_json, against_lines, compare
 from evotrainer.studies.audit.text import audit_json, render_audit
-from tests.studies.audit.test_fault_columns import Say, say, write
-
-__all__ = ["say"]
-
-
-def side(path: Path, p: float, tasks: range, words: int = 3, **fields: Any) -> Path:
-    rng = random.Random(f"{p}{tasks}")
-    made = []
-    for t in tasks:
-        for _ in range(6):
-            right = rng.random() < p
-            own = {"task": f"t{t}", "text": "word " * words, "reward": float(right), "correct": right}
-            made.append(own | fields)
-    return write(path, made)
-
-
-def compared(a: Path, b: Path) -> Against:
-    return compare(audit([a], keep=True), audit([b], keep=True), ("a", "b"))
-
-
-def of(c: Against, name: str) -> Difference:
-    return next(d for d in c.differences if d.name == name)
-
-
-def test_the_difference_is_that_of_the_tasks_of_both(tmp_path: Path) -> None:
-    a, b = side(tmp_path / "a.jsonl", 0.8, range(40)), side(tmp_path / "b.jsonl", 0.3, range(10, 60), words=9)
-    c = compared(a, b)
-    d = of(c, "outcome")
-    rows = [[json.loads(x) for x in p.read_text().splitlines()] for p in (a, b)]
-    means = [{t: sum(r["reward"] for r in rs if r["task"] == t) / 6 for t in {r["task"] for r in rs}} for rs in rows]
-    paired = [means[0][t] - means[1][t] for t in means[0].keys() & means[1].keys()]
-    assert (c.tasks, d.tasks, c.rollouts) == (30, 30, (240, 300))
-    assert d.difference == pytest.approx(sum(paired) / 30)
-    assert d.low is not None and d.high is not None and d.low < d.difference < d.high and d.moved
-    assert c.counts["better"] == sum(x > 0 for x in paired) and sum(c.counts.values()) == 30
-    assert of(c, "words").difference == -6 and of(c, "words").moved
-    assert (c.only_a[0], c.only_b[0]) == (10, 20) and set(c.only_a[1]) <= {f"t{i}" for i in range(10)}
-    text = "\n".join(against_lines(c))
-    assert "only in A, not compared: 10 tasks: t0" in text and "words" in text and "+" in text
-    assert against_json(c)["differences"][0]["name"] == "outcome"
-
-
-def test_the_same_against_itself_differs_in_nothing(tmp_path: Path) -> None:
-    a = side(tmp_path / "a.jsonl", 0.5, range(20))
-    c = compared(a, a)
-    assert c.counts == {"better": 0, "worse": 0, "alike": 20} and not any(d.moved for d in c.differences)
-    assert not c.findings and "nothing" in "\n".join(against_lines(c))
-
-
-def test_one_common_task_has_no_interval(tmp_path: Path) -> None:
-    c = compared(side(tmp_path / "a.jsonl", 1.0, range(1)), side(tmp_path / "b.jsonl", 0.0, range(3)))
-    d = of(c, "outcome")
-    assert (d.difference, d.low, d.moved, d.tasks) == (1.0, None, False, 1)
-    assert "one task" in "\n".join(against_lines(c))
-
-
-def test_faults_are_in_no_difference(tmp_path: Path) -> None:
-    a = side(tmp_path / "a.jsonl", 0.5, range(20))
-    b = write(tmp_path / "b.jsonl", [json.loads(x) for x in a.read_text().splitlines()] + [
-        {"task": "t0", "text": "", "reward": 0.0, "error_kind": "timeout"}
-    ])  # fmt: skip
-    c = compared(a, b)
-    assert c.faults == (0, 1) and of(c, "outcome").difference == 0
-
-
-def test_bad_input_of_against(tmp_path: Path, say: Say) -> None:
-    a, b = side(tmp_path / "a.jsonl", 0.5, range(3)), side(tmp_path / "b.jsonl", 0.5, range(5, 9))
-    code, out = say(a, "--against", b)
-    assert code == ConfigError.exit_code and "\n" not in out
-    assert "no task is in both: A has 3 (t0, t1, t2) and B has 4" in out and "give both sides the same ones" in out
-    assert "there is no" in say(a, "--against", tmp_path / "none.jsonl")[1]
-    assert "give --sql, --html, --fail-on, --reader without it" in say(a, "--against", a, "--fail-on", "warn")[1]
-    code, out = say(a, "--against", a)
-    assert code == 0 and "A minus B" in out
+from tests.studies.audit.test_fault_columns import write
 
 
 def test_many_sources_are_told_kind_by_kind_on_one_screen(tmp_path: Path) -> None:

@@ -1,0 +1,6 @@
+"""`evotrainer versus`: are the policies of one set of foreign logs better than those of another?"""
+
+from evotrainer.studies.versus.compare import Versus, compare
+from evotrainer.studies.versus.seeds import Selection, read_side
+
+__all__ = ["Selection", "Versus", "compare", "read_side"]
