@@ -319,8 +319,8 @@ FORMS: Mapping[str, ExportForm] = {
 
 
 def export(form: str, rollouts: Iterable[Flagged], out: Path) -> str:
-    """Write into a folder that is new or empty; what opens it. ConfigError where it holds something, StoreError where it
-    cannot be written."""
+    """Write into a folder that is new or empty; what opens it. ConfigError where it holds something, StoreError where
+    it cannot be written."""
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} holds something already; give a new folder as --out")
     with os_errors(f"cannot write {out}"):
