@@ -172,7 +172,7 @@ def pattern_of(option: str, text: str) -> re.Pattern[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ChosenRollouts:
     """Rollouts that meet conditions, before any of their text is loaded."""
 
     whole: OpenedSource
@@ -197,7 +197,7 @@ def select(
     finding: str | None = None,
     sort: str | None = None,
     **reading: Any,
-) -> Selection:
+) -> ChosenRollouts:
     """The rollouts under `paths` (run folders, stores, files that an importer reads) that meet all conditions.
 
     `finding`: a detector that flags them. `sort`: a name as in a condition, with `-` before it the largest first.
@@ -225,7 +225,7 @@ def select(
     if grep is not None:
         spans = {i: hit for i, turns in zip(rows, whole.turns(rows), strict=True) if (hit := grep.hit(turns))}
         rows, hits = [*spans], {ids[i]: hit for i, hit in spans.items()}
-    return Selection(whole, every, _sorted(whole, sort, rows) if sort else rows, hits, tuple(notes))
+    return ChosenRollouts(whole, every, _sorted(whole, sort, rows) if sort else rows, hits, tuple(notes))
 
 
 def find(
