@@ -22,7 +22,16 @@ MOST = {"the core": 57_500, "the core and what tasks/code.toml names": 66_000}
 DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.trainer")
 """What tasks/code.toml names, where its defaults are not imported plainly."""
 FENCED = (
-    *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "trainers.embedded", "trainers.trl", "executors.ray"),
+    *(
+        "envs.code",
+        "envs.maths",
+        "envs.swe",
+        "envs.trl_env",
+        "envs.reasoning_gym",
+        "trainers.embedded",
+        "trainers.trl",
+        "executors.ray",
+    ),
     *("agents.seat", "agents.random_", "extras", "studies", "importers"),
     *("testing", "program_probes", "verify"),
 )
