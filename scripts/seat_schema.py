@@ -1,4 +1,4 @@
-"""What a seat is asked and answers, as JSON Schema: `python scripts/seat_schema.py FOLDER`."""
+"""What a seat, and a training command, is asked and answers, as JSON Schema: `python scripts/seat_schema.py FOLDER`."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import sys
 from pathlib import Path
 
 from evotrainer.records.seat import schemas
+from evotrainer.trainers.command.request import schema
 
 
 def texts() -> dict[str, str]:
     """File name -> content."""
-    return {name: json.dumps(schema, indent=2, ensure_ascii=False) + "\n" for name, schema in schemas().items()}
+    found = {**schemas(), "command-request-v1.schema.json": schema()}
+    return {name: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for name, body in found.items()}
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ from evotrainer.factors.trainer_mapping import table
 from evotrainer.records.recipe import KEYED, Recipe
 from evotrainer.records.structured_factors import COMPOSITES, fields_of
 from evotrainer.trainers import TRAINERS
+from evotrainer.trainers.command.options import CommandOptions
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 HEAD = ("| key | type | default | legal values | meaning |", "|---|---|---|---|---|")
@@ -72,9 +73,11 @@ def task_file() -> str:
         elif name == "environment":
             lines += ["### [environment]", "", "What attempts at tasks run in.", "", *HEAD, *_environment()]
         else:
-            model = field.annotation
+            several = get_origin(field.annotation) is tuple
+            model = get_args(field.annotation)[0] if several else field.annotation
             assert isinstance(model, type)
-            lines += [f"### [{name}]", "", _text(inspect.getdoc(model) or ""), "", *HEAD, *rows(model, f"{name}.")]
+            below = rows(model, f"{name}[]." if several else f"{name}.")
+            lines += [f"### [{name}]", "", _text(inspect.getdoc(model) or ""), "", *HEAD, *below]
         lines.append("")
     return "\n".join(lines)
 
@@ -107,6 +110,7 @@ PAGES = {
     "recipe.md": recipe,
     "trainers.md": lambda: table("trl"),
     "verl.md": lambda: table("verl"),
+    "command-trainer.md": lambda: "\n".join((*HEAD, *rows(CommandOptions, ""))) + "\n",
 }
 
 

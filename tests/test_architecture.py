@@ -110,6 +110,9 @@ ALLOWED = {
     "trainers.bases trainers.averaging trainers.clock "
     "trainers.curriculum trainers.rollouts trainers.hooks trainers.groups "
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
+    # a user's own script: files in, files out; importers and curves are read through a registry
+    "trainers.command": "errors registry records factors trainers trainers.base trainers.bases trainers.clock "
+    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts",
     "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
@@ -131,8 +134,8 @@ ALLOWED = {
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
     "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
-    "executors.cache": "errors records config trainers.bases trainers.gguf executors executors.spec executors.path_map "
-    "executors.health executors.inputs executors.start_checkpoint trainers.continued",
+    "executors.cache": "errors records config trainers trainers.bases trainers.gguf executors executors.spec "
+    "executors.path_map executors.health executors.inputs executors.start_checkpoint trainers.continued",
     "executors": "errors registry records config executors.spec executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
@@ -159,8 +162,9 @@ ALLOWED = {
     #
     # doors
     "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
-    "testing": "errors records factors config importers agents envs.base envs.outcome trainers.base trainers.continued "
-    "executors executors.spec harness harness.detectors harness.metrics harness.registry api",
+    "testing": "errors records factors config importers agents envs envs.base envs.outcome trainers trainers.base "
+    "trainers.command trainers.continued executors executors.spec executors.warm_start harness harness.detectors "
+    "harness.metrics harness.registry api",
     "studies": "",
     "studies.audit": "errors records sandbox program_probes config projections agents importers views harness "
     "harness.code_reading harness.columns harness.bottlenecks harness.layers harness.coverage harness.nominations "
@@ -171,13 +175,15 @@ ALLOWED = {
     "studies.calibration": "errors records config judge projections rules api",
     "studies.estimate": "errors records config judge projections envs executors run",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
+    # the page that a team keeps open: reads ledgers and stores, imported by commands alone
+    "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.tracking extras.verl",
+    "extras.notify extras.tracking extras.verl ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
@@ -336,9 +342,9 @@ READ_PLAINLY = {
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",
-    "executors.process": "/proc",
     "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
-    "agents.seat.carriers.command": "/proc",
+    "records.processes": "/proc",
+    "trainers.command.keeper": "/proc; it imports nothing of ours",
     "records.caps": "looked at before",
     "extras.scaffold": "looked at before",
     "importers.refusals": "looked at before",

@@ -24,7 +24,7 @@ from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "answer", "notify", "seat", "propose", "mcp", "cache"),
-    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
+    "Read": ("ui", "status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "skills"),

@@ -6,6 +6,7 @@ import codecs
 import difflib
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -128,16 +129,29 @@ def load_run_task(folder: Path) -> TaskFile:
     return load_task(path)
 
 
-READER = ("harness", "reader")
+READER, TRAINER = ("harness", "reader"), ("trainer", "options")
 
 
 def _anchored(place: tuple[str, ...], v: Any, folder: Path) -> Any:
     """A setting, by its place in a task file, with paths made absolute: those of environment and policy, of skill
     libraries (`builtin` is none), of an agent of one's own and of a reader's program or recorded run."""
-    if place in ((), ("run",), ("harness",), READER) and isinstance(v, dict):
+    if place == ("trainer",) and isinstance(v, dict) and v.get("name") == "command":
+        v = {**v, "options": {"cwd": str(folder), **v.get("options", {})}}
+    if place in ((), ("run",), ("harness",), READER, ("trainer",), TRAINER) and isinstance(v, dict):
         return {k: _anchored((*place, k), x, folder) for k, x in v.items()}
+    if place[:2] == TRAINER and place[-1] in ("command", "evaluation") and isinstance(v, dict):
+        return {k: _anchored((*place, k), x, folder) for k, x in v.items()}
+    if place[:2] == TRAINER and place[-1] in ("command", "serve", "cwd", "config"):
+        return _absolute(shlex.split(v) if place[-1] in ("command", "serve") and isinstance(v, str) else v, folder)
     if place == ("run", "skills") and isinstance(v, list):
         return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
+    if place == ("guard",) and isinstance(v, list):
+        return [
+            {k: _anchored((k,), x, folder) if k == "environment" else x for k, x in g.items()}
+            if isinstance(g, dict)
+            else g
+            for g in v
+        ]
     own_agent = place == ("run", "agent") and isinstance(v, str) and v.startswith("python:")
     reader = place in ((*READER, "command"), (*READER, "run"))
     return _absolute(v, folder) if own_agent or reader or place[:1] in (("environment",), ("policy",)) else v

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from evotrainer.config.evaluation import Evaluation as Evaluation
+from evotrainer.config.guards import GuardConfig as GuardConfig
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
@@ -183,7 +184,8 @@ class TrainerConfig(Frozen):
 
     name: str = "embedded"
     """embedded: EvoTrainer's own small policies, and language models in the layout of Llama or Qwen3, on a CPU. trl:
-    any causal language model of the Hugging Face form. One of your own: docs/add-your-own.md."""
+    any causal language model of the Hugging Face form. command: a training script of yours (docs/command-trainer.md).
+    One of your own: docs/add-your-own.md."""
     options: dict[str, Any] = {}
     """The trainer's own options (docs/trainers.md)."""
 
@@ -258,6 +260,8 @@ class TaskFile(Frozen):
     recipe: Recipe
     evaluation: Evaluation = Evaluation()
     judge: Judgement = Judgement()
+    guard: tuple[GuardConfig, ...] = ()
+    """What a promotion must not cost elsewhere, each a table `[[guard]]`."""
     harness: HarnessConfig = HarnessConfig()
     run: RunConfig = RunConfig()
     budget: BudgetConfig = BudgetConfig()
@@ -266,6 +270,20 @@ class TaskFile(Frozen):
     executor: ExecutorConfig = ExecutorConfig()
     tracking: TrackingConfig = TrackingConfig()
     notify: NotifyConfig = NotifyConfig()
+
+    @field_validator("guard")
+    @classmethod
+    def _named_apart(cls, v: tuple[GuardConfig, ...]) -> tuple[GuardConfig, ...]:
+        names = [g.name for g in v]
+        if twice := [n for i, n in enumerate(names) if n in names[:i]]:
+            raise ValueError(f"two guards are called {twice[0]}; give each a name of its own")
+        return v
+
+    @property
+    def named_files(self) -> dict[str, Any]:
+        """What names files that the run rests on: the environment's section, a training command of the user's."""
+        own = self.trainer.options if self.trainer.name == "command" else {}
+        return {**self.environment, "trainer command": own.get("command"), "trainer config": own.get("config")}
 
     @property
     def hash(self) -> str:

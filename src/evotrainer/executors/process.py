@@ -9,19 +9,17 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from evotrainer.records.clock import Silence as Silence
+from evotrainer.records.processes import descendants_cpu_s as descendants_cpu_s
 from evotrainer.records.regular_file import read_text
 
 PR_SET_PDEATHSIG = 1
 BESIDE = "cpu-"
 """Beginning of the names of files in which data-parallel processes but the first note their CPU-seconds."""
-LOOK_S = 10.0
-"""A supervisor looks many times as often."""
 EXIT_BUSY = 17
 """Another process works on this trial."""
 
@@ -46,24 +44,6 @@ def folder_lock(folder: Path) -> Iterator[bool]:
         yield True
 
 
-@dataclass(slots=True)
-class Silence:
-    """For how long what is watched has not changed, on the clock of this process alone."""
-
-    seconds: float = 0.0
-    content: object = None
-    checked_at: float = field(default_factory=time.monotonic)
-
-    def look(self, content: object) -> float:
-        """Seconds of silence up to now. Between two looks at most `LOOK_S` count: who was stopped, or slept with the
-        machine, did not hear whether anything was to be heard."""
-        now = time.monotonic()
-        passed, self.checked_at = min(now - self.checked_at, LOOK_S), now
-        self.seconds = self.seconds + passed if content == self.content else 0.0
-        self.content = content
-        return self.seconds
-
-
 class ProcessCpuClock:
     """CPU-seconds of this process and of all below it (the sandbox's included), plus those of earlier attempts."""
 
@@ -86,30 +66,6 @@ class ProcessCpuClock:
         # Live descendants are not in RUSAGE_CHILDREN yet; one that ended unseen must not turn the clock back.
         self.below = max(self.below, kids.ru_utime + kids.ru_stime + descendants_cpu_s(os.getpid()))
         return self.earlier + own.ru_utime + own.ru_stime + self.below + self.other_processes()
-
-
-def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
-    """CPU-seconds of the live descendants of a process (and its own) and of what they reaped; 0 without /proc."""
-    rows: dict[int, tuple[int, int]] = {}
-    for name in os.listdir("/proc") if os.path.isdir("/proc") else ():
-        if not name.isdigit():
-            continue
-        try:
-            # no glob: it asks whether each file is there, and raises where its process ends in that moment
-            text = Path(f"/proc/{name}/stat").read_text(encoding="utf-8", errors="replace")
-        except OSError:
-            continue
-        fields = text[text.rindex(")") + 2 :].split()
-        rows[int(text.split(" ", 1)[0])] = (int(fields[1]), sum(int(x) for x in fields[11:15]))
-    children: dict[int, list[int]] = {}
-    for child, (parent, _) in rows.items():
-        children.setdefault(parent, []).append(child)
-    ticks, todo = 0, [pid] if itself and pid in rows else list(children.get(pid, []))
-    while todo:
-        p = todo.pop()
-        ticks += rows[p][1]
-        todo += children.get(p, [])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def leave(code: int) -> NoReturn:

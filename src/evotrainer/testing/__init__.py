@@ -4,6 +4,7 @@ Each function raises AssertionError with what is wrong and returns nothing; call
 """
 
 from evotrainer.testing.agents import NoTools, check_agent
+from evotrainer.testing.commands import check_trainer_command
 from evotrainer.testing.detectors import check_detector, check_metric
 from evotrainer.testing.environments import check_environment
 from evotrainer.testing.executors import check_executor
@@ -19,4 +20,5 @@ __all__ = [
     "check_importer",
     "check_metric",
     "check_trainer",
+    "check_trainer_command",
 ]

@@ -103,6 +103,10 @@ class TrainRequest:
     """Runs the recipe's hooks in the sandbox; None: there are none, or the trainer has to refuse them."""
     unpayable: tuple[str, ...] = ()
     """Reward components that hooks are not shown: the outcome, and what derives from it."""
+    cpu_s: float | None = None
+    """CPU-seconds that it may use; None: no limit. Whoever asks enforces it, between steps."""
+    watch: Callable[[int, float | None], None] = lambda step, reward: None
+    """Told of a step while it is made by somebody else, before `on_step` is: (step from the base policy on, reward)."""
 
     @property
     def draws(self) -> int:
@@ -227,5 +231,8 @@ class TrainerSpec:
     """Raises what it would raise for its texts."""
     room: Room | None = None
     """Loads a tokenizer, no weights. None: only a training can tell."""
+    repeatable: bool = True
+    """Do equal requests give equal results, to the bit, as far as our own sources and libraries are the same? Only then
+    may they come from the cache of trials."""
     merge: Callable[[Path, Path], str] | None = None
     """(adapter's folder, where to write the whole model) -> base model's id or path; None: it makes no adapters."""

@@ -35,9 +35,10 @@ def with_cache(executor: Executor, run_dir: Path, task: TaskFile, tell: Callable
     from evotrainer.executors.cache.keys import code_id
     from evotrainer.executors.cache.store import TrialCache
     from evotrainer.records.sealed import Key, SealedSplits
+    from evotrainer.trainers import TRAINERS
 
     folder = cache_folder(task.run.cache)
-    if folder is None:
+    if folder is None or not TRAINERS[task.trainer.name].repeatable:
         return executor
     cache = TrialCache(folder, code_id(), int(task.run.cache_gb * 2**30))
     try:

@@ -72,7 +72,7 @@ def render(task: TaskFile, out: Path, machine: Machine) -> dict[str, Any]:
         "task_hash": task.hash,
         "recipe_hash": recipe.hash,
         "environment": {"name": described["name"], "hash": described.get("hash", "")},
-        "environment_files": fingerprints(task.environment),
+        "environment_files": fingerprints(task.named_files),
         "model": machine.model,
         "gpus": machine.gpus,
         "nodes": machine.nodes,

@@ -304,6 +304,26 @@ def read_curves(path: Path) -> list[Curve]:
     return [c for c in found if isinstance(c, Curve)]
 
 
+def rows_by_step(path: Path) -> list[dict[str, float]]:
+    """Rows of a training's log, one a step in their order, by the keys of a curve; also of one step, and without a
+    reward. What is no number, or half a line, is left out; empty where no row tells a step."""
+    log = list(log_rows(path))
+    rows = [raw for _, raw in log if isinstance(raw, Mapping)]
+    columns = columns_of(dict.fromkeys(k for raw in rows for k, v in raw.items() if as_number(v) is not None))
+    steps, read = _read_as(columns)
+    merged, _ = _by_step(_parsed(path, log, read, steps, steps)[0] if steps else ())
+    return [{k: v for k, v in row.items() if v is not None and math.isfinite(v)} for row in merged]
+
+
+def _read_as(columns: Mapping[str, Column | None]) -> tuple[list[str], dict[str, str]]:
+    """(columns that number the steps, the best first; column -> key of those that are read, in the file's order)."""
+    ranked = sorted((c.rank, i, n, c.key) for i, (n, c) in enumerate(columns.items()) if c and c.key)
+    best = {key: n for _, _, n, key in reversed(ranked) if key != "step"}
+    return [n for _, _, n, key in ranked if key == "step"], {
+        n: c.key for n, c in columns.items() if c and best.get(c.key) == n
+    }
+
+
 def _all_runs(path: Path) -> list[Curve | str | None]:
     """What `_curve` finds for each run of a file."""
     log = list(log_rows(path)) if path.is_file() and path.stat().st_size <= MAX_BYTES else []
@@ -316,11 +336,8 @@ def _all_runs(path: Path) -> list[Curve | str | None]:
 
 def _curve(path: Path, log: Log, columns: Mapping[str, Column | None], run: str) -> Curve | str | None:
     """The curve of one run; None where these columns make none, and why, where a training's log has no reward."""
-    ranked = sorted((c.rank, i, n, c.key) for i, (n, c) in enumerate(columns.items()) if c and c.key)
-    steps = [n for _, _, n, key in ranked if key == "step"]
-    best = {key: n for _, _, n, key in reversed(ranked) if key != "step"}
-    # in the order of the file
-    read = {n: c.key for n, c in columns.items() if c and best.get(c.key) == n}
+    steps, read = _read_as(columns)
+    best = {key: n for n, key in read.items()}
     if not steps and not BACKGROUND & {*read.values()} and not any("epoch" in n.lower() for n in columns):
         return None  # numbers without a step may be anything
     clocks = steps or [n for n in columns if "epoch" in n.lower()]

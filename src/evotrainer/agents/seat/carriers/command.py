@@ -22,6 +22,7 @@ from evotrainer.agents.seat.carriers.confined import check, confined, give, moun
 from evotrainer.agents.seat.text import question_of
 from evotrainer.agents.secrets import redacted
 from evotrainer.errors import ConfigError
+from evotrainer.records.processes import end_marked
 from evotrainer.records.questions import CarrierOptions
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing
@@ -184,23 +185,7 @@ def _end(p: subprocess.Popen[bytes], token: str) -> None:
     with contextlib.suppress(OSError):
         os.killpg(p.pid, signal.SIGKILL)
     p.wait()
-    for _ in range(100):  # what is being ended may have started another
-        if not sum(_ended(int(at.name), f"{MARK}={token}".encode()) for at in Path("/proc").glob("[0-9]*")):
-            return
-        time.sleep(0.01)
-
-
-def _ended(pid: int, mark: bytes) -> bool:
-    """Was this a process with the mark? It is ended. By a handle: its number may be another's by then."""
-    with contextlib.suppress(OSError):
-        handle = os.pidfd_open(pid)
-        try:
-            if mark in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
-                signal.pidfd_send_signal(handle, signal.SIGKILL)
-                return True
-        finally:
-            os.close(handle)
-    return False
+    end_marked(MARK, token)
 
 
 def unwrapped(out: str) -> Reply:

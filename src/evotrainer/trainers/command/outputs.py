@@ -1,0 +1,293 @@
+"""What a command leaves: rollouts in any format that is imported, a metrics file, a policy; and its signs of life."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evotrainer.errors import FaultsError
+from evotrainer.records.durable import fsync, os_errors, replace_folder
+from evotrainer.records.output import print
+from evotrainer.records.regular_file import open_regular
+from evotrainer.records.rollout import Rollout, groups_of, rollout_id
+from evotrainer.records.weights import weights_sha256
+from evotrainer.registry import Registry
+from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
+from evotrainer.trainers.bases import is_adapter, note_base
+from evotrainer.trainers.command.options import CommandOptions
+from evotrainer.trainers.command.request import TaskLine
+from evotrainer.trainers.curve import curve_entry
+from evotrainer.trainers.groups import Group
+from evotrainer.trainers.rollouts import environment_facts
+
+READERS: Registry[Callable[..., Any]] = Registry(
+    "reader",
+    "trainer.name",
+    {
+        "rollouts": "evotrainer.importers:read",
+        "metrics": "evotrainer.studies.audit.curve_file:rows_by_step",
+    },
+)
+"""What reads the files of others: rooms that only a command's trial needs."""
+STEP = ("step", "global_step", "_step", "iteration")
+TAIL = 1 << 16
+PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
+"""Ends of files that may hold code, and are no part of a policy."""
+FROM_ROLLOUTS = ("step", "reward", "reward_std", "score", "frac_reward_zero_std", "dead_fail", "dead_pass", "group_std",
+                 "groups", "completions/clipped_ratio", "errors")  # fmt: skip
+"""What a curve entry takes from the rollouts, whatever the script logs of it."""
+
+
+def matches(out: Path, pattern: str) -> list[Path]:
+    """What a pattern names in a folder, by the numbers in the names (checkpoint-2 before checkpoint-10)."""
+    if not pattern:
+        return []
+    if (out / pattern).exists():
+        return [out / pattern]
+    return sorted(out.glob(pattern), key=lambda p: [int(x) if x.isdigit() else x for x in _split(str(p))])
+
+
+def _split(name: str) -> list[str]:
+    import re
+
+    return re.split(r"(\d+)", name)
+
+
+class Signs:
+    """Sizes of what a command writes, and the step that its metrics have come to."""
+
+    def __init__(self, out: Path, options: CommandOptions) -> None:
+        self.out, self.options = out, options
+
+    def __call__(self) -> object:
+        """Another value whenever it wrote something."""
+        o = self.options
+        files = (
+            f
+            for pattern in (o.rollouts, o.metrics, o.checkpoint)
+            for p in matches(self.out, pattern)
+            for f in _files(p)
+        )
+        found = []
+        for f in files:
+            with contextlib.suppress(OSError):
+                stat = os.stat(f)
+                found.append((f, stat.st_size, stat.st_mtime_ns))
+        return found
+
+    def row(self) -> dict[str, Any]:
+        """The last whole line of the metrics; empty where there is none yet."""
+        for path in reversed(matches(self.out, self.options.metrics)):
+            with contextlib.suppress(OSError, ValueError), open_regular(path) as f:
+                size = f.seek(0, os.SEEK_END)
+                f.seek(max(0, size - TAIL))
+                lines = f.read().split(b"\n")[:-1]  # behind the last newline a line is half-written
+                found = json.loads(lines[-1]) if lines else {}
+                return found if isinstance(found, dict) else {}
+        return {}
+
+    def step(self) -> tuple[int, float | None]:
+        """(step, reward) of that row."""
+        row = self.row()
+        step = next((row[k] for k in STEP if isinstance(row.get(k), int | float)), 0)
+        reward = next(
+            (row[k] for k in ("reward", "reward/mean", "reward/all/mean") if isinstance(row.get(k), float)), None
+        )
+        return int(step) if math.isfinite(step) else 0, reward
+
+
+def _files(path: Path) -> Iterable[Path]:
+    if path.is_dir():
+        return (Path(at) / name for at, _, names in os.walk(path) for name in names)
+    return (path,)
+
+
+def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
+    """What it wrote; what cannot be read is told. FaultsError where nothing can."""
+    if not o.rollouts:
+        return []
+    found, skipped = list[Rollout](), list[Any]()
+    for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None):
+        (found if isinstance(record, Rollout) else skipped).append(record)
+    for s in skipped[:5]:
+        print(f"note: {s.where}: {s.reason}", flush=True)
+    if len(skipped) > 5:
+        print(f"note: and {len(skipped) - 5} more that could not be read", flush=True)
+    if not found:
+        why = f"; {skipped[0].where}: {skipped[0].reason}" if skipped else ""
+        raise FaultsError(
+            f"{command} ended without rollouts that can be read in {out / o.rollouts}{why}; have it write them "
+            '(docs/importers.md), name the place in trainer.options.rollouts, or set that to "": none'
+        )
+    return found
+
+
+def places(raw: Iterable[float], steps: int) -> dict[float, int]:
+    """A script's numbers of steps -> ours, from 1 to `steps`: counted from 0 or 1, and several updates of one step are
+    that step."""
+    found = sorted(set(raw))
+    if not found:
+        return {}
+    first, most = found[0], found[-1]
+    shift = 1 if first == 0 else 0
+    most += shift
+    scale = steps / most if most > steps else 1.0
+    return {x: max(1, math.ceil((x + shift) * scale - 1e-9)) for x in found}
+
+
+def labelled(
+    found: Sequence[Rollout], request: TrainRequest, environment: TrainerEnvironment, lines: Mapping[str, TaskLine]
+) -> dict[int, list[list[Rollout]]]:
+    """Step -> groups, as rollouts of this training: steps counted from 1, tasks by our ids where the id or the prompt
+    is one of ours."""
+    i, steps = request.identity, request.recipe.steps
+    prompts = {x.prompt.strip(): x.task for x in lines.values()}
+    step_of = places((r.step for r in found), steps)
+    env_hash, tier = environment_facts(environment.describe())
+    out: dict[int, list[list[Rollout]]] = {}
+    for group in groups_of(found):
+        first = group[0]
+        task = first.task if first.task in lines else prompts.get(first.prompt.strip(), first.task)
+        step = step_of[first.step]
+        tag = hashlib.blake2b(f"{first.group}\x1f{first.step}\x1f{task}".encode(), digest_size=6).hexdigest()
+        at = step + request.before
+        policy = f"{i.branch}/{i.seed}@{at - 1}"
+        own = [
+            replace(
+                r,
+                id=rollout_id(i.run, i.branch, i.seed, at, f"{task}#{tag}", k),
+                task=task,
+                run=i.run,
+                branch=i.branch,
+                seed=i.seed,
+                policy=policy,
+                split="train",
+                step=at,
+                group=f"{policy}/{task}#{tag}",
+                k=k,
+                knobs=dict(request.recipe.knobs),
+                env_hash=env_hash,
+                sandbox_tier=tier,
+            )
+            for k, r in enumerate(group)
+        ]
+        out.setdefault(step, []).append(own)
+    return dict(sorted(out.items()))
+
+
+def graded(
+    groups: Sequence[Sequence[Rollout]],
+    environment: TrainerEnvironment,
+    tasks: Mapping[str, Any],
+    knobs: Mapping[str, Any],
+) -> list[list[Rollout]]:
+    """Rollouts at train tasks of the environment with its components and outcome beside the script's own reward."""
+    rows = [
+        (g, k)
+        for g, group in enumerate(groups)
+        for k, r in enumerate(group)
+        if r.task in tasks and r.error_kind is None
+    ]
+    episodes = [play(environment, tasks[groups[g][k].task], knobs, groups[g][k]) for g, k in rows]
+    out = [list(group) for group in groups]
+    for (g, k), score in zip(rows, environment.score(episodes) if episodes else (), strict=True):
+        r = out[g][k]
+        if score.error_kind is None:
+            detail = {**dict(r.detail), **dict(score.detail)}
+            out[g][k] = replace(
+                r, components={**r.components, **score.components}, outcome=score.outcome, detail=detail
+            )
+    return out
+
+
+def play(environment: TrainerEnvironment, task: Any, knobs: Mapping[str, Any], r: Rollout) -> Any:
+    """An episode in which the policy says what a rollout says, turn by turn."""
+    episode = environment.reset(task, knobs)
+    said = [t.text for t in r.turns if t.role == "assistant"] or [""]
+    finish = r.finish if r.finish in ("stop", "length") else "stop"
+    for n, text in enumerate(said):
+        if not episode.done:
+            environment.step([episode], [text], [finish if n + 1 == len(said) else "stop"])
+    return episode
+
+
+def read_metrics(out: Path, o: CommandOptions) -> list[dict[str, float]]:
+    """Rows by our names, in order of steps; empty where there is none."""
+    found = matches(out, o.metrics)
+    if o.metrics and not found:
+        print(f"note: no {o.metrics} in {out}: the curve is that of the rollouts alone", flush=True)
+    return list(READERS["metrics"](found[-1])) if found else []
+
+
+def curve_of(
+    metrics: Sequence[Mapping[str, float]],
+    by_step: Mapping[int, Sequence[Sequence[Rollout]]],
+    request: TrainRequest,
+    cpu_s: Mapping[int, float],
+    total_s: float,
+) -> list[dict[str, float]]:
+    """An entry a step: what the script logged, and rates of its rollouts by our definitions."""
+    recipe = request.recipe
+    step_of = places((row["step"] for row in metrics), recipe.steps)
+    logged: dict[int, dict[str, float]] = {}
+    for row in metrics:
+        logged.setdefault(step_of[row["step"]], {}).update({k: v for k, v in row.items() if math.isfinite(v)})
+    out = []
+    for step in sorted({*logged, *by_step}):
+        seen = by_step.get(step, ())
+        entry = {**logged.get(step, {}), **(_rates(step, seen, request) if seen else {})}
+        out.append({**entry, "step": float(step), "cpu_s": cpu_s.get(step, total_s)})
+    return out
+
+
+def _rates(step: int, groups: Sequence[Sequence[Rollout]], request: TrainRequest) -> dict[str, float]:
+    made = []
+    for rows in groups:
+        rewards = [r.reward for r in rows if r.reward is not None]
+        made.append(Group((), list(rows), std=float(np.std(rewards)) if len(set(rewards)) > 1 else 0.0))
+    entry = curve_entry(step, made, {}, request.recipe, 0.0, 0)
+    judged = any(r.outcome != "unknown" for g in groups for r in g)
+    rewarded = any(g.rewards for g in made)
+    kept = {k: v for k, v in entry.items() if k in FROM_ROLLOUTS or k.startswith("rewards/")}
+    if any(r.tokens for g in groups for r in g):
+        kept["completions/mean_length"] = entry["completions/mean_length"]
+    if not judged:
+        kept.pop("score", None)
+    if not rewarded:
+        kept = {k: v for k, v in kept.items() if k in ("step", "score", "groups", "errors") or k.startswith("rewards/")}
+    return kept
+
+
+def policy_folder(out: Path, o: CommandOptions) -> Path | None:
+    """The policy that a command left; None where there are no weights."""
+    return next((p for p in reversed(matches(out, o.policy)) if p.is_dir() and weights_sha256(p) is not None), None)
+
+
+def take_policy(found: Path, folder: Path, start: Path, run_dir: Path | None) -> None:
+    """Bring a policy into the trial's folder, whole or not at all; what of tokenizer and configuration it lacks is the
+    start policy's."""
+    temp = folder.with_name(f".{folder.name}.taking-{os.getpid()}")
+    shutil.rmtree(temp, ignore_errors=True)
+    with os_errors(f"cannot write {folder}"):
+        temp.mkdir(parents=True)
+        for source in (found, start):
+            for f in sorted(source.iterdir()):
+                weights = f.name.startswith(("model", "adapter_", "pytorch_model", "base_policy", "trained"))
+                if not f.is_file() or f.suffix in PICKLES or (source == start and weights) or (temp / f.name).exists():
+                    continue
+                shutil.copyfile(f, temp / f.name)
+        if is_adapter(temp):
+            note_base(temp, folder, start, run_dir)
+        for f in temp.iterdir():
+            fsync(f)
+        replace_folder(temp, folder)

@@ -1,0 +1,69 @@
+"""The kit for training scripts: passes a sound one, and says what is wrong with another."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.testing import check_trainer_command
+from tests.trainers.command.own import FIXED, LINE, SCRIPT
+
+ENVIRONMENT = """
+from tests.trainers.reverse_env import WORDS, ReverseEnv
+
+
+class Env(ReverseEnv):
+    def vocabulary(self):
+        return WORDS
+
+
+def environment():
+    return Env()
+"""
+TASK = """
+task.name = "reverse"
+environment = {{ name = "python:./env.py:environment", payable = ["exact"] }}
+policy.base = {base}
+recipe = {{ steps = 3, prompts_per_step = 4, group_size = 4, max_tokens = 4, rewards = {{ digits = 1.0 }} }}
+trainer.name = "command"
+[trainer.options]
+command = {command}
+map = {{ lr = "--lr", steps = "--steps" }}
+rollouts = "rollouts.jsonl"
+checkpoint = "checkpoints/step-*"
+resume = {resume}
+fixed = {fixed}
+evaluation = {{ by = "embedded" }}
+"""
+
+
+def task(folder: Path, base: Path, line: str = LINE, resume: str = "--resume {checkpoint}") -> Path:
+    def toml(value: Any) -> str:
+        inner = ", ".join(f"{k} = {toml(v)}" for k, v in value.items()) if isinstance(value, dict) else ""
+        return f"{{ {inner} }}" if isinstance(value, dict) else json.dumps(value)
+
+    words = [sys.executable, str(SCRIPT), *line.split(), "--pause", "0.4"]
+    (folder / "env.py").write_text(ENVIRONMENT)
+    own = {"base": str(base), "command": words, "fixed": FIXED, "resume": resume}
+    (folder / "task.toml").write_text(TASK.format(**{k: toml(v) for k, v in own.items()}))
+    return folder / "task.toml"
+
+
+def test_a_sound_script_passes(base: Path, tmp_path: Path) -> None:
+    check_trainer_command(task(tmp_path, base), tmp_path / "work")
+
+
+@pytest.mark.parametrize(
+    ("line", "resume", "says"),
+    [
+        (LINE.replace("{seed}", "1"), "", "another seed gave the same weights: pass {seed} on"),
+        (LINE.replace("{policy}", "BASE"), "--resume {checkpoint}", "it does not train what {policy} names"),
+    ],
+)
+def test_what_is_wrong_is_said(line: str, resume: str, says: str, base: Path, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=says):
+        check_trainer_command(task(tmp_path, base, line.replace("BASE", str(base)), resume), tmp_path / "work")
