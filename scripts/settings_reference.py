@@ -73,9 +73,11 @@ def task_file() -> str:
         elif name == "environment":
             lines += ["### [environment]", "", "What attempts at tasks run in.", "", *HEAD, *_environment()]
         else:
-            model = field.annotation
+            several = get_origin(field.annotation) is tuple
+            model = get_args(field.annotation)[0] if several else field.annotation
             assert isinstance(model, type)
-            lines += [f"### [{name}]", "", _text(inspect.getdoc(model) or ""), "", *HEAD, *rows(model, f"{name}.")]
+            below = rows(model, f"{name}[]." if several else f"{name}.")
+            lines += [f"### [{name}]", "", _text(inspect.getdoc(model) or ""), "", *HEAD, *below]
         lines.append("")
     return "\n".join(lines)
 

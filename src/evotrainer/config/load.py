@@ -145,6 +145,13 @@ def _anchored(place: tuple[str, ...], v: Any, folder: Path) -> Any:
         return _absolute(shlex.split(v) if place[-1] in ("command", "serve") and isinstance(v, str) else v, folder)
     if place == ("run", "skills") and isinstance(v, list):
         return [x if not isinstance(x, str) or x == "builtin" else os.path.normpath(folder / x) for x in v]
+    if place == ("guard",) and isinstance(v, list):
+        return [
+            {k: _anchored((k,), x, folder) if k == "environment" else x for k, x in g.items()}
+            if isinstance(g, dict)
+            else g
+            for g in v
+        ]
     own_agent = place == ("run", "agent") and isinstance(v, str) and v.startswith("python:")
     reader = place in ((*READER, "command"), (*READER, "run"))
     return _absolute(v, folder) if own_agent or reader or place[:1] in (("environment",), ("policy",)) else v

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.task import default_workers
+from evotrainer.config.task import TaskFile, default_workers
 from evotrainer.errors import ConfigError
 from evotrainer.records.durable import sha256_file
 
@@ -32,6 +32,12 @@ def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
         files = (f for place in (folder, folder / "data") if place.is_dir() for f in place.iterdir())
         out |= {str(f): sha256_file(f) for f in sorted(files) if f.is_file() and DATA.search(f.name)}
     return out
+
+
+def run_fingerprints(task: TaskFile) -> dict[str, str]:
+    """The same of all that a task file names: its own environment and command, its guards' environments."""
+    named = (task.named_files, *(g.environment for g in task.guard))
+    return {f: sha for e in named for f, sha in fingerprints(e).items()}
 
 
 def weights_sha256(policy: Path) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from evotrainer.config.evaluation import Evaluation as Evaluation
+from evotrainer.config.guards import GuardConfig as GuardConfig
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
 from evotrainer.config.policy import PolicyShape as PolicyShape
 from evotrainer.config.policy import WarmStart as WarmStart
@@ -259,6 +260,8 @@ class TaskFile(Frozen):
     recipe: Recipe
     evaluation: Evaluation = Evaluation()
     judge: Judgement = Judgement()
+    guard: tuple[GuardConfig, ...] = ()
+    """What a promotion must not cost elsewhere, each a table `[[guard]]`."""
     harness: HarnessConfig = HarnessConfig()
     run: RunConfig = RunConfig()
     budget: BudgetConfig = BudgetConfig()
@@ -267,6 +270,14 @@ class TaskFile(Frozen):
     executor: ExecutorConfig = ExecutorConfig()
     tracking: TrackingConfig = TrackingConfig()
     notify: NotifyConfig = NotifyConfig()
+
+    @field_validator("guard")
+    @classmethod
+    def _named_apart(cls, v: tuple[GuardConfig, ...]) -> tuple[GuardConfig, ...]:
+        names = [g.name for g in v]
+        if twice := [n for i, n in enumerate(names) if n in names[:i]]:
+            raise ValueError(f"two guards are called {twice[0]}; give each a name of its own")
+        return v
 
     @property
     def named_files(self) -> dict[str, Any]:

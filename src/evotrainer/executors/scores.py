@@ -28,6 +28,18 @@ def unrecordable(e: Exception) -> Exception:
     return TrainerError(f"what the trial made cannot be recorded: {cut(explain(e), 300)}")
 
 
+def on_guard(r: Rollout, guard: str) -> Rollout:
+    """A rollout in a guard's environment under names of its own: its tasks may be called as those of the run are."""
+    from dataclasses import replace
+
+    from evotrainer.records.rollout import rollout_id
+
+    task = f"{guard}/{r.task}"
+    key = r.group.removeprefix(f"{r.policy}/").replace(r.task, task, 1)
+    own = rollout_id(r.run, r.branch, r.seed, r.step, key, r.k)
+    return replace(r, id=own, task=task, group=f"{r.policy}/{key}", split="guard")
+
+
 def check_faults(trial: str, split: str, groups: Groups) -> None:
     """FaultsError where more than half of one step's or evaluation's attempts were lost;
     none of them is stored then."""

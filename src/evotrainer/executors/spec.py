@@ -31,11 +31,14 @@ __all__ = [
 class EvalPlan(Frozen):
     """One evaluation after training."""
 
-    split: Literal["train", "search", "gate", "cert"]
+    split: Literal["train", "search", "gate", "cert", "guard"]
+    """Under which name it is recorded; guard: `of` a guard's environment."""
     attempts: int
     tasks: int | None = None
     greedy: bool = False
     """Read a second time, by greedy decoding, one attempt per task."""
+    of: Literal["", "train", "search", "gate", "cert"] = ""
+    """Split of the environment whose tasks are read; empty: `split` itself."""
     draw: str = ""
     """Name of the seed that the run drew the split's tasks from (`records/sealed.py`); empty: the environment's own.
     Never the seed itself: whoever reads a specification could make the tasks."""
@@ -53,7 +56,7 @@ class TrialSpec(Frozen):
     trial: str
     branch: str
     seed: int
-    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe"]
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe", "guard"]
     train: bool
     recipe: Recipe
     protocol: Recipe

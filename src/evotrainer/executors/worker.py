@@ -22,7 +22,7 @@ from evotrainer.executors.data_keys import asked, received
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
-from evotrainer.executors.scores import check_faults, split_score, unrecordable
+from evotrainer.executors.scores import check_faults, on_guard, split_score, unrecordable
 from evotrainer.executors.spec import (
     EvalPlan,
     Heartbeat,
@@ -39,7 +39,7 @@ from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import disk_trouble, os_trouble, sha256_tree
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.faults import fault_point
-from evotrainer.records.keys import USER_CODE
+from evotrainer.records.keys import USER_CODE, guard_of
 from evotrainer.records.probes import PROBE_CPU
 from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.trainers.bases import use_places
@@ -286,21 +286,24 @@ class TrialProcess:
             identity=Identity(spec.run, spec.branch, spec.seed),
             recipe=spec.protocol,
             policy_dir=policy,
-            split=plan.split,
+            split=plan.of or plan.split,
             step=spec.recipe.whole_steps if spec.train else spec.policy_step,
             attempts=plan.attempts,
             tasks=plan.tasks,
             env_knobs=spec.env_knobs,
         )
 
+        def recorded(groups: Groups) -> Groups:
+            return [[on_guard(r, guard_of(spec.trial)) for r in g] for g in groups] if plan.of else groups
+
         def sink(groups: Groups) -> None:
             check_faults(spec.trial, plan.split, groups)
-            store.append(groups)
+            store.append(recorded(groups))
             self.beat()
 
         def attempted(asked: EvalRequest, name: str) -> Groups:
             self.beat(f"evaluating {name}")
-            groups = trainer.evaluate(asked, environment, sink)
+            groups = recorded(trainer.evaluate(asked, environment, sink))
             fault_point(f"trial:evaluated:{name}")
             return groups
 

@@ -8,18 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal
 
-from evotrainer.judge import checks, compute, readings, scaffold, settings, stats
+from evotrainer.judge import checks, compute, guards, readings, scaffold, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
-from evotrainer.judge.inputs import JudgeConfig, JudgeInput
+from evotrainer.judge.inputs import JudgeConfig, JudgeInput, Kind
 from evotrainer.records.text import decimal_places
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
 """One-sided confidence at which a worthwhile effect counts as excluded, so that no more seeds are asked for."""
-
-Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
 
 
 def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
@@ -70,6 +67,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
         better = f"{given.ahead} gained more in the same round"
         gates.append(GateResult(gate="best_of_round", passed=False, message=better))
         kind, reason = "reject", f"better than {control}, but {better}: {reason}"
+    kind, reason, held = guards.judged(kind, reason, given, gates)
     # sentences: neither the second reading nor a temperature refuses anything
     sharpening = second.message if second and (kind == "promote" or second.passed is False) else ""
     temperature_notes = readings.temperatures(branch, branch_trials, control, control_trials, config.split)
@@ -77,7 +75,7 @@ def judge(given: JudgeInput, look: InterimAnalysis) -> Verdict:
     under = weaker.message if weaker and kind == "promote" else ""
     also = texts.message if texts and kind == "promote" else ""
     return settle(
-        kind, "; ".join(filter(None, (reason, also, cost, sharpening, temperature_notes, under))), effect, look
+        kind, "; ".join(filter(None, (reason, held, also, cost, sharpening, temperature_notes, under))), effect, look
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from pydantic import Field
 
@@ -13,6 +14,9 @@ from evotrainer.records.events import NoiseMeasured, TrialFinished
 from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import ShortcutAudit
+
+Kind = Literal["promote", "reject", "invalid", "inconclusive", "failed"]
+Trials = Sequence[TrialFinished]
 
 
 class JudgeConfig(Frozen):
@@ -40,6 +44,20 @@ class JudgeConfig(Frozen):
     """Highest training compute of a branch, as a multiple of its control's; None: not asked."""
 
 
+@dataclass(frozen=True, slots=True)
+class GuardReading:
+    """Evaluations on one guard's environment."""
+
+    name: str
+    margin: float
+    """Score units."""
+    base: Trials
+    control: Trials
+    branch: Trials
+    missing: tuple[str, ...] = ()
+    """Trials whose policies were not evaluated on it."""
+
+
 @dataclass(frozen=True)
 class JudgeInput:
     """The judge's argument, the look apart; it never learns who proposed the change."""
@@ -62,5 +80,7 @@ class JudgeInput:
     """The environment's (proxy, true) reward components."""
     scaffold: ScaffoldControl | None = None
     """The base policy with the texts of both sides; None where these are the same."""
+    guards: Sequence[GuardReading] = ()
+    """What must not be lost elsewhere; those that were not evaluated yet included."""
     ahead: str = ""
     """A branch of the same round, promoted over the same control already; one champion a round."""

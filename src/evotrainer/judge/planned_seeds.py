@@ -38,10 +38,11 @@ def detectable(tasks: int, attempts: int, seeds: int, level: float, seed_sd: flo
 
 def least_seen(e: Effect) -> float:
     """Difference, score units, that a comparison as precise as this one finds at its one-sided level with probability
-    `POWER`."""
-    from scipy.special import ndtri
+    `POWER`: the noncentrality at which Student's t exceeds what is asked, times the standard error."""
+    from scipy.special import nctdtrinc
 
-    return float(max(e.mean - e.low, e.noise_floor) + ndtri(POWER) * e.se)
+    asked = max(e.mean - e.low, e.noise_floor)
+    return float(nctdtrinc(e.df, 1 - POWER, asked / e.se)) * e.se if e.se > 0 else 0.0
 
 
 def threshold(

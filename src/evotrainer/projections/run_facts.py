@@ -27,7 +27,7 @@ from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Certified, CertRow, Diagnosed, NoiseMeasured, Reestimated, ToppedUp
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.text import counted
-from evotrainer.records.verdicts import ShortcutAudit, Verdict
+from evotrainer.records.verdicts import GuardRow, ShortcutAudit, Verdict
 
 STATUS = {
     "promote": "promoted",
@@ -296,6 +296,7 @@ def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:
     yield Fact(kind="result", text=_result(state))
     if state.certified:
         yield from _comparisons(state.certified)
+        yield from (Fact(kind="comparison", text=guard_text(g), numbers=g.difference) for g in state.certified.guards)
         yield from _measured_closed(state)
     for e in events:
         if isinstance(e.body, Diagnosed) and e.id == keys.diagnosed(e.body.round) and e.body.health.bottlenecks:
@@ -389,6 +390,17 @@ def _comparisons(cert: Certified) -> Iterator[Fact]:
                 f"{points(chosen['mean'])} points {point_range(chosen['low'], chosen['high'])}"
             )
         yield Fact(kind="comparison", text=text, numbers=dict(c))
+
+
+def guard_text(g: GuardRow) -> str:
+    """What the certificate says of a guard."""
+    if g.held is None:
+        return f"guard {g.name}: cannot be told, too much of it was lost"
+    d = g.difference
+    change = f"{points(d['mean'])} points {point_range(d['low'], d['high'])}"
+    verdict = "held" if g.held else "a larger loss is not excluded" if d["high"] >= 0 else "LOST"
+    told = f"{percent(g.champion)} against {percent(g.base)} of the base policy, {change}"
+    return f"guard {g.name}: {told}; at most {100 * g.margin:g} may be lost: {verdict}"
 
 
 def _measured_closed(state: RunState) -> Iterator[Fact]:

@@ -78,6 +78,19 @@ def has_own_texts(trial: str) -> bool:
     return "-texts-" in trial
 
 
+_GUARD = "-guard-"
+
+
+def guard(trial: str, name: str) -> str:
+    """Trial that evaluates another one's policy on a guard."""
+    return f"{trial}{_GUARD}{name}"
+
+
+def guard_of(trial: str) -> str:
+    """Guard that a trial evaluates a policy on; empty: none."""
+    return trial.rpartition(_GUARD)[2] if _GUARD in trial else ""
+
+
 def recertified(trial: str, n: int) -> str:
     """A trial's evaluation on cert for the run's n-th certificate, where a shortcut was closed since the last."""
     return f"{trial}{nth(n).replace('/', '-')}"

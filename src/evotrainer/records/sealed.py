@@ -168,7 +168,7 @@ class Seed(Frozen):
 class SealedSplits:
     """Gate and cert of one run folder, and the key that they are encrypted with up to the next end."""
 
-    SPLITS = ("gate", "cert")
+    SPLITS = ("gate", "cert", "guard")
     """Splits that only the judge may read before the run closes."""
     STORES = ("rollouts", "sealed")
     """Folders of a run folder with a store per trial: of the open splits, of the sealed ones."""

@@ -76,6 +76,23 @@ class Verdict(Frozen):
         return None if dearer or self.kind == "invalid" else self.effect
 
 
+class GuardRow(Frozen):
+    """What a certificate says of a guard: the champion's fresh trainings (without a champion the start's) and the base
+    policy on the guard's tasks."""
+
+    name: str
+    margin: float
+    """Score units."""
+    base: float | None = None
+    champion: float | None = None
+    """Share solved; None where it cannot be told, as too much was lost."""
+    difference: dict[str, float] = {}
+    """Champion minus base: mean, bounds `low` and `high` of a 95% interval."""
+    seeds: tuple[int, ...] = ()
+    held: bool | None = None
+    """Does the one-sided 95% lower bound stay above minus the margin?"""
+
+
 class Capability(Frozen):
     """What a policy may use as a shortcut, as the environment declares it: `knob` = `closed` closes it."""
 

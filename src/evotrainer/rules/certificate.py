@@ -16,6 +16,7 @@ from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Certified, CertRow, SplitScore, TrialFinished
 from evotrainer.records.sealed import SealedSplits
+from evotrainer.rules import guards
 from evotrainer.rules.scaffolds import cert_alone
 
 if TYPE_CHECKING:
@@ -44,9 +45,12 @@ def certificate(task: TaskFile, state: RunState, events: Sequence[Event], load: 
     if tried:
         entries.append(entry(state, done, "champion", champion, task.run.certify_seeds))
     found = certify(entries, champion, proxy=state.proxy, noise=state.noise)
+    guarded = guards.rows(task, state, tried or state.branches[START], fresh=tried is not None)
     texts = cert_alone(tried, task.recipe, next(iter(entries[0].scores.values())), done)
     look = 1 + sum(e.kind == "certified" for e in events)
-    return with_gain_explanations(found.model_copy(update={"scaffold": texts, "look": look}), events, load)
+    return with_gain_explanations(
+        found.model_copy(update={"scaffold": texts, "look": look, "guards": guarded}), events, load
+    )
 
 
 def entry(state: RunState, done: Sequence[TrialFinished], name: str, branch: str, seeds: Sequence[int]) -> CertEntry:

@@ -10,6 +10,7 @@ from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, answers, 
 from evotrainer.projections.branches import Branch
 from evotrainer.projections.state import RunState
 from evotrainer.records.events import Judged, TrialFinished
+from evotrainer.rules import guards
 from evotrainer.rules.equal_compute import control_of
 from evotrainer.rules.error_budget import alpha, counted, share
 from evotrainer.rules.evaluations import evaluations_under
@@ -47,6 +48,7 @@ def judge_input(
         shortcuts=audits,
         proxy=state.proxy,
         scaffold=scaffold_control(task, state, b, c, evaluation_knobs(task, state, branch)),
+        guards=guards.readings(task, state, b, c),
         ahead=state.champion if state.champion and state.champion not in (control, b.parent) else "",
     )
 

@@ -9,7 +9,17 @@ from evotrainer.projections.caveats import caveat_line, caveats
 from evotrainer.records import keys
 from evotrainer.records.events import Certified
 from evotrainer.rules.certificate import certificate
-from evotrainer.run import detector_outcomes, fresh_seeds, reader, scaffolds, shortcut_audits, task_sets, trial_specs
+from evotrainer.rules.guards import certified_trainings
+from evotrainer.run import (
+    detector_outcomes,
+    fresh_seeds,
+    guards,
+    reader,
+    scaffolds,
+    shortcut_audits,
+    task_sets,
+    trial_specs,
+)
 from evotrainer.run.context import RunContext
 
 BASE_CERTIFICATION = keys.certification(keys.BASE_TRIAL)
@@ -60,6 +70,9 @@ def certify(ctx: RunContext) -> Certified:
     ]
     specs += scaffolds.cert_specs(ctx, champion, partial(recertify_if_closed, ctx, nth=nth))
     ctx.run_trials(specs)
+    if ctx.task.guard:
+        certified_by = champion or start
+        guards.evaluate(ctx, certified_trainings(ctx.task, ctx.state, certified_by, fresh=champion is not None))
     if champion:
         fresh_seeds.reestimate(ctx, champion.branch)
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Frozen)
 KINDS: dict[type[Frozen], str] = {model: kind for kind, model in BODIES.items()}
 """Body model -> kind of event."""
-NEEDED = ("base", "noise", "confirm", "certify", "audit")
+NEEDED = ("base", "noise", "confirm", "certify", "audit", "guard")
 """Purposes of trials that a run cannot do without: their failure is not recorded as a result,
 a resume tries them again."""
 BUDGET_EVERY_S = 2.0

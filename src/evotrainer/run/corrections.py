@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evotrainer.config.preflight import fingerprints
+from evotrainer.config.preflight import run_fingerprints
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import open_environment, pay_terms
 from evotrainer.envs.base import DRAWN
@@ -36,7 +36,7 @@ def accepted_corrections(folder: Path, task: TaskFile, ledger: Ledger) -> dict[s
     if event is None:
         return {}
     refuse_changed(folder, task, ledger.events())
-    known, now = files_of(ledger.events()), fingerprints(task.named_files)
+    known, now = files_of(ledger.events()), run_fingerprints(task)
     changed = [f for f, sha in known.items() if now.get(f) != sha]
     if not changed:
         return {}
@@ -56,7 +56,7 @@ def refuse_changed(folder: Path, task: TaskFile, events: Iterable[Event]) -> Non
     """IntegrityError where a file of the environment was changed in a way that no correction is, whatever it holds now;
     looked at before it is opened, which might fail for the change."""
     events = list(events)
-    known, now = files_of(events), fingerprints(task.named_files)
+    known, now = files_of(events), run_fingerprints(task)
     trained = any_trained(e for e in events if e.kind == "finished")
     for file in (f for f, sha in known.items() if now.get(f) != sha):
         remedy = remedies(folder, file, known[file])

@@ -20,6 +20,7 @@ from evotrainer.run import (
     detector_outcomes,
     equal_compute,
     fresh_seeds,
+    guards,
     learning,
     reader,
     readings,
@@ -108,7 +109,11 @@ def verdict_on(ctx: RunContext, n: int, name: str, analysis: InterimAnalysis) ->
     if knobs is not None:
         for x in (b, control):
             shortcut_audits.evaluations(ctx, x.branch, x.complete, knobs)
-    return give_verdict(ctx.task, ctx.state, n, name, analysis)
+    found = give_verdict(ctx.task, ctx.state, n, name, analysis)
+    if guards.unread(found.verdict):
+        guards.evaluate(ctx, [*control.complete, *b.complete])
+        found = give_verdict(ctx.task, ctx.state, n, name, analysis)
+    return found
 
 
 def still_valid(ctx: RunContext, name: str) -> bool:

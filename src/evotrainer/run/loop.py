@@ -6,12 +6,14 @@ walking the same path again: what is recorded is read, what is not is done. So t
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Mapping
 from typing import Any
 
 from evotrainer import __version__
 from evotrainer.config.bases import resolve_base
-from evotrainer.config.preflight import base_identity, fingerprints, machine, weights_sha256
+from evotrainer.config.preflight import base_identity, machine, run_fingerprints, weights_sha256
 from evotrainer.errors import ConfigError, IntegrityError
 from evotrainer.factors.change_rules import refuse_start
 from evotrainer.projections.base_policy import too_weak
@@ -157,7 +159,9 @@ def describe(ctx: RunContext) -> RunOpened:
         drawn = task_sets.draw(ctx, environment)
     finally:
         environment.close()
-    env["files"] = fingerprints(task.named_files)
+    if task.guard:
+        env["guards"] = {g.name: describe_guard(g.environment, task.sandbox.accept_tier_e) for g in task.guard}
+    env["files"] = run_fingerprints(task)
     return RunOpened(
         run=ctx.folder.name,
         task=task.task.name,
@@ -177,9 +181,17 @@ def describe(ctx: RunContext) -> RunOpened:
     )
 
 
+def describe_guard(config: Mapping[str, Any], accept_tier_e: bool) -> dict[str, Any]:
+    """A guard's environment, as it is when the run begins."""
+    from evotrainer.envs import open_environment
+
+    with contextlib.closing(open_environment(config, accept_tier_e=accept_tier_e)) as environment:
+        return dict(environment.describe()) | {"components": list(environment.components)}
+
+
 def check_unchanged(ctx: RunContext, opened: RunOpened) -> None:
     """What a resumed run builds upon must still be what it began with; IntegrityError names what changed."""
-    now = fingerprints(ctx.task.named_files)
+    now = run_fingerprints(ctx.task)
     for file, sha in files_of(ctx.ledger.events()).items():
         if now.get(file) != sha:
             raise IntegrityError(f"{file} was changed after the run began; {remedies(ctx.folder, file, sha)}")

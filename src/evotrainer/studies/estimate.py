@@ -10,8 +10,9 @@ import contextlib
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
+from evotrainer.config.guards import GuardConfig
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import probe_options
@@ -51,6 +52,9 @@ class Count(NamedTuple):
     most: int
 
 
+NONE = Count(0, 0, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class RunEstimate:
     """Trainings by what they are for, and what each costs."""
@@ -70,6 +74,10 @@ class RunEstimate:
     """Up to which an undecided verdict asks for seeds."""
     read: str = ""
     """What a reader is asked, in words; empty: there is none."""
+    guards: Count = NONE
+    """Policies that are evaluated on every guard."""
+    guard_s: float = 0.0
+    """Seconds that one of them takes, by the cost of an attempt at the task's own environment."""
     probed: str = ""
     """What probes take, in words; empty: there are none."""
 
@@ -95,6 +103,25 @@ def count_trainings(task: TaskFile) -> dict[str, Count]:
     certified = len(run.certify_seeds) if branches else 0
     out[CERTIFICATION] = Count(0, certified, certified)
     return out
+
+
+def count_guarded(task: TaskFile) -> Count:
+    """Policies that are evaluated on guards: the base policy and the certified ones at least; both sides of a promotion
+    a round likely, of every branch at most."""
+    run, seeds = task.run, len(task.run.seeds)
+    if not task.guard or run.search_only or run.evaluate_only:
+        return NONE
+    least = 1 + seeds
+    branches = (1 if run.probes else run.branches) * run.rounds
+    most = 1 + (1 + branches) * max(task.judge.max_seeds, seeds) + len(run.certify_seeds)
+    return Count(least, least + run.rounds * seeds + len(run.certify_seeds) * bool(run.rounds), most)
+
+
+def _guard_tasks(task: TaskFile, g: GuardConfig) -> int:
+    from evotrainer.envs import open_environment
+
+    with contextlib.closing(open_environment(g.environment, accept_tier_e=task.sandbox.accept_tier_e)) as environment:
+        return int(environment.describe().get("splits", {}).get(g.split) or 0)
 
 
 def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
@@ -125,6 +152,8 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         detects=_detects(task, there),
         read=_read(task),
         probed=_probed(task, probes_s if cost.measured else None),
+        guards=count_guarded(task),
+        guard_s=cost.attempt_s * sum(g.attempts * (g.tasks or _guard_tasks(task, g)) for g in task.guard),
     )
 
 
@@ -242,12 +271,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
     searches = "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
-    lines.append(f"likely: {_cost(e, total.likely)}: every round is played, {meant}; audits and reading come on top")
+    lines.append(f"likely: {_cost(e, 'likely')}: every round is played, {meant}; audits and reading come on top")
     if total.least < total.likely:
         why = "the search finds little to go on with" if searches else "one branch is tried"
-        lines.append(f"least: {_cost(e, total.least)}: {why}, and nothing is promoted")
+        lines.append(f"least: {_cost(e, 'least')}: {why}, and nothing is promoted")
     if total.most > total.likely:
-        lines.append(f"most: {_cost(e, total.most)}: every verdict stays open up to judge.max_seeds={e.max_seeds}")
+        lines.append(f"most: {_cost(e, 'most')}: every verdict stays open up to judge.max_seeds={e.max_seeds}")
     if e.detects:
         (n, gain), *more = e.detects.items()
         found = f"some {100 * gain:.0f} points with {n} seeds a side" + "".join(
@@ -256,6 +285,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         lines.append(
             f"the gate finds, four times in five, a gain of {found}, if trainings of one recipe differ by "
             f"{100 * SEED_SD:g} points; the run measures its own noise, and `evotrainer calibrate RUN` tells it then"
+        )
+    if e.guards.most:
+        low, likely, high = e.guards
+        lines.append(
+            f"guards: {likely} policies are evaluated on them likely ({low} to {high}), {_time(e.guard_s)} each by the "
+            "cost of an attempt here; counted in these"
         )
     lines += [x for x in (e.probed, e.read) if x]
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
@@ -272,10 +307,11 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     return lines
 
 
-def _cost(e: RunEstimate, n: int) -> str:
-    """What that many trainings cost."""
+def _cost(e: RunEstimate, which: Literal["least", "likely", "most"]) -> str:
+    """What so many trainings cost, and evaluations on guards."""
+    n, guarded = getattr(e.total, which), getattr(e.guards, which)
     kind = "processor" if e.cost.measured else "trainer"
-    s = n * e.training_s
+    s = n * e.training_s + guarded * e.guard_s
     cost = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
     if e.cost.rollout_bytes is None or e.cost.policy_bytes is None:
         return cost

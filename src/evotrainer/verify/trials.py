@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evotrainer.errors import EvoTrainerError, IntegrityError
+from evotrainer.records import keys
 from evotrainer.records.chain import Event
 from evotrainer.records.differences import CLOSE
 from evotrainer.records.events import TrialFinished
@@ -15,6 +16,7 @@ from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import greedy_split
 from evotrainer.records.sealed import SealedSplits
 from evotrainer.records.text import cause
+from evotrainer.rules.guards import protocol_on
 from evotrainer.rules.recipes import PROTOCOL, protocol
 from evotrainer.verify.report import Problem, Record
 
@@ -66,7 +68,8 @@ def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
         recorded = json.loads(read_text(record.folder / "trials" / t.trial / "spec.json"))["protocol"]
     except (OSError, ValueError, LookupError, TypeError):
         return  # what a missing or damaged file means is said where the ledger's checksums are compared
-    due = protocol(record.task, recipe, {})
+    guard = next((g for g in record.task.guard if g.name == keys.guard_of(t.trial)), None)
+    due = protocol_on(record.task, recipe, guard, "") if guard else protocol(record.task, recipe, {})
     for name in PROTOCOL:
         if name != "knobs" and recorded.get(name) != getattr(due, name):
             text = f"evaluations sampled with {name} {recorded.get(name)}, the run's protocol is {getattr(due, name)}"

@@ -23,6 +23,7 @@ from evotrainer.executors.cache.store import FORMAT
 from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.path_map import relocated
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.keys import guard_of
 from evotrainer.records.regular_file import read_text
 from evotrainer.trainers.bases import is_adapter, noted
 from evotrainer.trainers.gguf import NOTE as GGUF_NOTE
@@ -101,7 +102,8 @@ class Keys:
         self.run_dir = run_dir
         self.inputs = Inputs(run_dir)
         # `files` by path; their content is in the inputs. What may be paid is asked before a run, and changes no result
-        described_by = {k: v for k, v in described.items() if k not in ("files", PAYABLE)}
+        described_by = {k: v for k, v in described.items() if k not in ("files", "guards", PAYABLE)}
+        self.guards: Mapping[str, Any] = described.get("guards", {})
         self.shared = {"format": FORMAT, "code": code, "computes": computes(task), "environment": described_by}
 
     def policy(self, spec: TrialSpec) -> str:
@@ -135,6 +137,8 @@ class Keys:
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_TRAININGS)}
         body |= {"policy": policy, "step": spec.recipe.whole_steps if spec.train else spec.policy_step}
         body["deploy_temperature"] = spec.recipe.deploy_temperature  # a score names it as it was set
+        if guard := guard_of(spec.trial):  # its environment is another one
+            body["guard"] = self.guards.get(guard)
         return self._key("evaluation", spec, body | {"evals": [p for p in spec.evals if p.split == split]})
 
     def _key(self, kind: str, spec: TrialSpec, body: Mapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from evotrainer.records.detectors import GainExplanation
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
+from evotrainer.records.verdicts import GuardRow
 
 FORMAT: Literal[1] = 1
 """Of ledgers and of all that a run writes: one that another format's run wrote is refused when it is opened."""
@@ -157,6 +158,8 @@ class Certified(Frozen):
     scaffold: dict[str, float] = {}
     """What the champion's texts do to the base policy, untrained: {base, base_with_scaffold, alone, low, high, se,
     tasks}. Empty where they are the starting recipe's."""
+    guards: tuple[GuardRow, ...] = ()
+    """What must not be lost elsewhere, and whether it was."""
     look: int = 1
     """How often this run has certified by now: later certificates look at the same cert tasks again."""
     of_set: int = 0

@@ -19,7 +19,7 @@ class TrialIntended(Frozen):
     trial: str
     branch: str
     seed: int
-    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe"]
+    purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe", "guard"]
     reserve_cpu_s: float
     train: bool = True
     """False: it only evaluates a stored policy, and does not count as a trial of the budget."""

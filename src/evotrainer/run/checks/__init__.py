@@ -7,7 +7,7 @@ before the trainings, is in `measured`.
 from __future__ import annotations
 
 from evotrainer.envs.user_files import WATCH
-from evotrainer.run.checks import context_length, environment, parts, rewards, room, settings
+from evotrainer.run.checks import context_length, environment, guards, parts, rewards, room, settings
 from evotrainer.run.checks.base import BeforeRun, RunCheck, walk
 from evotrainer.run.notifying import check_notify
 from evotrainer.run.tracking import check_trackers
@@ -55,6 +55,7 @@ CHECKS = (
         of="any",
         doing="loading the libraries of the {task.trainer.name} trainer, and checking {task.policy.base} with them",
     ),
+    RunCheck("guards", guards.guards, "environment", of="any", doing="opening the environments of guards"),
     RunCheck("skills", parts.skills),
     RunCheck("trackers", lambda at: check_trackers(at.task.tracking)),
     RunCheck("notify", lambda at: iter(check_notify(at.task.notify)), of="any"),

@@ -1,0 +1,58 @@
+"""Checks of `[[guard]]`: each environment opens and has the tasks, and its margin can be told from noise."""
+
+from __future__ import annotations
+
+import contextlib
+
+from evotrainer.config.guards import GuardConfig
+from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
+from evotrainer.judge.planned_seeds import detectable
+from evotrainer.records.text import counted
+from evotrainer.run.checks.base import BeforeRun, Found
+
+LEVEL = 0.05
+"""Of a guard's one-sided bound."""
+
+
+def guards(at: BeforeRun) -> Found:
+    """Every guard can be evaluated; notes on those that settle nothing."""
+    task = at.task
+    if task.guard and (task.run.search_only or task.run.evaluate_only):
+        yield "[[guard]] is asked before a promotion, and this run promotes nothing: it has no effect"
+        return
+    for g in task.guard:
+        try:
+            tasks = _tasks(at, g)
+        except EvoTrainerError as e:
+            yield type(e)(f"guard {g.name}: {e}")
+            continue
+        seeds = max(task.judge.min_seeds, len(task.run.seeds))
+        if tasks > 1 and (least := detectable(tasks, g.attempts, seeds, LEVEL)) > g.margin:
+            yield (
+                f"guard {g.name} reads {counted(tasks, 'task')}, {counted(g.attempts, 'attempt')} each: with {seeds} "
+                f"trainings a side a policy that lost nothing passes four times in five only where margin is "
+                f"{100 * least:.0f} points or more (it is {100 * g.margin:g}), if trainings differ by 2 points; take "
+                "more tasks or seeds, or a wider margin, or expect promotions to stay open"
+            )
+
+
+def _tasks(at: BeforeRun, g: GuardConfig) -> int:
+    """Tasks that a guard reads; TaskSetError or ConfigError where it has none, or too few."""
+    from evotrainer.envs import open_environment
+    from evotrainer.trainers import check_trial
+
+    task = at.task
+    with contextlib.closing(open_environment(g.environment, accept_tier_e=task.sandbox.accept_tier_e)) as environment:
+        there = dict(environment.describe()["splits"]).get(g.split) or 0
+        if not there:
+            raise TaskSetError(f"environment {environment.name} has no {g.split} tasks; set split to one that it has")
+        if g.tasks is not None and g.tasks > there:
+            raise ConfigError(f"tasks={g.tasks}, but its {g.split} split has {there}; lower it, or leave it out")
+        if hasattr(environment, "environment_factory") and task.trainer.name != "trl":
+            raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
+        if unknown := sorted(set(g.knobs) - set(environment.knobs)):
+            known = ", ".join(environment.knobs) or "none"
+            raise ConfigError(f"knob {unknown[0]} is unknown; environment {environment.name} has: {known}")
+        if not at.lacks:
+            check_trial(task.trainer.name, task.trainer.options, at.base, [task.recipe], environment)
+    return g.tasks or there
