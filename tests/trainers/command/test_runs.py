@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from evotrainer import api
+from evotrainer.cli import app
 from evotrainer.executors.spec import read_heartbeat
 from tests.small_run import TINY
 from tests.trainers.command.test_kit import LINE, task
@@ -29,8 +31,9 @@ FEW = [
 
 
 def test_a_script_of_plain_pytorch_is_searched_judged_and_certified(tmp_path: Path) -> None:
+    assert CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--trainer", "command"]).exit_code == 0
     run = api.start(
-        ROOT / "examples" / "command" / "task.toml",
+        tmp_path / "mine" / "task.toml",
         tmp_path / "run",
         overrides=[*TINY, "run.workers=1", "run.probes=1", "policy.warm_start.steps=60", "run.looks=off"],
     )

@@ -16,7 +16,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.trainers import TRAINERS, check_installed
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.command.mapping import Mapped, base_config
-from evotrainer.trainers.command.options import parse
+from evotrainer.trainers.command.options import filled, parse
 
 
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
@@ -35,6 +35,7 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
         raise ConfigError(f"trainer.options.cwd {o.cwd}: no such folder; correct it")
     for what, words in (("command", o.command), ("evaluation.serve", o.evaluation.serve),
                         ("evaluation.command", o.evaluation.command)):  # fmt: skip
+        words = tuple(filled(words, {}))
         if words and shutil.which(words[0], path=_path(o.cwd)) is None and not Path(o.cwd, words[0]).is_file():
             raise ConfigError(f"trainer.options.{what}: no program {words[0]!r}; install it, or give its path")
     base_config(o.config)
