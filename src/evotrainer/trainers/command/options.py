@@ -12,6 +12,8 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
 
+SAMPLERS = ("trl", "embedded")
+"""Trainers whose evaluation samples a policy that a command made."""
 Words = tuple[str, ...]
 """A program and its arguments."""
 

@@ -19,12 +19,12 @@ from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import counted
 from evotrainer.records.weights import weights_sha256
-from evotrainer.trainers import TRAINERS, get_trainer
+from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.command import outputs
 from evotrainer.trainers.command.evaluation import Served, by_program, play_out
 from evotrainer.trainers.command.mapping import Mapped, rendered
-from evotrainer.trainers.command.options import CommandOptions, filled, parse
+from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
 from evotrainer.trainers.command.process import Command, CommandEnd
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.continued import check_alone
@@ -194,7 +194,7 @@ class CommandTrainer:
     def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order, scored by the environment."""
         by = self.options.evaluation
-        if by.by in TRAINERS:
+        if by.by in SAMPLERS:
             if self._sampler is None:
                 self._sampler = get_trainer(by.by, "fp32", by.options)
             return self._sampler.evaluate(request, environment, sink)
