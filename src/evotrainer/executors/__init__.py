@@ -117,6 +117,17 @@ def wants_gpu(task: TaskFile) -> bool:
     return task.trainer.name != "embedded" and task.trainer.options.get("device") != "cpu"
 
 
+def gpus_of(task: TaskFile) -> float:
+    """GPUs that each of its trials holds, as far as that is known before one runs."""
+    from evotrainer.executors.devices import gpus_held
+
+    if task.executor.name == "local":
+        return gpus_held(wants_gpu(task))
+    options = task.executor.options
+    each = options.get("gpus", 1.0 if wants_gpu(task) else 0.0)
+    return float(each) * float(options.get("workers_per_trial", 1))
+
+
 def needs_cuda(task: TaskFile) -> bool:
     """Whether its trials cannot do without a GPU."""
     return task.trainer.name == "trl" and task.trainer.options.get("device") == "cuda"

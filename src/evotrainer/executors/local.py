@@ -277,6 +277,7 @@ class LocalExecutor:
             error=error,
             cpu_s=round(h.cpu_s if h else 0.0, 3),
             wall_s=round(wall_s, 3),
+            gpu_s=round(h.gpu_s if h else 0.0, 3),
             steps=h.step if h else 0,
             files={
                 k: v
