@@ -61,7 +61,7 @@ def _local(folder: Path, task: TaskFile) -> Executor:
 def _check_local(task: TaskFile, children: Sequence[Recipe]) -> None:
     """ConfigError for any option, and for a GPU that this machine does not show."""
     from evotrainer.errors import ConfigError
-    from evotrainer.executors.local import gpu_visible
+    from evotrainer.executors.devices import gpu_visible
 
     if task.executor.options:
         names = ", ".join(task.executor.options)
@@ -107,7 +107,7 @@ def local_workers(task: TaskFile) -> int:
 
 def takes_gpu(task: TaskFile) -> bool:
     """Whether its trainings run on a GPU of this machine."""
-    from evotrainer.executors.local import gpu_visible
+    from evotrainer.executors.devices import gpu_visible
 
     return wants_gpu(task) and gpu_visible()
 

@@ -52,12 +52,9 @@ class Budget:
             latest = at + behind
             if isinstance(body, TrialIntended):
                 training[body.trial] = float(body.train)
-                budget._reservations[body.trial] = {
-                    "cpu_s": body.reserve_cpu_s,
-                    "gpu_s": body.reserve_gpu_s,
-                    "usd": body.reserve_usd,
-                    "trials": float(body.train),
-                }
+                asked = {"cpu_s": body.reserve_cpu_s, "trials": float(body.train)}
+                more = {"gpu_s": body.reserve_gpu_s, "usd": body.reserve_usd}
+                budget._reservations[body.trial] = asked | {k: v for k, v in more.items() if v}
             elif isinstance(body, TrialFinished):
                 took = {"cpu_s": body.cpu_s, "gpu_s": body.gpu_s, "usd": body.usd or 0.0}
                 budget.settle(body.trial, **took, trials=training.pop(body.trial, 0.0))
