@@ -300,7 +300,8 @@ def test_a_branch_has_one_colour_in_every_chart(browser: Any, page: Path) -> Non
     """)
     assert len(set(shown["means"].values())) == 8
     own, parent = shown["means"]["b5"], shown["means"]["b1"]
-    assert shown["seeds"] == [["seed 0", own], ["seed 1", own], ["seed 2", own], ["b1 mean", parent]]
+    start = ["b0 (start) mean", shown["means"]["b0"]]
+    assert shown["seeds"] == [["seed 0", own], ["seed 1", own], ["seed 2", own], ["b1 mean", parent], start]
 
 
 def test_rewards_of_branches_that_pay_other_components_are_not_compared_without_a_word(

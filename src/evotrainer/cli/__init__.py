@@ -24,10 +24,10 @@ from evotrainer.records.output import print, tolerate
 
 GROUPS = {
     "Run": ("doctor", "init", "run", "resume", "answer", "notify", "seat", "propose", "mcp", "cache"),
-    "Read": ("status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
+    "Read": ("ui", "status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),
-    "Data and models": ("import", "admit", "base", "export", "skills"),
+    "Data and models": ("import", "admit", "base", "export", "export-rollouts", "skills"),
     "Cluster": ("verl",),
 }
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""

@@ -74,7 +74,7 @@ def write_audit(
         ranked=ranked,
         instruments=instruments,
         detailed=detailed if len(audit.sources) > 1 else [v for v in view.readings if v in detailed],
-        shown={v.index: keys.get(v.index, {}) for v in detailed},
+        shown={v.index: report.InPage(keys.get(v.index, {})) for v in detailed},
         curves=drawn,
         limits={"skipped": SKIPPED, "listed": LISTED, "rollouts": ROLLOUTS, "chars": ROLLOUT_CHARS},
     )

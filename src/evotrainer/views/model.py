@@ -49,6 +49,8 @@ class TrialView:
     """Last sign of life of an unfinished trial: step, steps, phase, cpu_s, pid, time."""
     error: str = ""
     """What ended it, where it has no result."""
+    live: Sequence[Mapping[str, float]] = ()
+    """Its curve so far, as its stored rollouts tell it, where it has no result."""
 
     @property
     def status(self) -> str:

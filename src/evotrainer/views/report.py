@@ -7,10 +7,13 @@ import hashlib
 import os
 import re
 import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from evotrainer.errors import StoreError
 from evotrainer.projections import text, words
@@ -20,6 +23,7 @@ from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, trials
 from evotrainer.views.advice import advice
+from evotrainer.views.first_screen import running, tiles
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report_data import deciding, page_data
@@ -34,6 +38,45 @@ _MARKED = re.compile(
     r"<(pre|code|script|style|title|svg)\b.*?</\1>|>[^<]*(?:`[^<`]+`|evotrainer [a-z-]+ RUN)[^<]*", re.S
 )
 """What stands as it is, or a text that holds words between backticks, or a command whose run is to be named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """How a page is served: its styles and scripts lie beside it, and it knows all rollouts."""
+
+    base: str
+    """Path of the pages of one run, or audit, with `/` at both ends."""
+    title: str
+    styles: Sequence[str]
+    scripts: Sequence[str]
+    position: int = 0
+    """Events of the ledger that the page knows."""
+    live: bool = True
+    """Does it follow what it shows?"""
+    home: bool = True
+    """Is there a page of all runs?"""
+
+    def __contains__(self, rollout: object) -> bool:
+        return True
+
+    def link(self, rollout: str, span: str | None = None) -> tuple[str, str]:
+        """(class, address) of a rollout, at the line where a span stands."""
+        asked = f"?quote={quote(span[:400].encode('utf-8', 'replace'), safe='')}#hit" if span else f"#{quote(rollout)}"
+        return "", f"{self.base}rollout/{quote(rollout, safe='')}{asked}"
+
+
+@dataclass(frozen=True, slots=True)
+class InPage:
+    """The rollouts that a page of one file holds: name in a finding -> key in the page's data."""
+
+    keys: Mapping[str, str]
+
+    def __contains__(self, rollout: object) -> bool:
+        return rollout in self.keys
+
+    def link(self, rollout: str, span: str | None = None) -> tuple[str, str]:
+        """(class, address): the class has it opened in the page's window."""
+        return "ro", f"#ro-{self.keys[rollout]}"
 
 
 def write_report(run_folder: Path | str, out: Path | str | None = None) -> Path:
@@ -91,16 +134,18 @@ def save(page: str, target: Path, advice: str) -> Path:
     return target
 
 
-def render(view: RunView) -> str:
-    """The page as text."""
-    data = page_data(view)
-    shown = data["rollouts"]
+def render(view: RunView, served: Served | None = None, template: str = "report.html.j2", **more: Any) -> str:
+    """The page of a run as text: one file with its data inside, or as it is served; `more`: names of the template."""
+    data = page_data(view, live=served is not None)
     return fill(
-        "report.html.j2",
+        template,
         data,
+        served=served,
         view=view,
         run=shlex.quote(text.one_line(view.opened.run)) if view.opened else "RUN",
-        shown={i: i for i in shown},
+        shown=served or InPage({i: i for i in data["rollouts"]}),
+        tiles=tiles(view),
+        running=running,
         effect_axis=plots.effect_axis(view),
         score_axis=plots.score_axis(view),
         colours=data["colours"],
@@ -112,18 +157,27 @@ def render(view: RunView) -> str:
         search=search,
         trials=trials,
         what="report",
+        **more,
     )
 
 
-def fill(template: str, data: dict[str, Any], scripts: tuple[str, ...] = _SCRIPTS, **context: Any) -> str:
-    """A template of the page's frame, with its styles, scripts, their policy, and the data they draw."""
+def fill(
+    template: str,
+    data: dict[str, Any],
+    scripts: tuple[str, ...] = _SCRIPTS,
+    served: Served | None = None,
+    **context: Any,
+) -> str:
+    """A template of the page's frame, with its styles, scripts, their policy, and the data they draw; the styles and
+    scripts of a served page, and its policy, come beside it."""
     from markupsafe import Markup, escape
 
-    codes, styles = [_asset(n) for n in scripts], [_asset(n) for n in _STYLES]
+    codes, styles = ([], []) if served else ([_asset(n) for n in scripts], [_asset(n) for n in _STYLES])
     page = (
         _environment()
         .get_template(template)
         .render(
+            served=served,
             csp=policy(codes, styles),
             generator=generator(),
             scripts=[Markup(s) for s in codes],

@@ -15,16 +15,17 @@ ROLLOUT_BYTES = 1_500_000
 """Most JSON bytes of rollouts in one report; quoted rollouts come first."""
 
 
-def page_data(view: RunView) -> dict[str, Any]:
-    """All of it."""
+def page_data(view: RunView, live: bool = False) -> dict[str, Any]:
+    """All of it; of a page that is `live` without rollouts, which it asks for one by one."""
     curves, compared = curve_data(view), compare_data(view)
     return {
         "tree": tree_data(view),
         "curves": curves,
         "compare": compared,
-        "rollouts": rollout_data(view),
+        "rollouts": {} if live else rollout_data(view),
+        "start": view.start.name if view.start else None,
         "colours": colours(view),
-        "weights": {b.name: dict(b.recipe.rewards) for b in view.branches.values() if b.recipe},
+        "weights": {b.name: dict(b.recipe.rewards) for b in _drawn(view) if b.recipe},
         "words": metric_labels(curves, compared),
     }
 
@@ -79,12 +80,12 @@ def tree_data(view: RunView) -> list[dict[str, Any]]:
 def curve_data(view: RunView) -> dict[str, Any]:
     """Branch -> its trials' curves as columns, and the branch it is compared with."""
     out: dict[str, Any] = {}
-    for b in view.branches.values():
+    for b in _drawn(view):
         trials = []
         for t in b.trials:
-            if t.purpose not in TRAININGS:
+            if t.purpose not in TRAININGS and not t.live:
                 continue
-            points = t.finished.curve if t.finished else ()
+            points = t.finished.curve if t.finished else t.live
             if not points:
                 continue
             rows = with_readings([with_gap(p, view.proxy) for p in points], t.finished.health if t.finished else ())
@@ -93,13 +94,28 @@ def curve_data(view: RunView) -> dict[str, Any]:
                 {
                     "seed": t.seed,
                     "id": t.id,
+                    **({} if t.finished else {"label": f"seed {t.seed}, training"}),
                     "x": [p.get("step", i + 1) for i, p in enumerate(rows)],
                     "y": {n: [rounded(p.get(n)) for p in rows] for n in names},
                 }
             )
         if trials:
-            out[b.name] = {"parent": b.parent, "trials": trials}
+            out[b.name] = {"parent": b.parent, "trials": trials} | _first(b)
     return out
+
+
+def _drawn(view: RunView) -> list[BranchView]:
+    """Branches, and the search trainings that run now."""
+    return [*view.branches.values(), *(p for p in view.probes.values() if any(t.live for t in p.trials))]
+
+
+def _first(b: BranchView) -> dict[str, Any]:
+    """What is drawn first of a branch that trains now: what it is paid, component by component, and what ends it."""
+    live = [p for t in b.trials for p in t.live]
+    names = {k for p in live for k in p}
+    parts = sorted(k for k in names if k.startswith("rewards/"))[:5]
+    telling = ["reward", *parts, "frac_reward_zero_std", "entropy", "completions/mean_length"]
+    return {"first": [k for k in telling if k in names]} if live else {}
 
 
 def with_readings(rows: list[dict[str, float]], health: Sequence[HealthReport]) -> list[dict[str, float]]:

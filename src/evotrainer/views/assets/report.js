@@ -102,7 +102,7 @@
     const many = (b) => data.curves[b].trials.length > 1;
     const mean = (b, rest) => { const { low, high, ...line } = spread(b, metric); return { ...line, hue: hue(b), ...(many(b) ? { low, high } : {}), ...rest }; };
     if (branch === ALL) {
-      const names = Object.keys(data.curves).filter((b) => b !== ALL), kinds = new Set(names.map(paid));
+      const names = Object.keys(data.curves).filter((b) => own(data.colours, b) !== undefined), kinds = new Set(names.map(paid));
       const note = SUMS.includes(metric) && kinds.size > 1 ? `Each branch is shown by what it pays itself (${names.map((b) => `${b}: ${paid(b)}`).join("; ")}): this compares only branches that pay the same.` : "";
       return [names.map((b) => mean(b, { label: b, width: 1.75, dash: dash(Math.floor(slot(b) / HUES)) })), note];
     }
@@ -112,7 +112,9 @@
       return { label: nameOf(t), hue: slot(branch) === undefined ? `--s${i % HUES}` : hue(branch), dash: dash(i), width: 1.75, x: keep.map((p) => p[0]), y: keep.map((p) => p[1]) };
     });
     if (known && SUMS.includes(metric) && paid(branch) !== paid(c.parent)) return [out, `${c.parent} is not drawn: it pays ${paid(c.parent)}, ${branch} ${paid(branch)}.`];
+    const start = data.start, comparable = (b) => !SUMS.includes(metric) || paid(branch) === paid(b);
     if (known) out.push(mean(c.parent, { label: `${c.parent} mean`, width: 1.25, dash: [3, 3] }));
+    if (start && start !== c.parent && start !== branch && own(data.curves, start) && comparable(start)) out.push(mean(start, { label: `${start} (start) mean`, width: 1, dash: [1, 3] }));
     return [out, ""];
   }
   function drawChart(chart) {
@@ -143,8 +145,9 @@
   }
   function buildCharts(host) {
     if (host.dataset.built) return;
-    host.dataset.built = "1";
-    const branch = host.dataset.branch, c = data.curves[branch];
+    const branch = host.dataset.branch, c = own(data.curves, branch);
+    host.dataset.built = c ? JSON.stringify(metricsOf(c)) : "1";
+    host.replaceChildren();
     if (!c) { host.append(el("p", { class: "muted small" }, "No trial of this branch has a learning curve.")); return; }
     const metrics = metricsOf(c);
     const keys = el("div", { class: "keys" });
@@ -175,7 +178,7 @@
 
   // all branches in one chart -----------------------------------------------------------------------------------------
   function allCurves() {
-    const host = $("all-curves"), names = Object.keys(data.curves || {});
+    const host = $("all-curves"), names = Object.keys(data.curves || {}).filter((b) => own(data.colours, b) !== undefined);
     if (!host || !names.length) return;
     const metrics = [...new Set(names.flatMap((b) => metricsOf(data.curves[b])))];
     const first = PREFERRED.filter((m) => metrics.includes(m) && !lines(ALL, m)[1]);
@@ -189,11 +192,14 @@
   function sides() {
     const a = $("side-a"), b = $("side-b"), all = $("side-all"), names = Object.keys(data.compare || {});
     if (!a || names.length < 2) { $("sides")?.replaceChildren(); return; }
+    const chosen = [a.value, b.value];
     for (const select of [a, b]) select.replaceChildren(...names.map((n) => new Option(data.compare[n].label, n)));
     const champion = data.tree?.find((n) => n.champion)?.id;
-    b.value = names.includes(champion) ? champion : names[names.length - 1];
+    const of = own(data, "of");
+    b.value = of ?? (names.includes(champion) ? champion : names[names.length - 1]);
     const parent = data.tree?.find((n) => n.id === b.value)?.parent;
     a.value = names.includes(parent) ? parent : names[0];
+    if (chosen.every((n) => names.includes(n))) [a.value, b.value] = chosen;
     const show = () => {
       const left = own(data.compare, a.value), right = own(data.compare, b.value), rows = [];
       for (const [part, head] of [["facts", "Result"], ["recipe", "Recipe"], ["metrics", "What the harness read"]]) {
@@ -224,7 +230,7 @@
       }
       $("sides").replaceChildren(table);
     };
-    for (const x of [a, b, all]) x.addEventListener("change", show);
+    for (const x of [a, b, all]) x.onchange = show;
     show();
   }
   const lastWords = (id) => own(data.rollouts, id).turns.filter((t) => t.role === "assistant").map((t) => t.text).pop() ?? "";
@@ -238,44 +244,54 @@
   // tables: sort, filter, CSV ------------------------------------------------------------------------------------------
   const cellText = (c) => (c?.textContent ?? "").replace(/\s+/g, " ").trim();
   const asNumber = (s) => { const m = s.match(/^[+-]?\d[\d,]*\.?\d*(e[+-]?\d+)?/i); return m ? Number(m[0].replace(/,/g, "")) : null; };
-  function tools(table, index) {
+  function tools(table) {
     const heads = table.tHead ? [...table.tHead.rows[0].cells] : [], body = table.tBodies[0];
     if (!heads.length || !body) return;
     for (const row of [...table.tBodies].flatMap((t) => [...t.rows])) [...row.cells].forEach((c, k) => { if (c.colSpan === 1 && row.cells.length === heads.length) c.dataset.label = cellText(heads[k]); });
     table.classList.add("stacks");
     // stacked, the axis of the last row is far from the intervals: each has its own
     const axis = table.querySelector("tr.axis .ticks");
+    for (const old of body.querySelectorAll(".ticks.own")) old.remove();
     if (axis) for (const plot of body.querySelectorAll("td.wide > .plot")) { const own = axis.cloneNode(true); own.classList.add("own"); plot.after(own); }
     const plain = !table.matches(".cert") && table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
-    if (plain && body.rows.length > 2) heads.forEach((h, k) => {
-      if (!cellText(h)) return;
-      h.classList.add("sortable"); h.tabIndex = 0;
-      const sort = () => {
-        const up = h.getAttribute("aria-sort") !== "ascending", pinned = [...body.rows].filter((r) => r.classList.contains("axis"));
-        heads.forEach((x) => x.removeAttribute("aria-sort"));
-        h.setAttribute("aria-sort", up ? "ascending" : "descending");
-        const rows = [...body.rows].filter((r) => !pinned.includes(r)).map((r) => [cellText(r.cells[k]), r]);
-        rows.sort(([p], [q]) => { const x = asNumber(p), y = asNumber(q); return (up ? 1 : -1) * (x !== null && y !== null ? x - y : p.localeCompare(q)); });
-        body.append(...rows.map((r) => r[1]), ...pinned);
-      };
-      h.addEventListener("click", sort);
-      h.addEventListener("keydown", (e) => { if (e.key === "Enter" || e.key === " ") { e.preventDefault(); sort(); } });
-    });
-    const quote = (s) => /[",\n]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s;
-    const csv = () => [...table.rows].filter((r) => !r.classList.contains("axis")).map((r) => [...r.cells].map((c) => quote(cellText(c))).join(",")).join("\n");
-    const name = table.dataset.csv || table.closest("section, details")?.id || "table";
-    const save = el("a", { href: "#", download: `${name}-${index + 1}.csv` }, "CSV");
-    // made when it is asked for: a page of many tables would hold them all twice
-    save.addEventListener("click", () => { save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv())}`; });
-    const bar = el("div", { class: "tools" });
-    if (plain && body.rows.length > 8) {
-      const find = el("input", { type: "search", placeholder: "filter", "aria-label": "Filter rows" });
-      find.addEventListener("input", () => { for (const r of body.rows) r.hidden = !cellText(r).toLowerCase().includes(find.value.toLowerCase()); });
-      bar.append(find);
-    }
-    bar.append(save);
-    (table.closest(".scroll") || table).before(bar);
+    if (plain && body.rows.length > 2) heads.forEach((h) => { if (cellText(h)) { h.classList.add("sortable"); h.tabIndex = 0; } });
+    const at = table.closest(".scroll") || table, bar = at.previousElementSibling?.matches(".tools") ? at.previousElementSibling : el("div", { class: "tools" }, el("a", { href: "#", class: "csv", download: "" }, "CSV"));
+    if (plain && body.rows.length > 8 && !bar.querySelector("input")) bar.prepend(el("input", { type: "search", placeholder: "filter", "aria-label": "Filter rows" }));
+    if (!bar.parentNode) at.before(bar);
+    // what a reader chose stands when rows come in
+    const sorted = heads.find((h) => h.hasAttribute("aria-sort"));
+    if (sorted) sort(sorted);
+    if (bar.querySelector("input")?.value) filter(bar.querySelector("input"));
   }
+  function sort(h) {
+    const table = h.closest("table"), body = table.tBodies[0], k = h.cellIndex, up = h.getAttribute("aria-sort") === "ascending";
+    const pinned = [...body.rows].filter((r) => r.classList.contains("axis"));
+    const rows = [...body.rows].filter((r) => !pinned.includes(r)).map((r) => [cellText(r.cells[k]), r]);
+    rows.sort(([p], [q]) => { const x = asNumber(p), y = asNumber(q); return (up ? 1 : -1) * (x !== null && y !== null ? x - y : p.localeCompare(q)); });
+    body.append(...rows.map((r) => r[1]), ...pinned);
+  }
+  function resort(h) {
+    const up = h.getAttribute("aria-sort") !== "ascending";
+    for (const x of h.parentNode.cells) x.removeAttribute("aria-sort");
+    h.setAttribute("aria-sort", up ? "ascending" : "descending");
+    sort(h);
+  }
+  const tableOf = (bar) => bar.nextElementSibling?.matches("table") ? bar.nextElementSibling : bar.nextElementSibling?.querySelector("table");
+  function filter(input) { for (const r of tableOf(input.parentNode)?.tBodies[0].rows ?? []) r.hidden = !cellText(r).toLowerCase().includes(input.value.toLowerCase()); }
+  document.addEventListener("click", (e) => {
+    const h = e.target.closest?.("th.sortable"), save = e.target.closest?.("a.csv");
+    if (h) resort(h);
+    const table = save && tableOf(save.parentNode);
+    if (!table) return;
+    // made when it is asked for: a page of many tables would hold them all twice
+    const quote = (s) => /[",\n]/.test(s) ? `"${s.replace(/"/g, '""')}"` : s;
+    const csv = [...table.rows].filter((r) => !r.classList.contains("axis")).map((r) => [...r.cells].map((c) => quote(cellText(c))).join(",")).join("\n");
+    const name = table.dataset.csv || table.closest("section, details")?.id || "table";
+    save.download = `${name}-${[...document.querySelectorAll("a.csv")].indexOf(save) + 1}.csv`;
+    save.href = `data:text/csv;charset=utf-8,${encodeURIComponent(csv)}`;
+  });
+  document.addEventListener("keydown", (e) => { if ((e.key === "Enter" || e.key === " ") && e.target.matches?.("th.sortable")) { e.preventDefault(); resort(e.target); } });
+  document.addEventListener("input", (e) => { if (e.target.matches?.(".tools input")) filter(e.target); }, true);
 
   // rollouts --------------------------------------------------------------------------------------------------------
   const dialog = $("rollout");
@@ -378,17 +394,36 @@
   addEventListener("hashchange", follow);
   // a link to the place that is already in the address bar changes no hash
   document.addEventListener("click", (e) => { const a = e.target.closest?.("a[href^='#']"); if (a && !a.matches(".ro") && (a.hash || a.getAttribute("href")) === location.hash) follow(); });
-  for (const d of document.querySelectorAll("details.branch")) {
-    const build = () => d.open && d.querySelectorAll(".charts").forEach(buildCharts);
-    d.addEventListener("toggle", () => { build(); redrawAll(); });
-    build();
-  }
-  $("open-all")?.addEventListener("click", () => { for (const d of document.querySelectorAll("details.branch")) d.open = true; });
+  document.addEventListener("toggle", (e) => { if (e.target.matches?.("details.branch")) { if (e.target.open) e.target.querySelectorAll(".charts").forEach(buildCharts); redrawAll(); } }, true);
+  document.addEventListener("click", (e) => { if (e.target.closest?.("#open-all")) for (const d of document.querySelectorAll("details.branch")) d.open = true; });
   addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; });
+  // what scripts add to the page's own text; again after parts of it were replaced
+  function dress() {
+    for (const d of document.querySelectorAll("details.branch[open] .charts, #now .charts, #branch-page .charts")) buildCharts(d);
+    [...document.querySelectorAll("main table")].filter((t) => !t.closest("#sides") && !t.matches(".budget, .gates")).forEach(tools);
+  }
+  // new data: what is drawn from it is drawn again
+  function renew(changed) {
+    Object.assign(data, changed);
+    for (let i = charts.length; i--;) if (!charts[i].box.isConnected) { charts[i].plot?.destroy(); charts.splice(i, 1); }
+    if ("tree" in changed) drawTree();
+    if ("curves" in changed) {
+      for (const host of document.querySelectorAll(".charts[data-built]")) {
+        const c = own(data.curves, host.dataset.branch), known = c ? JSON.stringify(metricsOf(c)) : "1";
+        if (host.id === "all-curves" || known === host.dataset.built) continue;
+        delete host.dataset.built;
+        buildCharts(host);
+      }
+      if ($("all-curves")) { delete $("all-curves").dataset.built; allCurves(); }
+      redrawAll();
+    }
+    if ("compare" in changed) sides();
+  }
+  globalThis.page = { dress, renew, follow };
   drawTree();
   allCurves();
   sides();
-  [...document.querySelectorAll("main table")].filter((t) => !t.closest("#sides") && !t.matches(".budget, .gates")).forEach(tools);
+  dress();
   follow();
   document.documentElement.dataset.ready = "1";
 })();

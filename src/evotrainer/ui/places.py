@@ -1,0 +1,296 @@
+"""What is served: a folder of runs, a run, an audit of anybody's files. Each gives pages, and an index of rollouts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import quote
+
+from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
+from evotrainer.projections.text import point_range, points
+from evotrainer.records.durable import writer_of
+from evotrainer.records.head import head_path
+from evotrainer.records.regular_file import read_bytes
+from evotrainer.records.text import cause, clean
+from evotrainer.ui.index import RolloutIndex, run_units
+from evotrainer.ui.live import LivePage, Rendered
+from evotrainer.views import summary
+from evotrainer.views.first_screen import running
+from evotrainer.views.fold import LOCK, load_view
+from evotrainer.views.model import RunView
+from evotrainer.views.report import Served, fill, generator, render
+from evotrainer.views.report_data import page_data
+from evotrainer.views.style import MARK
+
+STYLES = ("vendor/uPlot.min.css", "report.css", "ui.css")
+SCRIPTS = ("vendor/uPlot.iife.min.js", "vendor/d3-hierarchy.min.js", "vendor/idiomorph.min.js", "report.js", "ui.js")
+DEPTH = 3
+"""Folders below the one that is served in which runs are looked for."""
+PAGES = 32
+"""Pages of branches that are kept for who follows them."""
+
+
+def static(name: str) -> str:
+    """Address of an asset; another version has another."""
+    return f"/static/{name}?v={generator().split()[-1]}"
+
+
+def served(base: str, title: str, position: int = 0, live: bool = True, home: bool = True) -> Served:
+    """How a page of this server is made."""
+    return Served(base, title, [static(s) for s in STYLES], [static(s) for s in SCRIPTS], position, live, home)
+
+
+def problem_page(error: Exception, title: str, status: int) -> Rendered:
+    """Why something cannot be shown, and what to do."""
+    what = cause(error, 600)
+    page = fill("problem.html.j2", {}, served=served("", title), what="page", name=title, problem=what)
+    return Rendered.trouble(error, page, status)
+
+
+class Place(Protocol):
+    """A run, or an audit: what the pages below one address show."""
+
+    title: str
+    base: str
+    home: bool
+
+    def page(self, name: str) -> LivePage:
+        """The page of this name, empty: its first; ConfigError where there is none."""
+
+    @property
+    def index(self) -> RolloutIndex: ...
+
+
+class RunPlace:
+    """A run folder."""
+
+    def __init__(self, folder: Path, title: str, home: bool) -> None:
+        self.folder, self.title, self.home = folder, clean(title, 80), home
+        self.base = f"/run/{quote(title.replace('/', '~'), safe='~')}/"
+        self._pages: dict[str, LivePage] = {}
+        self._lock = threading.Lock()
+        self._view: tuple[Hashable, RunView] | None = None
+
+    def look(self) -> Hashable:
+        """What the pages of a run depend upon: its ledger's head, heartbeats, who runs it."""
+        try:
+            head = read_bytes(head_path(self.folder / "ledger.db"))
+        except OSError:
+            head = b""
+        beats = []
+        for p in sorted((self.folder / "trials").glob("*/heartbeat")):
+            try:
+                beats.append((p.parent.name, p.stat().st_mtime_ns))
+            except OSError:
+                continue
+        there = (self.folder / "ledger.db").is_file()
+        return there, head, tuple(beats), writer_of(self.folder / LOCK) if there else None
+
+    def view(self) -> RunView:
+        """The run as it is, with the curves of what trains; StoreError with the remedy where it cannot be read."""
+        with self._lock:
+            mark = self.look()
+            if self._view is None or self._view[0] != mark:
+                view = load_view(self.folder, rollouts=False)
+                if view.driver is not None:
+                    self._attach_curves(view)
+                self._view = mark, view
+            return self._view[1]
+
+    def _attach_curves(self, view: RunView) -> None:
+        at_work = {t.id for t, _ in running(view)}
+        if not at_work:
+            return
+        self.index.refresh()
+        for b in (*view.branches.values(), *view.probes.values()):
+            b.trials = [replace(t, live=self.index.curve(b.name, t.seed)) if t.id in at_work else t for t in b.trials]
+
+    @cached_property
+    def index(self) -> RolloutIndex:
+        return RolloutIndex(lambda: run_units(self.folder), self.findings)
+
+    def findings(self) -> list[tuple[str, str]]:
+        """(rollout, detector) of everything that a finding of the run quotes."""
+        view = self._view[1] if self._view else self.view()
+        found = [(q.rollout, f.detector) for b in view.branches.values() for f in b.findings for q in f.quotes]
+        return found + [(q.rollout, "harness " + v.name) for v in view.coevolution.versions for q in v.body.quotes]
+
+    def page(self, name: str) -> LivePage:
+        if name not in self._pages:
+            if name and name not in self.view().branches:
+                raise ConfigError(
+                    f"this run has no branch {clean(name, 60)!r}; there are: {', '.join(self.view().branches)}"
+                )
+            while len(self._pages) >= PAGES:
+                self._pages.pop(next(n for n, p in self._pages.items() if n and not p.readers), None)
+            self._pages[name] = LivePage(self.look, lambda: self._rendered(name), generator())
+        return self._pages[name]
+
+    def _rendered(self, name: str) -> Rendered:
+        try:
+            view = self.view()
+            how = served(self.base, self.title, view.event_count, home=self.home)
+            data = page_data(view, live=True)
+            if not name:
+                return Rendered(view.event_count, render(view, how), data)
+            page = render(view, how, "branch_page.html.j2", b=view.branches[name], only=True)
+            return Rendered(view.event_count, page, data | {"of": name})
+        except (EvoTrainerError, OSError) as e:
+            gone = not (self.folder / "ledger.db").is_file()
+            error = StoreError(_gone(self.folder)) if gone else e
+            return problem_page(error, self.title, 404 if gone else 500)
+
+
+def _gone(folder: Path) -> str:
+    if folder.is_dir():
+        return f"{folder} holds no run yet, or no more: ledger.db is missing; it is shown as soon as a run begins there"
+    return f"{folder} is not there: the run was moved or deleted; give `evotrainer ui` the folder where it lies now"
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A line of the page of runs."""
+
+    name: str
+    base: str
+    state: str
+    kind: str
+    """Its colour and mark: a status of `MARK`."""
+    told: str = ""
+    task: str = ""
+    champion: str = ""
+    gain: str = ""
+    against: str = ""
+    spent: Sequence[tuple[str, str, str, float | None]] = ()
+    warnings: int = 0
+    critical: int = 0
+    last: str = ""
+    events: int = 0
+
+
+class RunsPlace:
+    """A folder of runs."""
+
+    def __init__(self, folder: Path, alone: bool = False) -> None:
+        """`alone`: the folder is a run itself, or will be one."""
+        self.folder, self.alone = folder, alone
+        self.runs: dict[str, RunPlace] = {}
+        self._rows: dict[str, tuple[Hashable, RunRow]] = {}
+        self.home = LivePage(self.look, self._rendered, generator())
+        self.find()
+
+    def find(self) -> dict[str, RunPlace]:
+        """The runs that are there now, by the name that stands in their address."""
+        found = {self.folder.resolve().name or "run": self.folder} if self.alone else _below(self.folder)
+        for name, folder in found.items():
+            if name not in self.runs:
+                self.runs[name] = RunPlace(folder, name, home=not self.alone)
+        for name in [n for n in self.runs if n not in found]:
+            if not any(p.readers for p in self.runs[name]._pages.values()):
+                del self.runs[name]
+        return self.runs
+
+    def run(self, key: str) -> RunPlace | None:
+        """The run with this name in its address: names are looked up, never made into paths."""
+        name = key.replace("~", "/")
+        return self.runs.get(key) or self.runs.get(name) or self.find().get(name)
+
+    def latest(self) -> RunPlace | None:
+        """The run whose ledger was written last."""
+        return max(self.find().values(), key=lambda r: _written(r.folder), default=None)
+
+    def look(self) -> Hashable:
+        return tuple((n, r.look()) for n, r in sorted(self.find().items()))
+
+    def _rendered(self) -> Rendered:
+        rows = sorted((self._row(n, r) for n, r in self.find().items()), key=lambda r: r.last, reverse=True)
+        position = sum(r.events for r in rows)
+        how = served("", "Runs", position)
+        page = fill("runs.html.j2", {}, served=how, what="runs", rows=rows, folder=str(self.folder), MARK=MARK)
+        return Rendered(position, page)
+
+    def _row(self, name: str, run: RunPlace) -> RunRow:
+        mark = run.look()
+        if name not in self._rows or self._rows[name][0] != mark:
+            try:
+                row = row_of(name, run.base, load_view(run.folder, rollouts=False))
+            except (EvoTrainerError, OSError) as e:
+                row = RunRow(name, run.base, "cannot be read", "failed", cause(e, 300))
+            self._rows[name] = mark, row
+        return self._rows[name][1]
+
+
+def _below(folder: Path) -> dict[str, Path]:
+    found: dict[str, Path] = {}
+    for depth in range(1, DEPTH + 1):
+        for p in folder.glob("/".join(["*"] * depth) + "/ledger.db"):
+            found[p.parent.relative_to(folder).as_posix()] = p.parent
+    return dict(sorted(found.items()))
+
+
+def _written(folder: Path) -> float:
+    try:
+        return head_path(folder / "ledger.db").stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def row_of(name: str, base: str, view: RunView) -> RunRow:
+    """A run in a line: its state, what was gained and how sure that is, what it cost, what is to be looked at."""
+    state, told = summary.state(view)
+    words = {"closed": ("ended", "start"), "running": ("running", "promote"), "open": ("stopped", "withheld")}[state]
+    gain, against = "", ""
+    certified = view.certified.comparisons if view.certified else {}
+    pair = next((p for p in ("champion-start", "champion-base", "start-base") if "low" in certified.get(p, {})), "")
+    champion = view.branches.get(view.champion)
+    if pair:
+        c = certified[pair]
+        gain, against = (
+            f"{points(c['mean'])} {point_range(c['low'], c['high'])}",
+            f"{pair.replace('-', ' − ')}, certified",
+        )
+    elif champion and champion.effect:
+        e = champion.effect
+        gain, against = f"{points(e.mean)} {point_range(e.low, e.high)}", f"{champion.name} on gate, not certified"
+    found = [f for b in view.branches.values() for f in b.findings] if not champion else champion.findings
+    caveats = view.caveats.get(view.champion, ())
+    bad = sum(f.severity == "critical" for f in found) + sum(c.severity == "critical" for c in caveats)
+    warn = sum(f.severity == "warn" for f in found) + sum(c.severity == "warn" for c in caveats)
+    return RunRow(
+        name, base, words[0], words[1], told, str(view.opened.task) if view.opened else "", view.champion, gain,
+        against, [x for x in summary.cost_lines(view) if x[3] is not None][:2], warn, bad, view.last_time,
+        view.event_count,
+    )  # fmt: skip
+
+
+class AuditPlace:
+    """An audit of anybody's files: its report, and all rollouts that were read, by the findings that flag them."""
+
+    home = False
+
+    def __init__(self, page: Callable[[Served], str], index: RolloutIndex) -> None:
+        self.title, self.base, self.index = "audit", "/run/audit/", index
+        self._page = page
+        self._live: LivePage | None = None
+
+    def page(self, name: str) -> LivePage:
+        if name:
+            raise ConfigError("an audit has no branches; its rollouts are on the rollouts page")
+        if self._live is None:
+            self._live = LivePage(lambda: "", lambda: Rendered(0, self._page(self.served())), generator())
+        return self._live
+
+    def served(self) -> Served:
+        return served(self.base, self.title, live=False, home=False)
+
+    def run(self, key: str) -> AuditPlace | None:
+        return self if key == "audit" else None
+
+
+def values_of(index: RolloutIndex) -> dict[str, Any]:
+    """What the filters offer."""
+    return {k: index.values(k) for k in ("branch", "split", "outcome", "component", "finding", "source")}

@@ -1,0 +1,101 @@
+"use strict";
+(() => {
+  const $ = (id) => document.getElementById(id);
+
+  // live ------------------------------------------------------------------------------------------------------------
+  const live = $("live");
+  // what a reader opened, chose or sorted, and what scripts draw, is left as it stands
+  const OWN = new Set(["open", "aria-sort", "data-label", "data-built", "tabindex", "hidden", "aria-expanded", "aria-label"]);
+  const keep = {
+    beforeNodeMorphed: (old) => !(old.nodeType === 1 && old.matches(".charts[data-built], #tree, #sides, .pick")),
+    beforeNodeRemoved: (node) => !(node.nodeType === 1 && node.matches(".tools, .ticks.own")),
+    beforeAttributeUpdated: (name, node) => !(OWN.has(name) || (name === "class" && node.matches("table, th"))),
+  };
+  function take(message) {
+    const generator = document.querySelector("meta[name=generator]").content;
+    if (message.generator !== generator) { location.reload(); return; }
+    const main = $("main");
+    if ($("problem") && message.order.length) { location.reload(); return; }
+    for (const s of [...main.querySelectorAll(":scope > section[id]")]) if (!message.order.includes(s.id)) s.remove();
+    let before = null;
+    for (const id of message.order) {
+      let s = $(id);
+      if (!s) {
+        s = document.createElement("section");
+        s.id = id;
+        if (before) before.after(s); else main.prepend(s);
+      }
+      before = s;
+    }
+    for (const [id, html] of Object.entries(message.parts)) if ($(id)) Idiomorph.morph($(id), html, { morphStyle: "outerHTML", callbacks: keep });
+    page.renew(message.data);
+    page.dress();
+    document.documentElement.dataset.seen = String((Number(document.documentElement.dataset.seen) || 0) + 1);
+  }
+  function say(text, lost) { live.textContent = text; live.classList.toggle("lost", lost); }
+  function follow(after) {
+    let last = after;
+    const url = location.pathname.replace(/\/?$/, (end) => end || "/") + "events";
+    const source = new EventSource(`${url}?after=${encodeURIComponent(last)}`);
+    source.addEventListener("open", () => say("live", false));
+    source.addEventListener("parts", (e) => { last = e.lastEventId || last; say(`live · event ${last}`, false); take(JSON.parse(e.data)); });
+    source.addEventListener("problem", (e) => say(JSON.parse(e.data).text, true));
+    source.addEventListener("error", () => {
+      say("connection lost, trying again", true);
+      if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(last), 2000);
+    });
+    addEventListener("pagehide", () => source.close(), { once: true });
+  }
+  if (live) follow(live.dataset.position);
+
+  // search ----------------------------------------------------------------------------------------------------------
+  const form = $("text-search");
+  let running = null;
+  async function search() {
+    running?.abort();
+    const mine = running = new AbortController(), hits = $("hits"), said = $("searched");
+    hits.replaceChildren();
+    const q = form.elements.q.value;
+    if (!q) { said.textContent = ""; return; }
+    said.textContent = "searching …";
+    const asked = new URLSearchParams({ q, ...(form.elements.regex.checked ? { regex: "1" } : {}) });
+    const here = new URL(location.href);
+    here.searchParams.delete("regex");
+    for (const [k, v] of asked) here.searchParams.set(k, v);
+    history.replaceState(null, "", here);
+    try {
+      const answer = await fetch(`${form.dataset.search}&${asked}`, { signal: mine.signal });
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (let rest = ""; ;) {
+        const { value, done } = await reader.read();
+        if (done) break;
+        const lines = (rest + value).split("\n");
+        rest = lines.pop();
+        for (const line of lines) {
+          const got = JSON.parse(line);
+          if (got.html) hits.insertAdjacentHTML("beforeend", got.html);
+          else if (got.error) said.textContent = got.error;
+          else said.textContent = `${got.hits}${got.cut ? " or more" : ""} found in ${got.read.toLocaleString("en")} rollouts${got.done ? "" : ", searching …"}`;
+        }
+      }
+    } catch (e) { if (e.name !== "AbortError") said.textContent = `the search ended: ${e.message}; try again`; }
+  }
+  form?.addEventListener("submit", (e) => { e.preventDefault(); search(); });
+  if (form?.elements.q.value) search();
+  $("filters")?.addEventListener("change", (e) => { if (e.target.matches("select")) e.target.form.requestSubmit(); });
+  // empty fields make no address longer
+  $("filters")?.addEventListener("submit", (e) => { for (const x of e.target.elements) if (x.name && (!x.value || (x.name === "sort" && x.value === "new"))) x.disabled = true; });
+  addEventListener("pageshow", () => { for (const x of $("filters")?.elements ?? []) x.disabled = false; });
+
+  // a group ---------------------------------------------------------------------------------------------------------
+  const columns = document.querySelector(".columns");
+  if (columns) {
+    const hit = $("hit") ?? document.querySelector(".attempt.chosen");
+    hit?.scrollIntoView({ block: "center", inline: "center" });
+    document.addEventListener("keydown", (e) => {
+      if (e.target.matches("input, select, textarea") || e.ctrlKey || e.metaKey || e.altKey) return;
+      const by = { j: 1, k: -1 }[e.key];
+      if (by) columns.scrollBy({ left: by * (columns.firstElementChild.offsetWidth + 14), behavior: "smooth" });
+    });
+  }
+})();
