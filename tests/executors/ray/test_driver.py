@@ -15,7 +15,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.overrides import RESUMABLE
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import local_workers, preflight_executor, wants_gpu
+from evotrainer.executors import devices, local_workers, preflight_executor, wants_gpu
 from evotrainer.executors.ray import driver as cluster
 from evotrainer.executors.ray import results
 from evotrainer.executors.ray.backend import SupervisorLost
