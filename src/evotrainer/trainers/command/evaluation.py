@@ -25,7 +25,7 @@ from evotrainer.records.text import cut
 from evotrainer.trainers.base import EvalRequest, TrainerEnvironment
 from evotrainer.trainers.command import outputs
 from evotrainer.trainers.command.options import CommandOptions, EvaluationOptions, filled
-from evotrainer.trainers.command.process import Command, Started
+from evotrainer.trainers.command.process import Command, StartedCommand
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.rollouts import Attempt, Provenance, evaluated, grade, to_evaluate
 from evotrainer.trainers.schedule import seed_of
@@ -52,7 +52,7 @@ class LostScore:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ChatAnswer:
     """What a policy said to some messages. `tokens`: as its server counted them."""
 
     text: str
@@ -60,7 +60,7 @@ class Answer:
     tokens: int | None = None
 
 
-Ask = Callable[[Sequence[Any], int], Answer]
+Ask = Callable[[Sequence[Any], int], ChatAnswer]
 """(the turns so far, seed) -> what the policy says; LostError where no answer comes."""
 
 
@@ -72,7 +72,7 @@ def play_out(ask: Ask, request: EvalRequest, environment: TrainerEnvironment, pa
     tokens: list[int | None] = [0] * len(made)
     active = list(range(len(made)))
 
-    def answer(i: int) -> Answer | LostError:
+    def answer(i: int) -> ChatAnswer | LostError:
         try:
             return ask(made[i].episode.turns, seeds[i])
         except LostError as e:
@@ -88,7 +88,7 @@ def play_out(ask: Ask, request: EvalRequest, environment: TrainerEnvironment, pa
                 known = tokens[i]
                 tokens[i] = None if found.tokens is None or known is None else known + found.tokens
                 made[i].finish = "stop" if found.stopped else "length"
-            said = [(i, a) for i, a in answers.items() if isinstance(a, Answer)]
+            said = [(i, a) for i, a in answers.items() if isinstance(a, ChatAnswer)]
             environment.step(
                 [made[i].episode for i, _ in said], [a.text for _, a in said], [made[i].finish for i, _ in said]
             )
@@ -113,7 +113,7 @@ def _graded(
     return [[replace(r, tokens=next(counted)) for r in group] for group in evaluated(made, where, request)]
 
 
-class Endpoint:
+class ChatEndpoint:
     """A server of chat completions that has a policy under a name."""
 
     def __init__(self, base_url: str, model: str, options: EvaluationOptions) -> None:
@@ -123,7 +123,7 @@ class Endpoint:
         r = request.recipe
         how = {"temperature": 0.0} if request.greedy else {"temperature": r.temperature, "top_p": r.top_p}
 
-        def ask(turns: Sequence[Any], seed: int) -> Answer:
+        def ask(turns: Sequence[Any], seed: int) -> ChatAnswer:
             messages = [{"role": ROLES.get(t.role, t.role), "content": t.text} for t in turns]
             body = {"model": self.model, "messages": messages, "max_tokens": r.max_tokens, "seed": seed, **how}
             return _answer(self.post("/chat/completions", body))
@@ -153,25 +153,25 @@ class Endpoint:
         raise LostError(f"{self.base_url}: {' '.join(why.split())}")
 
 
-def _answer(found: Any) -> Answer:
+def _answer(found: Any) -> ChatAnswer:
     try:
         choice = found["choices"][0]
         text, used = choice["message"]["content"] or "", found.get("usage") or {}
-        return Answer(str(text), choice.get("finish_reason") != "length", used.get("completion_tokens"))
+        return ChatAnswer(str(text), choice.get("finish_reason") != "length", used.get("completion_tokens"))
     except (LookupError, TypeError, AttributeError):
         raise LostError(f"no chat completion: {cut(json.dumps(found), 200)}") from None
 
 
-class Served:
+class PolicyServer:
     """The server of one policy at a time: started by the user's command, ended with the next one."""
 
     def __init__(self, options: CommandOptions) -> None:
         self.options, self.by = options, options.evaluation
         self.policy: Path | None = None
-        self.endpoint: Endpoint | None = None
-        self.started: Started | None = None
+        self.endpoint: ChatEndpoint | None = None
+        self.started: StartedCommand | None = None
 
-    def of(self, request: EvalRequest) -> Endpoint:
+    def of(self, request: EvalRequest) -> ChatEndpoint:
         """Ready to answer for the policy of a request; FaultsError where it does not come up."""
         policy = Path(request.policy_dir).absolute()
         if self.endpoint is not None and self.policy == policy:
@@ -183,7 +183,7 @@ class Served:
                 s.bind(("127.0.0.1", 0))
                 names["port"] = s.getsockname()[1]
         url, model = filled([self.by.base_url, self.by.model], names)
-        self.endpoint, self.policy = Endpoint(url, model, self.by), policy
+        self.endpoint, self.policy = ChatEndpoint(url, model, self.by), policy
         if self.by.serve:
             o = self.options
             home = Path(tempfile.mkdtemp(prefix="evotrainer-serve-"))
@@ -196,7 +196,7 @@ class Served:
     def wait(self, command: Command) -> None:
         assert self.endpoint is not None and self.started is not None
         end = time.monotonic() + self.by.ready_s
-        quick = Endpoint(self.endpoint.base_url, "", self.by.model_copy(update={"timeout_s": 5.0}))
+        quick = ChatEndpoint(self.endpoint.base_url, "", self.by.model_copy(update={"timeout_s": 5.0}))
         while True:
             with contextlib.suppress(OSError, ValueError, http.client.HTTPException):
                 with urllib.request.urlopen(f"{quick.base_url}/models", timeout=5):

@@ -22,7 +22,7 @@ from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.command import outputs
-from evotrainer.trainers.command.evaluation import Served, by_program, play_out
+from evotrainer.trainers.command.evaluation import PolicyServer, by_program, play_out
 from evotrainer.trainers.command.mapping import Mapped, rendered
 from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
 from evotrainer.trainers.command.process import Command, CommandEnd
@@ -41,7 +41,7 @@ class CommandTrainer:
         self.options = options if isinstance(options, CommandOptions) else parse(options)
         self.mapped = Mapped.of(self.options)
         self._sampler: Trainer | None = None
-        self._served = Served(self.options)
+        self._served = PolicyServer(self.options)
 
     def policy_sha256(self, policy_dir: Path) -> str:
         """SHA-256 of the weights (of adapters: theirs)."""
