@@ -30,6 +30,7 @@ FEW = [
 ]
 
 
+@pytest.mark.timeout(900)
 def test_a_script_of_plain_pytorch_is_searched_judged_and_certified(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--trainer", "command"]).exit_code == 0
     run = api.start(
