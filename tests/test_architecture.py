@@ -178,7 +178,7 @@ ALLOWED = {
     "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
-    "skills views envs "
+    "skills views executors.process envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
+from evotrainer.cli._page import listen
 from evotrainer.errors import ConfigError
 from evotrainer.records.ledger import Ledger
 from evotrainer.ui.app import hosts_of
-from evotrainer.ui.server import listen, place_of
+from evotrainer.ui.server import place_of
 from tests.ui_server import asked, events, port_of, serving
 from tests.whole_run import build_run, story
 
