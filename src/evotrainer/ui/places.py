@@ -158,9 +158,10 @@ class RunPlace:
 
 
 def _gone(folder: Path) -> str:
-    if folder.is_dir():
-        return f"{folder} holds no run yet, or no more: ledger.db is missing; it is shown as soon as a run begins there"
-    return f"{folder} is not there: the run was moved or deleted; give `evotrainer ui` the folder where it lies now"
+    return (
+        f"{folder} holds no run: it has not begun, or was moved or deleted; it is shown here as soon as it is there, "
+        "and elsewhere by `evotrainer ui` with its new folder"
+    )
 
 
 @dataclass(frozen=True)
