@@ -73,8 +73,9 @@ ALLOWED = {
     "envs.data": "errors records envs.base",
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
     "envs.components envs.admission envs.data envs.vocabulary",
+    "envs.reasoning_gym": "errors records envs.base envs.options envs.slots",
     "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
-    "envs.vocabulary",
+    "envs.reasoning_gym envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
     "envs.admission envs.data envs.vocabulary",
     "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
@@ -156,6 +157,7 @@ ALLOWED = {
     "extras.scaffold": "records",
     "extras.follower": "",
     "extras.notify": "errors records config projections extras.follower",
+    "extras.rollout_export": "errors records",
     "extras.tracking": "errors records config projections extras.follower",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
@@ -182,7 +184,7 @@ ALLOWED = {
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.tracking extras.verl ui",
+    "extras.notify extras.rollout_export extras.tracking extras.verl ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

@@ -15,8 +15,8 @@ from evotrainer.envs.base import SPLITS, Episode
 from evotrainer.envs.maths import open_math
 from evotrainer.envs.maths.demos import MathsTeacher, demonstrate
 from evotrainer.envs.maths.env import MathEnv
-from evotrainer.envs.maths.gym import load
 from evotrainer.envs.maths.holdout import GENERATORS, draw
+from evotrainer.envs.reasoning_gym import load
 
 ITEMS = 2000
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,10 @@ def _open(name: str) -> Environment:
     return open_environment(load_task(REAL / name / "task.toml").environment)
 
 
-def _scores(environment: Environment, tasks: list[Task], answers: list[str]) -> list[Score]:
-    episodes = [environment.reset(t, {}) for t in tasks]
+def _scores(
+    environment: Environment, tasks: list[Task], answers: list[str], knobs: dict[str, Any] | None = None
+) -> list[Score]:
+    episodes = [environment.reset(t, knobs or {}) for t in tasks]
     environment.step(episodes, answers, ["stop"] * len(tasks))
     return environment.score(episodes)
 
@@ -100,3 +102,28 @@ def test_solutions_pass_and_the_example_alone_does_not_do() -> None:
         for score in _scores(environment, tasks, constants):
             assert (score.components["visible"], score.components["hidden"]) == (1.0, 0.0)
             assert score.outcome == "incorrect"
+
+
+KNOBS = [
+    # example, answer to a task, right by the default of its knob, right by the other value
+    ("hole_steps", lambda t: f"He has 0 apples + {t.data['answer']} = {t.data['answer']}.", 1, 1),
+    ("hole_steps", lambda t: "4 + 500 = 504", 1, 0),
+    ("hole_steps", lambda t: f"4 + 5 = 8, 0 + {t.data['answer']} = {t.data['answer']}", 0, 0),
+    ("hole_steps", lambda t: str(t.data["answer"]), 0, 0),
+    ("hole_order", lambda t: t.data["gold"], 1, 1),
+    ("hole_order", lambda t: t.data["gold"] + "[::-1]", 1, 0),
+    ("hole_order", lambda t: t.data["gold"] + "[1:]", 0, 0),
+]
+
+
+@pytest.mark.parametrize(("name", "answer", "default", "other"), KNOBS)
+def test_a_knob_says_how_an_answer_is_compared(
+    name: str, answer: Callable[[Task], str], default: int, other: int
+) -> None:
+    with closing(_open(name)) as environment:
+        (capability,) = environment.capabilities
+        assert environment.knobs[capability.knob] == (capability.open, capability.closed)
+        tasks = [t for t in environment.tasks("search") if "reversed" in t.prompt or name == "hole_steps"][:3]
+        for knobs, right in (({}, default), ({capability.knob: capability.closed}, other)):
+            scores = _scores(environment, tasks, [answer(t) for t in tasks], knobs)
+            assert {s.outcome for s in scores} == {"correct" if right else "incorrect"}

@@ -81,7 +81,12 @@ ENVIRONMENTS: Registry[EnvironmentSpec] = Registry(
 )
 """Name in the task file -> what opens the environment."""
 SCHEMES: Registry[Callable[[Mapping[str, Any]], Environment]] = Registry(
-    "environment", "environment.name", dict.fromkeys(("trl", "trl-rewards"), "evotrainer.envs.trl_env:open_trl")
+    "environment",
+    "environment.name",
+    {
+        **dict.fromkeys(("trl", "trl-rewards"), "evotrainer.envs.trl_env:open_trl"),
+        "reasoning-gym": "evotrainer.envs.reasoning_gym:open_gym",
+    },
 )
 """Scheme before the colon of a name -> what opens the user's file by it; `python:` is ours."""
 

@@ -18,37 +18,14 @@ from typing import Any
 
 from evotrainer.envs.maths.expressions import evaluate, integers
 from evotrainer.envs.maths.problems import MathsProblem, level_of
-from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.envs.reasoning_gym import FULL, data_set, own_score
+from evotrainer.errors import TaskSetError
 from evotrainer.records.text import quoted
-
-FULL = 0.999
-"""reasoning-gym pays partial credit for near misses; only its full score is a right answer."""
-MISSING = f"the maths domain needs reasoning-gym; {install('math')}"
-
-
-@cache
-def load() -> Any:
-    """reasoning-gym; MissingDependencyError where it is not installed."""
-    try:
-        import reasoning_gym
-    except ImportError as e:
-        raise MissingDependencyError(f"{MISSING} ({e})") from None
-    return reasoning_gym
-
-
-def gym_version() -> str:
-    """Version of the installed reasoning-gym; MissingDependencyError where there is none. Does not import it."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version("reasoning-gym")
-    except PackageNotFoundError:
-        raise MissingDependencyError(MISSING) from None
 
 
 @cache
 def _dataset(name: str, seed: int, options: tuple[tuple[str, int], ...]) -> Any:
-    return load().create_dataset(name, size=10**9, seed=seed, **dict(options))
+    return data_set(name, seed, 10**9, dict(options))
 
 
 class _Gym(ABC):
@@ -88,7 +65,7 @@ class _Gym(ABC):
 @lru_cache(maxsize=20_000)
 def _score(dataset: str, options: tuple[tuple[str, int], ...], answer: str, gold: str) -> bool:
     entry = {"answer": gold, "metadata": {}}
-    return bool(_dataset(dataset, 0, options).score_answer(answer, entry) >= FULL)
+    return own_score(_dataset(dataset, 0, options), dataset, answer, entry) >= FULL
 
 
 class ChainSum(_Gym):
@@ -312,4 +289,4 @@ def _asked(question: str) -> tuple[str, str]:
 @lru_cache(maxsize=20_000)
 def _countdown_score(answer: str, numbers: tuple[int, ...], target: int) -> bool:
     data = _dataset("countdown", 0, ())
-    return bool(data.score_answer(answer, {"metadata": {"numbers": list(numbers), "target": target}}) >= FULL)
+    return own_score(data, "countdown", answer, {"metadata": {"numbers": list(numbers), "target": target}}) >= FULL

@@ -15,9 +15,9 @@ from pydantic import Field, field_validator
 from evotrainer.envs.base import DRAWN, SPLITS, Task, drawn
 from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills, worked
 from evotrainer.envs.maths.expressions import evaluate, plain_number
-from evotrainer.envs.maths.gym import gym_version
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits, prompt
 from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
+from evotrainer.envs.reasoning_gym import gym_version
 from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
