@@ -117,6 +117,7 @@ ALLOWED = {
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
+    "executors.devices": "",
     "executors.spec": "errors records config",
     "executors.data_keys": "errors records executors.spec",
     "executors.path_map": "records executors.spec",
@@ -127,16 +128,18 @@ ALLOWED = {
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
-    "executors.start_checkpoint executors.written executors.data_keys trainers.continued trainers.clock",
+    "executors.start_checkpoint executors.written executors.data_keys executors.devices trainers.continued "
+    "trainers.clock",
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
-    "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
+    "executors.path_map executors.data_keys executors.devices executors.worker executors.local "
+    "trainers.continued",
     "executors.cache": "errors records config trainers trainers.bases trainers.gguf executors executors.spec "
     "executors.path_map executors.health executors.inputs executors.start_checkpoint trainers.continued",
-    "executors": "errors registry records config executors.spec executors.local",
+    "executors": "errors registry records config executors.spec executors.devices executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other

@@ -55,7 +55,8 @@ def run(
 
     Trainings that an earlier run of yours made are taken from the cache (evotrainer cache); run.cache=off trains them.
 
-    Every key of a task file: docs/task-file.md; every factor of its recipe: docs/recipe.md.
+    Every key of a task file: docs/task-file.md; every factor of its recipe: docs/recipe.md. Limits in dollars or GPU
+    time: docs/money.md; what a gain must not cost elsewhere, [[guard]]: docs/guards.md.
 
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """
