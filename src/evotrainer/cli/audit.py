@@ -89,12 +89,7 @@ def audit(
 
     Example: evotrainer audit mine.jsonl --map task=problem_id,text=response,reward=score
     """
-    if fail_on not in (None, *FAILING):
-        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
-    if serve:
-        from evotrainer.ui.server import check_installed
-
-        check_installed()
+    _check(fail_on, serve)
     from evotrainer.studies.audit import audit as read
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.rollouts import flagged
@@ -119,6 +114,16 @@ def audit(
         _serve(done, found)
     if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
+
+
+def _check(fail_on: str | None, serve: bool) -> None:
+    """Refuse, before anything is read, what could not be done afterwards."""
+    if fail_on not in (None, *FAILING):
+        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
+    if serve:
+        from evotrainer.ui.server import check_installed
+
+        check_installed()
 
 
 def _serve(done: RolloutAudit, found: Flagged) -> None:
