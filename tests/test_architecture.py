@@ -112,7 +112,7 @@ ALLOWED = {
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     # a user's own script: files in, files out; importers and curves are read through a registry
     "trainers.command": "errors registry records factors trainers trainers.base trainers.bases trainers.clock "
-    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts",
+    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts trainers.schedule",
     "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
