@@ -9,6 +9,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping
+from datetime import date
 from functools import cache
 from pathlib import Path
 from types import NoneType, UnionType
@@ -31,7 +32,7 @@ from evotrainer.trainers.command.options import CommandOptions
 
 BEGIN, END = "<!-- generated: begin -->", "<!-- generated: end -->"
 HEAD = ("| key | type | default | legal values | meaning |", "|---|---|---|---|---|")
-TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "float", str: "string", Any: "any"}
+TYPES: Mapping[Any, str] = {bool: "boolean", int: "integer", float: "float", str: "string", date: "date", Any: "any"}
 NAMES: Mapping[str, tuple[str, ...]] = {
     "environment.name": (*ENVIRONMENTS, "python:FILE:FACTORY", "trl:FILE:CLASS", "trl-rewards:FILE:FUNCTION"),
     "trainer.name": tuple(TRAINERS),

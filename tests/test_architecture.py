@@ -113,11 +113,12 @@ ALLOWED = {
     "trainers.curve trainers.schedule trainers.phases trainers.replay trainers.wordings trainers.continued",
     # a user's own script: files in, files out; importers and curves are read through a registry
     "trainers.command": "errors registry records factors trainers trainers.base trainers.bases trainers.clock "
-    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts",
+    "trainers.continued trainers.curriculum trainers.curve trainers.groups trainers.rollouts trainers.schedule",
     "trainers": "errors registry records factors trainers.base",
     #
     # executors: one trial is an environment, a trainer and a reading of the harness
     "executors.process": "records",
+    "executors.devices": "",
     "executors.spec": "errors records config",
     "executors.data_keys": "errors records executors.spec",
     "executors.path_map": "records executors.spec",
@@ -128,16 +129,18 @@ ALLOWED = {
     "executors.written": "errors records sandbox envs.base envs.outcome harness harness.columns harness.whatif",
     "executors.worker": "errors records envs envs.base envs.user_files trainers trainers.base trainers.bases "
     "executors.process executors.spec executors.path_map executors.health executors.scores executors.warm_start "
-    "executors.start_checkpoint executors.written executors.data_keys trainers.continued trainers.clock",
+    "executors.start_checkpoint executors.written executors.data_keys executors.devices trainers.continued "
+    "trainers.clock",
     "executors.forkserver": "records harness.columns envs.registry trainers executors.process executors.spec "
     "executors.health executors.worker",
     "executors.local": "errors records executors.process executors.spec executors.forkserver executors.data_keys",
     "executors.inputs": "errors records trainers.bases executors.path_map executors.spec",
     "executors.ray": "errors records config executors executors.inputs executors.process executors.spec "
-    "executors.path_map executors.data_keys executors.worker executors.local trainers.continued",
+    "executors.path_map executors.data_keys executors.devices executors.worker executors.local "
+    "trainers.continued",
     "executors.cache": "errors records config trainers trainers.bases trainers.gguf executors executors.spec "
     "executors.path_map executors.health executors.inputs executors.start_checkpoint trainers.continued",
-    "executors": "errors registry records config executors.spec executors.local",
+    "executors": "errors registry records config executors.spec executors.devices executors.local",
     #
     # one run, and its certificate checked: what both do by the same rule is in `rules`,
     # so that neither imports the other
@@ -158,6 +161,7 @@ ALLOWED = {
     "extras.scaffold": "records",
     "extras.follower": "",
     "extras.notify": "errors records config projections extras.follower",
+    "extras.rollout_export": "errors records",
     "extras.tracking": "errors records config projections extras.follower",
     "extras.verl": "errors records factors algorithm config importers envs envs.base",
     #
@@ -180,11 +184,11 @@ ALLOWED = {
     "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
-    "skills views envs "
+    "skills views executors.process envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.tracking extras.verl ui",
+    "extras.notify extras.rollout_export extras.tracking extras.verl ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,

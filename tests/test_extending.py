@@ -293,7 +293,7 @@ def test_an_importer_and_a_command_are_a_file_and_a_trainer_a_folder(package: Pa
     assert said.splitlines() == [
         "['HO']",
         "HO True",
-        "['embedded', 'idle', 'trl'] object",
+        "['command', 'embedded', 'idle', 'trl'] object",
         'trainer idle: kl_beta: the idle trainer does not implement it; leave it out, or set trainer.name = "embedded"',
     ]
 

@@ -66,7 +66,7 @@ def test_an_overrun_leaves_nothing_rather_than_less() -> None:
     budget.check(cpu_s=0)
 
 
-@pytest.mark.parametrize("limits", [{"gpu_s": 1.0}, {"cpu_s": -1.0}, {"cpu_s": float("nan")}])
+@pytest.mark.parametrize("limits", [{"tokens": 1.0}, {"cpu_s": -1.0}, {"cpu_s": float("nan")}])
 def test_unknown_kinds_and_negative_amounts_are_refused(limits: dict[str, float]) -> None:
     with pytest.raises(ConfigError, match=next(iter(limits))):
         Budget(limits)

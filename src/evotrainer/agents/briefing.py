@@ -39,7 +39,9 @@ def _head(b: Briefing) -> list[str]:
         f"Task: {b.task}",
     ]
     if b.trial_cost or b.budget_left:
-        out.append(f"Budget left: {left}. One trial costs about {b.trial_cost:.0f} CPU-s.")
+        unit = {"cpu_s": "CPU-s", "gpu_s": "GPU-s"}.get(b.cost_unit, "US dollars")
+        cost = f"{b.trial_cost:.2f}" if b.cost_unit == "usd" else f"{b.trial_cost:.0f}"
+        out.append(f"Budget left: {left}. One trial costs about {cost} {unit}.")
     if b.branches_wanted:
         out.append(f"Branches wanted: {b.branches_wanted}, each changing one factor of the champion's recipe.")
     if b.failures_in_a_row:

@@ -63,7 +63,7 @@ def _unique(found: Iterable[CandidateMove]) -> list[CandidateMove]:
 
 def affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[CandidateMove]:
     """Candidates of which at least one trial still fits the budget."""
-    left = briefing.budget_left.get("cpu_s")
+    left = briefing.budget_left.get(briefing.cost_unit)
     return [c for c in pool if left is None or c.cost * briefing.trial_cost <= left]
 
 

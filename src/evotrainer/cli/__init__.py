@@ -27,7 +27,7 @@ GROUPS = {
     "Read": ("ui", "status", "show", "rollouts", "health", "harness", "cases", "report", "track"),
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),
-    "Data and models": ("import", "admit", "base", "export", "skills"),
+    "Data and models": ("import", "admit", "base", "export", "export-rollouts", "skills"),
     "Cluster": ("verl",),
 }
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath
+from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath, WithPage
+from evotrainer.cli._page import page_beside
 from evotrainer.cli._running import ask, finish, live_view
 from evotrainer.records.output import print
 from evotrainer.records.text import counted
@@ -48,12 +49,14 @@ def run(
     ] = None,
     open_report: OpenReport = False,
     plain: Plain = False,
+    ui: WithPage = False,
 ) -> None:
     """Train, evolve and certify a policy, and write a report.
 
     Trainings that an earlier run of yours made are taken from the cache (evotrainer cache); run.cache=off trains them.
 
-    Every key of a task file: docs/task-file.md; every factor of its recipe: docs/recipe.md.
+    Every key of a task file: docs/task-file.md; every factor of its recipe: docs/recipe.md. Limits in dollars or GPU
+    time: docs/money.md; what a gain must not cost elsewhere, [[guard]]: docs/guards.md.
 
     Example: evotrainer run tasks/code.toml recipe.lr=1e-4 run.rounds=2 --out runs/mine
     """
@@ -74,7 +77,7 @@ def run(
         _check(resolved)
         print("\n".join(estimate_lines(measured(resolved, step_s))))
         return
-    with live_view(folder, plain) as view:
+    with page_beside(folder, ui), live_view(folder, plain) as view:
         begin(resolved, folder, Caller(view, ask(view)))
     finish(folder, open_report)
 

@@ -9,6 +9,7 @@ import os
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -69,7 +70,7 @@ def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     if p.is_dir():
         raise ConfigError(_folder(p))
     try:
-        raw = tomllib.loads(_as_text(read_bytes(p), p))
+        raw = _without_dates(tomllib.loads(_as_text(read_bytes(p), p)))
     except FileNotFoundError:
         raise ConfigError(
             f"no task file {p}; `evotrainer init DIR` makes one, the shipped one is tasks/code.toml"
@@ -79,6 +80,13 @@ def load_task(path: Path | str, overrides: Overrides = ()) -> TaskFile:
     except OSError as e:
         raise ConfigError(f"cannot read {p}: {e.strerror}") from None
     return resolve(apply_overrides(_anchored((), raw, p.resolve().parent), overrides), source=str(p))
+
+
+def _without_dates(v: Any) -> Any:
+    """TOML's own dates as text: everything else of a task file is JSON."""
+    if isinstance(v, dict):
+        return {k: _without_dates(x) for k, x in v.items()}
+    return v.isoformat() if isinstance(v, date) else v
 
 
 def _folder(p: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from evotrainer.config.budget import BudgetConfig as BudgetConfig
 from evotrainer.config.evaluation import Evaluation as Evaluation
 from evotrainer.config.guards import GuardConfig as GuardConfig
 from evotrainer.config.policy import PolicyConfig as PolicyConfig
@@ -158,25 +159,6 @@ class RunConfig(Frozen):
         if self.search_only and not self.probes:
             raise ValueError("search_only makes search trainings; set run.probes to how many a round may make")
         return self
-
-
-class BudgetConfig(Frozen):
-    """What the whole run may spend; None: no limit."""
-
-    cpu_s: float | None = Field(None, gt=0)
-    """CPU-seconds of all trials together."""
-    wall_s: float | None = Field(None, gt=0)
-    """Seconds of the clock in which at least one trial ran; between a stop and its resume it stands still."""
-    trials: int | None = Field(None, ge=1)
-    """Trainings, search trainings included; evaluations alone do not count."""
-    trial_cpu_s: float = Field(300.0, gt=0)
-    """CPU-seconds reserved for a trial before its cost is known; a trial that passes twice this is stopped as an
-    overrun."""
-
-    def limits(self) -> dict[str, float]:
-        """The limits that are set, by name."""
-        d = {"cpu_s": self.cpu_s, "wall_s": self.wall_s, "trials": self.trials}
-        return {k: float(v) for k, v in d.items() if v is not None}
 
 
 class TrainerConfig(Frozen):

@@ -61,7 +61,7 @@ def _local(folder: Path, task: TaskFile) -> Executor:
 def _check_local(task: TaskFile, children: Sequence[Recipe]) -> None:
     """ConfigError for any option, and for a GPU that this machine does not show."""
     from evotrainer.errors import ConfigError
-    from evotrainer.executors.local import gpu_visible
+    from evotrainer.executors.devices import gpu_visible
 
     if task.executor.options:
         names = ", ".join(task.executor.options)
@@ -107,7 +107,7 @@ def local_workers(task: TaskFile) -> int:
 
 def takes_gpu(task: TaskFile) -> bool:
     """Whether its trainings run on a GPU of this machine."""
-    from evotrainer.executors.local import gpu_visible
+    from evotrainer.executors.devices import gpu_visible
 
     return wants_gpu(task) and gpu_visible()
 
@@ -115,6 +115,17 @@ def takes_gpu(task: TaskFile) -> bool:
 def wants_gpu(task: TaskFile) -> bool:
     """Whether the trainer takes a GPU where it sees one; one that is not ours is taken to."""
     return task.trainer.name != "embedded" and task.trainer.options.get("device") != "cpu"
+
+
+def gpus_of(task: TaskFile) -> float:
+    """GPUs that each of its trials holds, as far as that is known before one runs."""
+    from evotrainer.executors.devices import gpus_held
+
+    if task.executor.name == "local":
+        return gpus_held(wants_gpu(task))
+    options = task.executor.options
+    each = options.get("gpus", 1.0 if wants_gpu(task) else 0.0)
+    return float(each) * float(options.get("workers_per_trial", 1))
 
 
 def needs_cuda(task: TaskFile) -> bool:

@@ -39,19 +39,6 @@ LOG_END = 64 << 10
 """Bytes at a log's end in which its last error is looked for."""
 
 
-DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
-"""Files of a GPU's driver: NVIDIA's, the same under WSL, AMD's."""
-
-
-def gpu_visible(drivers: Sequence[str] = DRIVERS) -> bool:
-    """Whether this machine has a GPU that CUDA_VISIBLE_DEVICES does not hide, as far as files tell;
-    loads no library."""
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if shown is not None and (not shown.strip() or shown.strip().startswith("-1")):
-        return False
-    return any(os.path.exists(p) for p in drivers)
-
-
 class WatchedProcess(Protocol):
     """A trial's process: a `subprocess.Popen` or a fork of the fork server."""
 
@@ -277,6 +264,7 @@ class LocalExecutor:
             error=error,
             cpu_s=round(h.cpu_s if h else 0.0, 3),
             wall_s=round(wall_s, 3),
+            gpu_s=round(h.gpu_s if h else 0.0, 3),
             steps=h.step if h else 0,
             files={
                 k: v

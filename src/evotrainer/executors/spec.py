@@ -97,6 +97,8 @@ class Heartbeat(Frozen):
     """CPU-seconds of all processes of the trial so far, earlier attempts included."""
     time: float
     """Unix seconds."""
+    gpu_s: float = 0.0
+    """GPU-seconds so far, earlier attempts included."""
     score: float | None = None
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from evotrainer.envs.user_files import WATCH
 from evotrainer.errors import BudgetError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.data_keys import asked, received
+from evotrainer.executors.devices import gpus_held
 from evotrainer.executors.health import read_health
 from evotrainer.executors.path_map import asked_path, read_places, relative, relocated_spec
 from evotrainer.executors.process import EXIT_BUSY, ProcessCpuClock, die_with_parent, folder_lock, leave
@@ -69,6 +70,7 @@ class TrialProcess:
         self.resumed = (before := read_heartbeat(folder)) is not None
         self.clock = ProcessCpuClock(before.cpu_s if before else 0.0, folder)
         self.started = time.monotonic()
+        self.earlier_gpu_s = before.gpu_s if before else 0.0
         self.step, self.phase = 0, "starting"
         self.steps = self.spec.recipe.whole_steps if self.spec.train else 0
         self.score: float | None = None
@@ -88,10 +90,16 @@ class TrialProcess:
             steps=self.steps,
             phase=f"{USER_CODE}{waits_for}" if waits_for else self.phase,
             cpu_s=self.clock.cpu_s(),
+            gpu_s=self.gpu_s(),
             time=unix_time(),
             score=self.score,
         )
         write_atomic(self.folder / "heartbeat", h.model_dump_json(), durable=False)
+
+    def gpu_s(self) -> float:
+        """GPU-seconds of all attempts: a GPU that is held is paid for, busy or not."""
+        takes = self.spec.trainer != "embedded" and self.spec.trainer_options.get("device") != "cpu"
+        return self.earlier_gpu_s + gpus_held(takes) * (time.monotonic() - self.started)
 
     def policy_path(self) -> Path:
         return self.run_dir / self.spec.policy_dir
@@ -140,6 +148,7 @@ class TrialProcess:
             status="complete",
             cpu_s=round(self.clock.cpu_s(), 3),
             wall_s=round(time.monotonic() - self.started, 3),
+            gpu_s=round(self.gpu_s(), 3),
             steps=len(curve),
             resumed=int(self.resumed),
             peak_rss_mb=round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),

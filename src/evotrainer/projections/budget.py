@@ -7,10 +7,12 @@ from datetime import datetime
 
 from evotrainer.errors import BudgetError, ConfigError
 from evotrainer.records.chain import Event
-from evotrainer.records.events import RunClosed, SeatAnswered, TrialFinished, TrialIntended
+from evotrainer.records.events import ReaderAnswered, RunClosed, SeatAnswered, TrialFinished, TrialIntended
 
 UNITS = {
     "cpu_s": "CPU-seconds",
+    "gpu_s": "GPU-seconds",
+    "usd": "US dollars",
     "wall_s": "seconds",
     "trials": "trials",
     "policy_tokens": "policy tokens",
@@ -40,7 +42,8 @@ class Budget:
         budget = cls(limits)
         training: dict[str, float] = {}
         busy: list[tuple[float, float]] = []
-        closed_wall_s = latest = behind = 0.0
+        closed_wall_s = latest = behind = others = 0.0
+        priced = "usd" in budget.limits
         for event in events:
             body = event.body
             # a session whose clock had been set back goes on where the last one ended
@@ -49,17 +52,31 @@ class Budget:
             latest = at + behind
             if isinstance(body, TrialIntended):
                 training[body.trial] = float(body.train)
-                budget._reservations[body.trial] = {"cpu_s": body.reserve_cpu_s, "trials": float(body.train)}
+                asked = {"cpu_s": body.reserve_cpu_s, "trials": float(body.train)}
+                more = {"gpu_s": body.reserve_gpu_s, "usd": body.reserve_usd}
+                budget._reservations[body.trial] = asked | {k: v for k, v in more.items() if v}
             elif isinstance(body, TrialFinished):
-                budget.settle(body.trial, cpu_s=body.cpu_s, trials=training.pop(body.trial, 0.0))
+                took = {"cpu_s": body.cpu_s, "gpu_s": body.gpu_s, "usd": body.usd or 0.0}
+                budget.settle(body.trial, **took, trials=training.pop(body.trial, 0.0))
+                priced = priced or body.usd is not None
                 busy.append((latest - body.wall_s, latest))
             elif isinstance(body, SeatAnswered):
                 budget.charge(agent_tokens=body.input_tokens + body.output_tokens, dollars=body.dollars)
+                others += body.dollars
+            elif isinstance(body, ReaderAnswered):
+                others += body.dollars
             elif isinstance(body, RunClosed):
                 closed_wall_s = max(closed_wall_s, body.wall_s)
+        if priced:  # of a run without prices dollars are the seat's alone
+            budget.charge(usd=others)
         # Side by side, trials share the clock; between sessions it stands still.
         budget.spent["wall_s"] = max(_covered(busy), closed_wall_s)
         return budget
+
+    @property
+    def unit(self) -> str:
+        """What a training's cost is weighed in: what the budget limits, dollars before GPU time before CPU time."""
+        return next((k for k in ("usd", "gpu_s") if k in self.limits), "cpu_s")
 
     @property
     def reserved(self) -> dict[str, float]:

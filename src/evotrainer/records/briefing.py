@@ -129,6 +129,10 @@ class Briefing(Frozen):
     """Texts around the tasks that a recipe may write otherwise, each the factor `scaffold.<slot>`."""
     budget_left: dict[str, float] = {}
     trial_cost: float = 0.0
+    """What one trial costs, measured so far, in `cost_unit`."""
+    cost_unit: str = "cpu_s"
+    """What costs are weighed in: the kind of `budget_left` that the task file limits, usd before gpu_s before cpu_s."""
+    trial_cpu_s: float = 0.0
     """CPU-seconds of one trial, measured so far."""
     failures_in_a_row: int = 0
     """Rounds without promotion."""

@@ -8,7 +8,7 @@ import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +17,7 @@ from evotrainer.errors import BudgetError, IntegrityError, TrainerError
 from evotrainer.executors.spec import TrialSpec, trial_dir
 from evotrainer.harness.columns.rollout_reader import RolloutReader
 from evotrainer.projections.branches import BASE, Branch
-from evotrainer.projections.budget import Budget
+from evotrainer.projections.budget import UNITS, Budget
 from evotrainer.projections.environment_files import any_trained, files_of, way_on
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
@@ -174,7 +174,8 @@ class RunContext:
         """Results in the order of `specs`. Intent, effect, outcome: nothing finished is paid for twice."""
         done: dict[str, TrialFinished] = {}
         todo: list[TrialSpec] = []
-        budget, training = None, 0.0
+        budget: Budget | None = None
+        training: dict[str, float] = {}
         for spec in specs:
             if (event := self.recorded(keys.finished(spec.trial))) is not None:
                 self._walk_to(event)
@@ -189,8 +190,8 @@ class RunContext:
                 )
             todo.append(spec)
             if budget is None:
-                budget, training = self.budget(), self.trial_reserve()
-            self._intend(spec, budget, training if spec.train else training / 4)
+                budget, training = self.budget(), self.reserve()
+            self._intend(spec, budget, {k: x if spec.train else x / 4 for k, x in training.items()})
         if todo:
             self.check_files()
         for name in dict.fromkeys(s.branch for s in todo if s.train):
@@ -208,7 +209,7 @@ class RunContext:
                 raise TrainerError(
                     f"trial {result.trial} ({purpose[result.trial]}) failed: {result.error}; the run needs it: {remedy}"
                 )
-            stored = self.sealed.key.result(result) if self.sealed.key else result
+            stored = self.priced(self.sealed.key.result(result) if self.sealed.key else result)
             event = self.ledger.append("finished", keys.finished(result.trial), stored)
             self._walk_to(event)
             done[result.trial] = event.body
@@ -238,10 +239,10 @@ class RunContext:
                 raise IntegrityError(f"{name} was changed after the run began; {remedy}")
             self._files[name] = mark
 
-    def _intend(self, spec: TrialSpec, budget: Budget, reserve: float) -> None:
-        """Set CPU-seconds aside for a trial, once, and note that it starts."""
+    def _intend(self, spec: TrialSpec, budget: Budget, reserve: Mapping[str, float]) -> None:
+        """Set aside what a trial may cost, once, and note that it starts."""
         if self.recorded(keys.intended(spec.trial)) is None:
-            budget.reserve(spec.trial, cpu_s=reserve, trials=float(spec.train))
+            budget.reserve(spec.trial, **reserve, trials=float(spec.train))
         self.record(
             keys.intended(spec.trial),
             TrialIntended,
@@ -251,7 +252,7 @@ class RunContext:
                 branch=spec.branch,
                 seed=spec.seed,
                 purpose=spec.purpose,
-                reserve_cpu_s=reserve,
+                **{f"reserve_{k}": x for k, x in reserve.items()},
                 train=spec.train,
             ),
         )
@@ -268,18 +269,49 @@ class RunContext:
         self._budget_seen = now
         budget = self.budget()
         spent = dict(budget.spent)
-        spent["cpu_s"] += sum(h.cpu_s for _, h in running if h)
+        now_s = {k: sum(getattr(h, k) for _, h in running if h) for k in ("cpu_s", "gpu_s")}
+        spent |= {k: spent[k] + x for k, x in now_s.items()}
+        spent["usd"] += self.usd(**now_s) or 0.0
         spent["wall_s"] += now - self._waiting_since
         self.observer.budget(spent, dict(budget.limits))
-        wall = self.task.budget.wall_s
-        if wall is not None and spent["wall_s"] > wall:
-            raise BudgetError(
-                f"the run used {spent['wall_s']:.0f} s of budget.wall_s={wall:g}; raise it to go on: "
-                f"evotrainer resume {self.folder} budget.wall_s=..."
-            )
+        for kind in ("wall_s", "gpu_s", "usd"):
+            if (limit := budget.limits.get(kind)) is not None and spent[kind] > limit:
+                used = f"{spent[kind]:.2f} {UNITS[kind]}" if kind == "usd" else f"{spent[kind]:.0f} {UNITS[kind]}"
+                raise BudgetError(
+                    f"the run used {used} of budget.{kind}={limit:g}; raise it to go on: "
+                    f"evotrainer resume {self.folder} budget.{kind}=..."
+                )
 
-    def trial_reserve(self) -> float:
-        """CPU-seconds to set aside for one training: the largest seen so far, or the task file's figure."""
+    def usd(self, cpu_s: float, gpu_s: float) -> float | None:
+        """What so much costs by the prices of the task file; None: it names none."""
+        price = self.task.budget.price
+        return None if price is None else price.usd(cpu_s, gpu_s)
+
+    def priced(self, t: TrialFinished) -> TrialFinished:
+        """A result with what it cost."""
+        usd = self.usd(t.cpu_s, t.gpu_s)
+        return t if usd is None else t.model_copy(update={"usd": round(usd, 6)})
+
+    def cost(self, t: TrialFinished) -> dict[str, float]:
+        """What computing a trial costs, also one that the cache had: the next one may have to be computed."""
+        if not t.cached:
+            return {"cpu_s": t.cpu_s, "gpu_s": t.gpu_s, "usd": t.usd or 0.0}
+        gpu_s = (t.wall_s + t.cached.wall_s) * self.gpus
+        return {"cpu_s": t.computed_cpu_s, "gpu_s": gpu_s, "usd": self.usd(t.computed_cpu_s, gpu_s) or 0.0}
+
+    @cached_property
+    def gpus(self) -> float:
+        """GPUs that each trial holds, as far as that is known before one runs."""
+        from evotrainer.executors import gpus_of
+
+        return gpus_of(self.task)
+
+    def reserve(self) -> dict[str, float]:
+        """What to set aside for one training, by kind: the largest seen so far, or the task file's figures."""
         done = [e.body for e in self.ledger.events("finished") if e.body.steps and e.body.status == "complete"]
-        seen = [t.computed_cpu_s for t in done]  # also of what the cache had: the next one may have to be computed
-        return max(seen) if seen else self.task.budget.trial_cpu_s
+        seen = [self.cost(t) for t in done]
+        if seen:
+            return {k: max(x[k] for x in seen) for k in seen[0]}
+        first = self.task.budget
+        gpu_s = first.trial_gpu_s * (self.gpus > 0)
+        return {"cpu_s": first.trial_cpu_s, "gpu_s": gpu_s, "usd": self.usd(first.trial_cpu_s, gpu_s) or 0.0}

@@ -172,6 +172,7 @@ def describe(ctx: RunContext) -> RunOpened:
         agent=task.run.agent,
         autonomy=task.run.autonomy,
         budget=task.budget.limits(),
+        price=task.budget.price.line if task.budget.price else "",
         machine=machine() | {"sampler_dtype": sampler_dtype(task.run.sampler_dtype)},
         sandbox_tier=str(env.get("sandbox_tier") or ""),
         environment=env,

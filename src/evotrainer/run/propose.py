@@ -83,7 +83,9 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
     """All that an agent is told of a round; nothing of gate or cert."""
     state, champion = ctx.state, ctx.branches[ctx.incumbent]
     done = [b for b in ctx.branches.values() if b.finished]
-    costs = [t.computed_cpu_s for b in done for t in b.complete]
+    costs = [ctx.cost(t) for b in done for t in b.complete]
+    mean = {k: sum(c[k] for c in costs) / len(costs) for k in costs[0]} if costs else {}
+    budget = ctx.budget()
     events, now = ctx.ledger.events(), opened_now(ctx)
     changed = {b.branch: changed_since(events, b.branch, now) for b in ctx.branches.values() if b.intervention}
     return Briefing(
@@ -99,13 +101,15 @@ def briefing(ctx: RunContext, n: int, health: HealthReport, revision: int = 0) -
         offers=usable(state.environment),
         knobs=state.shortcuts.offered(champion.recipe.knobs),
         slots=slots_of(state.environment),
-        budget_left=ctx.budget().left(),
+        budget_left=budget.left(),
         notes={
             "workers": str(ctx.task.run.workers or default_workers()),
             "train_tasks": str(state.environment.get("splits", {}).get("train", "")),
             "revision": str(revision),
         },
-        trial_cost=sum(costs) / len(costs) if costs else 0.0,
+        trial_cost=mean.get(budget.unit, 0.0),
+        cost_unit=budget.unit,
+        trial_cpu_s=mean.get("cpu_s", 0.0),
         failures_in_a_row=state.failures,
         branches_wanted=ctx.task.run.branches,
         feedback=state.feedback,

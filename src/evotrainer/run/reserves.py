@@ -41,9 +41,8 @@ def provable_gain(ctx: RunContext) -> PromotionThreshold | None:
 
 def trainings_left(ctx: RunContext) -> float:
     """That the budget pays for; infinite where it has no limit."""
-    left = ctx.budget().left()
-    by_time = left["cpu_s"] / max(1e-9, ctx.trial_reserve()) if "cpu_s" in left else inf
-    return min(left.get("trials", inf), by_time)
+    left, each = ctx.budget().left(), ctx.reserve()
+    return min([left.get("trials", inf), *(left[k] / max(1e-9, x) for k, x in each.items() if k in left)])
 
 
 def certification_trials(ctx: RunContext, side: int = 0) -> int:
@@ -67,9 +66,9 @@ def half_of_round(ctx: RunContext, n: int) -> float:
 
 
 def over_budget(ctx: RunContext, need: float, trials: float) -> str:
-    """Why the budget does not hold `need` trainings' worth of CPU, or so many more trainings; empty where it does."""
+    """Why the budget does not hold what `need` trainings cost, or so many more trainings; empty where it does."""
     try:
-        ctx.budget().check(cpu_s=need * ctx.trial_reserve(), trials=trials)
+        ctx.budget().check(**{k: need * x for k, x in ctx.reserve().items()}, trials=trials)
     except BudgetError as e:
         return f"over budget: {e}"
     return ""

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from evotrainer.config.budget import PriceConfig
 from evotrainer.config.guards import GuardConfig
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import probe_options
 from evotrainer.errors import ConfigError
-from evotrainer.executors import local_workers
+from evotrainer.executors import gpus_of, local_workers
 from evotrainer.judge.alpha_spending import share
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
 from evotrainer.records.probes import PROBE_CPU, spent_by
@@ -74,6 +75,9 @@ class RunEstimate:
     """Up to which an undecided verdict asks for seeds."""
     read: str = ""
     """What a reader is asked, in words; empty: there is none."""
+    gpus: float = 0.0
+    """That each trial holds."""
+    price: PriceConfig | None = None
     guards: Count = NONE
     """Policies that are evaluated on every guard."""
     guard_s: float = 0.0
@@ -152,6 +156,8 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         detects=_detects(task, there),
         read=_read(task),
         probed=_probed(task, probes_s if cost.measured else None),
+        gpus=gpus_of(task),
+        price=task.budget.price,
         guards=count_guarded(task),
         guard_s=cost.attempt_s * sum(g.attempts * (g.tasks or _guard_tasks(task, g)) for g in task.guard),
     )
@@ -293,10 +299,16 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             "cost of an attempt here; counted in these"
         )
     lines += [x for x in (e.probed, e.read) if x]
-    cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0}
+    gpu_s, usd = _money(e, e.training_s)
+    cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0, "gpu_s": gpu_s, "usd": usd}
+    if e.price:
+        lines.append(f"prices: {e.price.line}{'' if e.gpus else '; no GPU is held here'}")
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
     first = e.trainings[START].least
     for name, limit in e.limits.items():
+        if not cost[name]:
+            lines.append(f"budget.{name} = {limit:g} limits nothing: a training takes none of it here")
+            continue
         held = int(limit / cost[name])
         if total.likely <= held < total.most:
             lines.append(f"budget.{name} = {limit:g} holds the likely run, and ends a longer one after some {held}")
@@ -312,10 +324,18 @@ def _cost(e: RunEstimate, which: Literal["least", "likely", "most"]) -> str:
     n, guarded = getattr(e.total, which), getattr(e.guards, which)
     kind = "processor" if e.cost.measured else "trainer"
     s = n * e.training_s + guarded * e.guard_s
+    gpu_s, usd = _money(e, s)
     cost = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
+    cost += f", {gpu_s / 3600:.2g} GPU-hours" * bool(gpu_s) + f", {usd:.2f} US dollars" * (e.price is not None)
     if e.cost.rollout_bytes is None or e.cost.policy_bytes is None:
         return cost
     return f"{cost}, {n * (e.rollouts * e.cost.rollout_bytes + e.cost.policy_bytes) / 1e9:.2f} GB of disk"
+
+
+def _money(e: RunEstimate, s: float) -> tuple[float, float]:
+    """(GPU-seconds, US dollars) of trials that take so many seconds one after the other."""
+    gpu_s = s * e.gpus
+    return gpu_s, e.price.usd(s, gpu_s) if e.price else 0.0
 
 
 def _time(s: float) -> str:

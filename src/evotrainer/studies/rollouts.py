@@ -10,7 +10,8 @@ import re
 import signal
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -22,6 +23,7 @@ from evotrainer.harness.columns.source import RolloutSource
 from evotrainer.harness.registry import DETECTORS, FLAGGED
 from evotrainer.importers.base import Skipped
 from evotrainer.projections.rollouts import OPEN, stores_of
+from evotrainer.records.findings import Finding
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import GREEDY, GROUPED_BY, Rollout, Turn, turn_text
 from evotrainer.records.text import clean, cut
@@ -45,6 +47,8 @@ COUNTED: dict[str, Callable[[Sequence[Turn]], float]] = {
     "characters": lambda turns: sum(len(turn_text(t)) for t in turns if t.role == "assistant"),
 }
 """What is counted in the turns of a rollout."""
+PIECE = 256
+"""Rollouts whose text is in memory at once while many are passed on."""
 SEARCH_S = 2.0
 """CPU seconds that a regular expression may take in one text."""
 
@@ -168,23 +172,38 @@ def pattern_of(option: str, text: str) -> re.Pattern[str]:
         raise ConfigError(f"{option} {text!r} is no regular expression: {e}; escape what is meant literally") from None
 
 
-def find(
+@dataclass(frozen=True, slots=True)
+class ChosenRollouts:
+    """Rollouts that meet conditions, before any of their text is loaded."""
+
+    whole: OpenedSource
+    every: list[int]
+    """Rows of all rollouts that were read, each once."""
+    rows: list[int]
+    """Of those that were found."""
+    hits: Mapping[str, str]
+    notes: tuple[str, ...]
+
+    def rollouts(self) -> Iterator[Rollout]:
+        """Those that were found, loaded piece by piece."""
+        for i in range(0, len(self.rows), PIECE):
+            yield from self.whole.rollouts(self.rows[i : i + PIECE])
+
+
+def select(
     paths: Sequence[Path],
     where: Sequence[FieldCondition] = (),
     *,
     grep: TextSearch | None = None,
     finding: str | None = None,
     sort: str | None = None,
-    groups: bool = False,
-    limit: int = 20,
     **reading: Any,
-) -> FoundRollouts:
+) -> ChosenRollouts:
     """The rollouts under `paths` (run folders, stores, files that an importer reads) that meet all conditions.
 
     `finding`: a detector that flags them. `sort`: a name as in a condition, with `-` before it the largest first.
-    `groups`: the whole groups of what was found. `limit`: rollouts, or groups; 0: all. `reading`: format, map, cache,
-    progress as of `audit`. ConfigError for a name that no rollout has and where nothing can be read; EncryptedError for
-    gate and cert of a run that is not closed.
+    `reading`: format, map, cache, progress as of `audit`. ConfigError for a name that no rollout has and where nothing
+    can be read; EncryptedError for gate and cert of a run that is not closed.
     """
     equal = {c.name: c.value for c in where if c.sign == "=" and not c.others}
     whole = _opened(paths, equal, **reading)
@@ -200,16 +219,29 @@ def find(
         rows = [i for i, v in zip(rows, found, strict=True) if c.holds(v)]
     notes = [x for c in where if c.others or not rows for x in c.unmet(values(whole, c.name, every))]
     if finding is not None:
-        flagged, note = _flagged(paths, finding, **reading)
-        rows = [i for i in rows if clean(ids[i], 80) in flagged]
+        about, note = _flagged(paths, finding, **reading)
+        rows = [i for i in rows if clean(ids[i], 80) in about]
         notes += note
     hits: dict[str, str] = {}
     if grep is not None:
         spans = {i: hit for i, turns in zip(rows, whole.turns(rows), strict=True) if (hit := grep.hit(turns))}
         rows, hits = [*spans], {ids[i]: hit for i, hit in spans.items()}
-    rows = _sorted(whole, sort, rows) if sort else rows
-    keys = _groups(whole, every) if groups else {i: i for i in rows}
-    units: dict[Any, list[int]] = {keys[i]: [] for i in rows}
+    return ChosenRollouts(whole, every, _sorted(whole, sort, rows) if sort else rows, hits, tuple(notes))
+
+
+def find(
+    paths: Sequence[Path],
+    where: Sequence[FieldCondition] = (),
+    *,
+    groups: bool = False,
+    limit: int = 20,
+    **asked: Any,
+) -> FoundRollouts:
+    """What `select` finds, loaded. `groups`: the whole groups of it. `limit`: rollouts, or groups; 0: all."""
+    found = select(paths, where, **asked)
+    whole = found.whole
+    keys = _groups(whole, found.every) if groups else {i: i for i in found.rows}
+    units: dict[Any, list[int]] = {keys[i]: [] for i in found.rows}
     for i, key in keys.items():
         if key in units:
             units[key].append(i)
@@ -217,7 +249,9 @@ def find(
     places = [i for unit in chosen for i in unit]
     loaded = dict(zip(places, whole.rollouts(places), strict=True))
     shown = [sorted((loaded[i] for i in unit), key=lambda r: (r.k, r.attempt)) for unit in chosen]
-    return FoundRollouts(len(every), len(rows), len(units), shown, hits, tuple(whole.skipped), tuple(notes))
+    return FoundRollouts(
+        len(found.every), len(found.rows), len(units), shown, found.hits, tuple(whole.skipped), found.notes
+    )
 
 
 def _opened(
@@ -282,21 +316,41 @@ def _groups(whole: OpenedSource, rows: Sequence[int]) -> dict[int, Any]:
     return {i: name or rest for i, name, rest in zip(rows, columns[0], zip(*columns[1:], strict=True), strict=True)}
 
 
+Flagged = list[tuple[str, RolloutSource, Ints]]
+"""(detector, source, rows in it) of what findings are about."""
+
+
+@contextmanager
+def flagged(wanted: bool = True) -> Iterator[Flagged]:
+    """What the findings of audits in this block are about."""
+    found: Flagged = []
+    token = FLAGGED.set(found if wanted else None)
+    try:
+        yield found
+    finally:
+        FLAGGED.reset(token)
+
+
 def _flagged(paths: Sequence[Path], name: str, **reading: Any) -> tuple[set[str], list[str]]:
     """Ids of the rollouts that a finding is about, read as an audit reads them; where it is about all of them together,
     of those that it quotes, and a sentence that says so."""
-    found: list[tuple[str, RolloutSource, Ints]] = []
-    token = FLAGGED.set(found)
-    try:
-        done = audit(paths, **reading)
-    finally:
-        FLAGGED.reset(token)
-    findings = [f for s in done.sources for r in s.readings for f in r.health.findings if not f.missing]
+    by_detector, findings, read = flagged_by(paths, **reading)
     known = {*DETECTORS, "suspected_fault", "ungraded", *(f.detector for f in findings)}
     if name not in known:
         raise ConfigError(f"--finding {name}: no such detector; there are: {', '.join(sorted(known))}")
-    ids = {clean(i, 80) for by, source, rows in found if by == name for i in source.column("id", rows.tolist())}
+    ids = by_detector.get(name, set())
     about = [f for f in findings if f.detector == name]
-    note = f"{name} is a finding about all {done.rollouts:,} rollouts together; matched are those that it quotes"
+    note = f"{name} is a finding about all {read:,} rollouts together; matched are those that it quotes"
     note = note if about else f"the audit has no finding {name} here"
     return ids or {q.rollout for f in about for q in f.quotes}, [] if ids else [note]
+
+
+def flagged_by(paths: Sequence[Path], **reading: Any) -> tuple[dict[str, set[str]], list[Finding], int]:
+    """({detector: ids of the rollouts that it flags}, all findings, rollouts read), read as an audit reads them."""
+    with flagged() as found:
+        done = audit(paths, **reading)
+    ids: dict[str, set[str]] = {}
+    for by, source, rows in found:
+        ids.setdefault(by, set()).update(clean(i, 80) for i in source.column("id", rows.tolist()))
+    findings = [f for s in done.sources for r in s.readings for f in r.health.findings if not f.missing]
+    return ids, findings, done.rollouts

@@ -156,5 +156,5 @@ def _change(briefing: Briefing, changes: Mapping[str, Any]) -> ProposedChange:
 
 def _meant(briefing: Briefing, change: ProposedChange) -> str:
     left = briefing.budget_left.get("cpu_s", math.inf)
-    far = too_far(change.recipe, change.parent, briefing.trial_cost, left)
+    far = too_far(change.recipe, change.parent, briefing.trial_cpu_s or briefing.trial_cost, left)
     return boolean(change.changes, change.recipe) or (f"{far}; {left:,.0f} are left of the budget" if far else "")

@@ -41,6 +41,7 @@ def checks() -> dict[str, EventCheck]:
             trials.scores,
             trials.flips,
             trials.protocol_held,
+            trials.priced,
             trials.check_start,
             written.components,
             written.hooks,

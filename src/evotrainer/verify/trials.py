@@ -50,6 +50,17 @@ def scores(record: Record, event: Event) -> Iterator[Problem]:
                 )
 
 
+def priced(record: Record, event: Event) -> Iterator[Problem]:
+    """A trial costs what its time does by the prices of the task file; of a run whose prices were changed on the way
+    nothing is compared."""
+    t, price = event.body, record.task.budget.price
+    if any(o.startswith("budget.price") for e in record.of("resumed") for o in e.body.overrides):
+        return
+    due = None if price is None else price.usd(t.cpu_s, t.gpu_s)
+    if (due is None) != (t.usd is None) or (due is not None and abs(due - (t.usd or 0.0)) > 1e-5):
+        yield Problem("trials", f"trial {t.trial}: it cost {t.usd} US dollars, by its prices {due}")
+
+
 def protocol_held(record: Record, event: Event) -> Iterator[Problem]:
     """Evaluations sampled as the frozen protocol says: at the deployment temperature of the trial's recipe, else like
     every other policy of the run. From the score itself, and from the specification, which the ledger vouches for."""

@@ -15,6 +15,7 @@ from evotrainer.records.hub import looks_like_id
 from evotrainer.records.recipe import Recipe, diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.records.text import counted
+from evotrainer.views import summary
 from evotrainer.views.model import BranchView, RunView
 
 
@@ -245,6 +246,8 @@ def _evidence(view: RunView, b: BranchView | None, trial: str, seed: int, rule: 
     rows += [(f.label, f.text) for f in (*view.facts.of_kinds("noise"), *(b.facts.of_kinds("audit") if b else ()))]
     path = ("", *(x.name for x in view.path(b.name if b else "")))
     rows += [(f"{f.about} {f.label}".strip(), f.text) for x in path for f in view.facts.of(x).unmeasured]
+    spent = [f"{name} {used}" for name, used, *_ in summary.cost_lines(view)]
+    rows.append(("cost of the run", ", ".join(spent)))
     rows.append(("ledger", f"{view.event_count} events, head `{view.head}`"))
     table = [f"| {_md(k)} | {_md(v)} |" for k, v in rows]
     return [

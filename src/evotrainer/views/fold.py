@@ -136,10 +136,15 @@ def _by_now(view: RunView, events: Sequence[Event], now: float) -> dict[str, flo
     the run was taken up again. Where the whole session, but for what a human was waited for, took longer it is that,
     as in the event that closes the run."""
     running = {t.id: t.cpu_s for t in view.trials if not t.finished and t.heartbeat}
+    gpu_s = sum(float(t.heartbeat.get("gpu_s") or 0) for t in view.trials if t.id in running)
     begun = [_seconds(e) for e in events if isinstance(e.body, ev.TrialIntended) and e.body.trial in running]
     ended = [_seconds(e) for e in events if isinstance(e.body, ev.TrialFinished)]
     taken_up = [_seconds(e) for e in events if isinstance(e.body, ev.Resumed)]
     more = max(0.0, now - max([min(begun), *ended[-1:], *taken_up[-1:]])) if begun else 0.0
     since = max([*map(_seconds, events[:1]), *taken_up], default=now)
     spent, session = view.spent, now - since - waited_s(events, since, now)
-    return spent | {"cpu_s": spent["cpu_s"] + sum(running.values()), "wall_s": max(spent["wall_s"] + more, session)}
+    return spent | {
+        "cpu_s": spent["cpu_s"] + sum(running.values()),
+        "gpu_s": spent["gpu_s"] + gpu_s,
+        "wall_s": max(spent["wall_s"] + more, session),
+    }

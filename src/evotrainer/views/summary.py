@@ -83,6 +83,9 @@ def _branches(view: RunView, names: Iterable[str]) -> str:
     return "every branch that was read" if len(listed) == len(read) > 1 else ", ".join(listed)
 
 
+NAMES = {"cpu_s": "CPU time", "gpu_s": "GPU time", "wall_s": "Wall time", "trials": "Trainings", "usd": "US dollars"}
+
+
 def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
     """(label, amount, limit, share of the limit) for each resource that was measured or limited."""
     limits = view.opened.budget if view.opened else {}
@@ -92,12 +95,13 @@ def cost_lines(view: RunView) -> list[tuple[str, str, str, float | None]]:
         "trials": f", {found.get('training', 0)} from the cache",
         "cpu_s": f" ({duration(saved)} saved by the cache: {what})",
     }
+    priced = f" ({view.opened.price})" if view.opened and view.opened.price else ""
     out = []
     for key in dict.fromkeys(["cpu_s", "wall_s", "trials", *limits, *(k for k, v in view.spent.items() if v)]):
         used, limit = view.spent.get(key, 0.0), limits.get(key)
-        shown = duration if key.endswith("_s") else "{:g}".format
-        name = {"cpu_s": "CPU time", "wall_s": "Wall time", "trials": "Trainings"}.get(key, key.replace("_", " "))
-        text = shown(used) + (more.get(key, "") if saved else "")
+        shown = duration if key.endswith("_s") else "{:.2f}".format if key == "usd" else "{:g}".format
+        name = NAMES.get(key, key.replace("_", " "))
+        text = shown(used) + (more.get(key, "") if saved else "") + (priced if key == "usd" else "")
         out.append((name, text, "" if limit is None else shown(limit), used / limit if limit else None))
     if spent_text := view.seat.summary():
         out.append(("Seat", spent_text, "", None))

@@ -226,7 +226,7 @@ class LiveView:
         out = []
         for key, limit in self._limits.items():
             used = self._spent.get(key, 0.0)
-            name = {"cpu_s": "CPU", "wall_s": "wall"}.get(key, key.replace("_", " "))
+            name = {"cpu_s": "CPU", "gpu_s": "GPU", "wall_s": "wall"}.get(key, key.replace("_", " "))
             show = duration if key.endswith("_s") else number
             out.append((name, show(used), show(limit), used / limit if limit else 0.0))
         return out

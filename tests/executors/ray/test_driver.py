@@ -15,7 +15,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.overrides import RESUMABLE
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, FaultsError, MissingDependencyError, SandboxError, StoreError, TrainerError
-from evotrainer.executors import local, local_workers, preflight_executor, wants_gpu
+from evotrainer.executors import devices, local_workers, preflight_executor, wants_gpu
 from evotrainer.executors.ray import driver as cluster
 from evotrainer.executors.ray import results
 from evotrainer.executors.ray.backend import SupervisorLost
@@ -292,10 +292,10 @@ def test_what_the_executor_cannot_keep_is_refused_before_anything_is_spent(
     with pytest.raises(ConfigError, match="gpus=0 gives trials no GPU"):
         preflight_executor(load_task(task_file, [trl, ray, cuda, "executor.options.gpus=0"]))
     preflight_executor(load_task(task_file, [trl, ray, cuda]))
-    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    monkeypatch.setattr(devices, "gpu_visible", lambda: False)
     with pytest.raises(ConfigError, match="device=cuda, but this machine shows no GPU"):
         preflight_executor(load_task(task_file, [trl, cuda]))
-    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+    monkeypatch.setattr(devices, "gpu_visible", lambda: True)
     preflight_executor(load_task(task_file, [trl, cuda]))
 
 
@@ -315,18 +315,18 @@ def test_trials_of_trl_do_not_share_this_machines_gpu(
 ) -> None:
     driver = tmp_path / "version"
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert not local.gpu_visible([str(driver)])
+    assert not devices.gpu_visible([str(driver)])
     driver.write_text("NVRM")
     for shown, seen in (("0,1", True), ("", False), ("-1", False)):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
-        assert local.gpu_visible([str(driver)]) is seen
-    monkeypatch.setattr(local, "gpu_visible", lambda: True)
+        assert devices.gpu_visible([str(driver)]) is seen
+    monkeypatch.setattr(devices, "gpu_visible", lambda: True)
     trl, one_per_core = "trainer.name=trl", default_workers()
     assert local_workers(load_task(task_file, [trl])) == 1
     assert local_workers(load_task(task_file, [trl, "run.workers=3"])) == 3
     assert local_workers(load_task(task_file)) == one_per_core
     assert local_workers(load_task(task_file, [trl, "trainer.options.device=cpu"])) == one_per_core
-    monkeypatch.setattr(local, "gpu_visible", lambda: False)
+    monkeypatch.setattr(devices, "gpu_visible", lambda: False)
     assert local_workers(load_task(task_file, [trl])) == one_per_core
 
 

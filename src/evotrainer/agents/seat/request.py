@@ -34,7 +34,8 @@ def request(
 ) -> SeatBriefing:
     """What is asked in one step. Costs and the run's name are told apart from the text: two runs that decide the same
     measure them otherwise."""
-    bare = briefing.model_copy(update={"run": "", "budget_left": {}, "trial_cost": 0.0, "branches_wanted": 0})
+    costs = {"budget_left": {}, "trial_cost": 0.0, "trial_cpu_s": 0.0, "cost_unit": "cpu_s"}
+    bare = briefing.model_copy(update={"run": "", **costs, "branches_wanted": 0})
     search = step == "search"
     mine = [p for p in briefing.probes if p.incumbent == briefing.champion.branch]
     return SeatBriefing(
@@ -53,7 +54,7 @@ def request(
         candidates=tuple(thoughts)[:SHOWN],
         reopenable=briefing.reopenable,
         budget_left=briefing.budget_left,
-        training_cpu_s=round(briefing.trial_cost, 1),
+        training_cpu_s=round(briefing.trial_cpu_s, 1),
         text=render(bare),
     )
 

@@ -118,6 +118,7 @@ def lay_down(
     taken = tuple(f"{part} {key}" for part, (key, _) in found.entries.items() if not _computed(part, spent))
     now = time.process_time() - before[0], time.monotonic() - before[1]
     result["cpu_s"], result["wall_s"] = round(mine[0] + now[0], 3), round(mine[1] + now[1], 3)
+    result["gpu_s"] = spent.gpu_s if spent else 0.0
     earlier = FromCache(
         parts=taken, cpu_s=max(0.0, round(cost - mine[0], 3)), wall_s=max(0.0, round(wall - mine[1], 3))
     )

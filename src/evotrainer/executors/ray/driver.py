@@ -17,6 +17,7 @@ from pathlib import Path
 from evotrainer import errors
 from evotrainer.errors import AbortedError, EvoTrainerError, StoreError, TrainerError
 from evotrainer.executors.data_keys import passed_key
+from evotrainer.executors.devices import GIVEN
 from evotrainer.executors.inputs import Inputs, Tree
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.ray.artifacts import Artifacts, Snapshot
@@ -208,7 +209,7 @@ class ClusterExecutor:
                 inputs=trees,
                 heartbeat=a.beat.model_dump_json() if a.beat else "",
                 scratch=o.scratch,
-                env=o.env,
+                env={**o.env, GIVEN: f"{o.gpus * o.workers_per_trial:g}"},
                 threads=max(1, int(o.cpus)),
                 lease_s=o.lease_s,
                 workers=o.workers_per_trial,

@@ -68,6 +68,8 @@ class RunOpened(Frozen):
     agent: str
     autonomy: str
     budget: dict[str, float]
+    price: str = ""
+    """The prices that costs are told by, with their day; empty: none are given."""
     machine: dict[str, str]
     sandbox_tier: str
     environment: dict[str, Any]

@@ -21,6 +21,8 @@ class TrialIntended(Frozen):
     seed: int
     purpose: Literal["base", "noise", "branch", "confirm", "audit", "certify", "probe", "guard"]
     reserve_cpu_s: float
+    reserve_gpu_s: float = 0.0
+    reserve_usd: float = 0.0
     train: bool = True
     """False: it only evaluates a stored policy, and does not count as a trial of the budget."""
 
@@ -110,6 +112,10 @@ class TrialFinished(Frozen):
     error: str = ""
     cpu_s: float
     wall_s: float
+    gpu_s: float = 0.0
+    """GPUs that it held, times the seconds for which it did, of all its attempts; 0: none, or taken from the cache."""
+    usd: float | None = None
+    """US dollars by the prices of the day, told by the run; None: it has none."""
     steps: int
     resumed: int = 0
     """How many times it continued from a checkpoint."""

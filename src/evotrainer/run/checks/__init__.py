@@ -27,6 +27,7 @@ CHECKS = (
     RunCheck("shares", settings.shares),
     RunCheck("idle settings", settings.idle_settings),
     RunCheck("budget", settings.budget),
+    RunCheck("prices", settings.prices, of="any"),
     # what the run is made of
     RunCheck("base name", parts.base_name, of="any"),
     RunCheck("agent", parts.agent, of="any"),

@@ -11,7 +11,7 @@ from typing import Any
 
 from evotrainer.config.task import default_workers
 from evotrainer.errors import ConfigError, IntegrityError, StoreError
-from evotrainer.executors import local_workers
+from evotrainer.executors import gpus_of, local_workers
 from evotrainer.factors.lint import lint
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.sealed import SealedSplits
@@ -179,6 +179,26 @@ def idle_settings(at: BeforeRun) -> Iterator[str]:
         yield (
             f"run.workers={task.run.workers}, and this process may use {counted(cores, 'core')}: trials take turns and "
             "each takes longer; run.workers=0 runs one per core"
+        )
+
+
+def prices(at: BeforeRun) -> Found:
+    """With budget.usd, what trials take has a price; a note where budget.gpu_s limits nothing."""
+    task, price = at.task, at.task.budget.price
+    gpus = gpus_of(task)
+    if task.budget.gpu_s is not None and not gpus:
+        yield f"budget.gpu_s={task.budget.gpu_s:g} limits nothing: trials hold no GPU here"
+    if task.budget.usd is None or price is None:
+        return
+    if gpus and price.gpu_hour is None:
+        raise ConfigError(
+            f"budget.usd={task.budget.usd:g}: each trial holds {gpus:g} GPU, and budget.price has no gpu_hour; give "
+            "what an hour of one costs (0 where it costs you nothing)"
+        )
+    if not gpus and price.cpu_hour is None:
+        raise ConfigError(
+            f"budget.usd={task.budget.usd:g}: trials hold no GPU here, and budget.price has no cpu_hour, so that "
+            "nothing would ever be spent; give what an hour of CPU time costs"
         )
 
 
