@@ -78,7 +78,7 @@ def write_audit(
         curves=drawn,
         limits={"skipped": SKIPPED, "listed": LISTED, "rollouts": ROLLOUTS, "chars": ROLLOUT_CHARS},
     )
-    return report.save(filled, Path(path), "give another path with --html")
+    return report.save(filled, Path(path), report.ANOTHER_PATH)
 
 
 def quoted(readings: Sequence[ReadingView], fetch: Fetch) -> tuple[dict[str, Any], dict[int, dict[str, str]]]:
