@@ -175,7 +175,7 @@ class RolloutIndex:
         first, grouped = number * BIG, ", ".join(f'"{x}"' for x in GROUPED_BY)
         self._db.register("given", _columns(unit))
         self._db.execute(
-            f"""INSERT INTO rollout SELECT {first} + spot, CASE WHEN id <> '' THEN id ELSE task || '#' || k END, task,
+            f"""INSERT INTO rollout SELECT {first} + spot, coalesce(nullif(id, ''), task || '#' || k), task,
                   branch, split, step, seed,
                   hash(?, CASE WHEN "group" <> '' THEN "group" ELSE concat_ws(chr(31), {grouped}) END), k,
                   CASE WHEN isfinite(reward) THEN reward END, outcome, finish, tokens,
@@ -240,6 +240,7 @@ class RolloutIndex:
 
     def group_of(self, name: str) -> list[dict[str, Any]]:
         """The rows of the group of the rollout with this name, or the one whose name begins so; empty: none."""
+        name = name.rstrip("…")  # findings cut long names
         rows = self._rows("SELECT grp, name FROM rollout WHERE name = ? LIMIT 1", [name])
         if not rows and len(name) >= 4:
             begun = self._rows("SELECT DISTINCT grp, name FROM rollout WHERE starts_with(name, ?) LIMIT 2", [name])

@@ -55,6 +55,8 @@ class Served:
     """Does it follow what it shows?"""
     home: bool = True
     """Is there a page of all runs?"""
+    actions: bool = False
+    """May a reader answer what the run asks?"""
 
     def __contains__(self, rollout: object) -> bool:
         return True

@@ -13,12 +13,25 @@ from evotrainer.testing import check_trainer_command
 from tests.trainers.command.own import FIXED, LINE, SCRIPT
 
 ENVIRONMENT = """
+import random
+
 from tests.trainers.reverse_env import WORDS, ReverseEnv
 
 
 class Env(ReverseEnv):
+    def __init__(self):
+        super().__init__()
+        numbers = random.Random(3).sample(range(1000), 256)  # a prompt stands in one split only
+        self.split = {s: [f"{x:03d}" for x in numbers[i::4]] for i, s in enumerate(self.split)}
+
     def vocabulary(self):
         return WORDS
+
+    def demonstrations(self, n, seed):
+        return []
+
+    def describe(self):
+        return super().describe() | {"splits": {k: len(v) for k, v in self.split.items()}}
 
 
 def environment():

@@ -144,8 +144,7 @@ def test_presets_know_their_trainers_names_and_what_they_cannot_do(tmp_path: Pat
         "clip.low = 0.1",
         "clip.high = 0.3",
         "reward_scaling",
-        "schedule.kind",
-        "schedule.warmup",
+        "schedule",
         "mask_truncated = true",
     ]
     swift = dict(zip(*[iter(line(tmp_path, map="ms-swift", fixed=fixed)[1:])] * 2, strict=True))

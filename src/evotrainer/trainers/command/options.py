@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
@@ -11,6 +12,8 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
 
+SAMPLERS = ("trl", "embedded")
+"""Trainers whose evaluation samples a policy that a command made."""
 Words = tuple[str, ...]
 """A program and its arguments."""
 
@@ -84,7 +87,7 @@ class CommandOptions(Frozen):
 
     command: Words = Field(min_length=1)
     """The program and its arguments, a list or one line. {request} {tasks} {policy} {out} {seed} {steps} {config}
-    {checkpoint} {rollouts} {metrics} {trial} are filled in (docs/command-trainer.md)."""
+    {checkpoint} {rollouts} {metrics} {trial} {python} are filled in (docs/command-trainer.md)."""
     cwd: str = ""
     """Folder that it runs in; default: the task file's."""
     env: dict[str, str] = {}
@@ -164,10 +167,10 @@ def parse(options: Mapping[str, Any]) -> CommandOptions:
 
 
 def filled(given: Sequence[str], names: Mapping[str, object]) -> list[str]:
-    """Words with {names} in place; what is no name of ours stays."""
+    """Words with {names} in place, {python} among them; what is no name of ours stays."""
     out = []
     for word in given:
-        for name, value in names.items():
+        for name, value in {"python": sys.executable, **names}.items():
             word = word.replace(f"{{{name}}}", str(value))
         out.append(word)
     return out

@@ -12,7 +12,7 @@ from evotrainer.records.recipe import Recipe
 
 
 @dataclass(frozen=True, slots=True)
-class Preset:
+class TrainerPreset:
     """A trainer's names. `style`: where they go without a configuration file of the user's."""
 
     rows: Mapping[str, TrainerSupport]
@@ -149,10 +149,10 @@ VERL = {
 }
 """verl's `main_ppo` (0.9) without plug-ins of ours, as Hydra overrides."""
 
-PRESETS: dict[str, Preset] = {
-    "trl": Preset(TRL, "flags"),
-    "ms-swift": Preset(MS_SWIFT, "flags"),
-    "prime-rl": Preset(PRIME_RL, "config"),
-    "verl": Preset(VERL, "hydra"),
+PRESETS: dict[str, TrainerPreset] = {
+    "trl": TrainerPreset(TRL, "flags"),
+    "ms-swift": TrainerPreset(MS_SWIFT, "flags"),
+    "prime-rl": TrainerPreset(PRIME_RL, "config"),
+    "verl": TrainerPreset(VERL, "hydra"),
 }
 """By name, as `trainer.options.map` gives it."""

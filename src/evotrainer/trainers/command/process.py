@@ -55,7 +55,7 @@ class Command:
     log_bytes: int
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
-    def start(self) -> Started:
+    def start(self) -> StartedCommand:
         """Start it; what an earlier start of the same trial left is ended first. ConfigError where it cannot be."""
         sweep(self.folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -82,7 +82,7 @@ class Command:
         assert keeper.stdin is not None
         with contextlib.suppress(BrokenPipeError), keeper.stdin as to:
             to.write(json.dumps(order).encode())
-        return Started(self, keeper, token)
+        return StartedCommand(self, keeper, token)
 
     def run(self, signs: Callable[[], object], look: Callable[[], None] = lambda: None) -> CommandEnd:
         """Run it to its end. `signs`: what changes while it is at work; `look` is called now and then, and may raise.
@@ -119,7 +119,7 @@ class Command:
 
 
 @dataclass(slots=True)
-class Started:
+class StartedCommand:
     """A command that runs."""
 
     command: Command

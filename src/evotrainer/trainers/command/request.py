@@ -96,6 +96,15 @@ def write_tasks(
     return {x.task: x for x in lines}
 
 
+def write_request(home: Path, asked: CommandRequest) -> dict[str, object]:
+    """Write request.json; the names that a command line may use."""
+    at = home.absolute() / "request.json"
+    with os_errors(f"cannot write {at}"):
+        at.write_text(asked.model_dump_json(indent=1), encoding="utf-8")
+    shown = ("tasks", "policy", "out", "rollouts", "metrics", "checkpoint", "trial", "seed", "steps")
+    return {"request": at, **{k: getattr(asked, k) for k in shown}}
+
+
 def schema() -> dict[str, Any]:
     """JSON Schema of `request.json` and of a line of the tasks' file."""
     request = CommandRequest.model_json_schema()

@@ -16,7 +16,7 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.trainers import TRAINERS, check_installed
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.command.mapping import Mapped, base_config
-from evotrainer.trainers.command.options import parse
+from evotrainer.trainers.command.options import SAMPLERS, filled, parse
 
 
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
@@ -35,10 +35,11 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
         raise ConfigError(f"trainer.options.cwd {o.cwd}: no such folder; correct it")
     for what, words in (("command", o.command), ("evaluation.serve", o.evaluation.serve),
                         ("evaluation.command", o.evaluation.command)):  # fmt: skip
+        words = tuple(filled(words, {}))
         if words and shutil.which(words[0], path=_path(o.cwd)) is None and not Path(o.cwd, words[0]).is_file():
             raise ConfigError(f"trainer.options.{what}: no program {words[0]!r}; install it, or give its path")
     base_config(o.config)
-    if o.evaluation.by in TRAINERS:
+    if o.evaluation.by in SAMPLERS:
         check_installed(o.evaluation.by)
         sampling = [Recipe(rewards=r.rewards, temperature=r.temperature, top_p=r.top_p) for r in recipes]
         TRAINERS[o.evaluation.by].check(o.evaluation.options, sampling, sampler)
@@ -55,7 +56,7 @@ def _sampler(options: Mapping[str, Any]) -> tuple[TrainerSpec, Mapping[str, Any]
     among the options is the environment's word, not the task file's."""
     o = parse({k: v for k, v in options.items() if k != "chat"}).evaluation
     chat = {"chat": options["chat"]} if "chat" in options else {}
-    return TRAINERS[o.by if o.by in TRAINERS else "trl"], {**o.options, **chat}
+    return TRAINERS[o.by if o.by in SAMPLERS else "trl"], {**o.options, **chat}
 
 
 def check_trial(
@@ -63,7 +64,7 @@ def check_trial(
 ) -> list[str]:
     """What samples the policy can load it."""
     spec, own = _sampler(options)
-    if parse(options).evaluation.by not in TRAINERS or spec.check_trial is None:
+    if parse(options).evaluation.by not in SAMPLERS or spec.check_trial is None:
         return []
     sampling = [Recipe(rewards=r.rewards, max_tokens=r.max_tokens, max_turns=r.max_turns) for r in recipes]
     return spec.check_trial(base, own, sampling, environment)

@@ -22,10 +22,11 @@ from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.command import outputs
+from evotrainer.trainers.command.evaluation import PolicyServer, by_program, play_out
 from evotrainer.trainers.command.mapping import Mapped, rendered
-from evotrainer.trainers.command.options import CommandOptions, filled, parse
+from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
 from evotrainer.trainers.command.process import Command, CommandEnd
-from evotrainer.trainers.command.request import CommandRequest, TaskLine, write_tasks
+from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.continued import check_alone
 
 HOME, POLICY, OUT, DONE = "command", "policy", "out", "done.json"
@@ -40,6 +41,7 @@ class CommandTrainer:
         self.options = options if isinstance(options, CommandOptions) else parse(options)
         self.mapped = Mapped.of(self.options)
         self._sampler: Trainer | None = None
+        self._served = PolicyServer(self.options)
 
     def policy_sha256(self, policy_dir: Path) -> str:
         """SHA-256 of the weights (of adapters: theirs)."""
@@ -192,18 +194,20 @@ class CommandTrainer:
     def evaluate(self, request: EvalRequest, environment: TrainerEnvironment, sink: RolloutSink) -> list[list[Rollout]]:
         """Groups in task order, scored by the environment."""
         by = self.options.evaluation
-        if self._sampler is None:
-            self._sampler = get_trainer(by.by, "fp32", by.options)
-        return self._sampler.evaluate(request, environment, sink)
+        if by.by in SAMPLERS:
+            if self._sampler is None:
+                self._sampler = get_trainer(by.by, "fp32", by.options)
+            return self._sampler.evaluate(request, environment, sink)
+        if by.by == "command":
+            groups = by_program(self.options, request, environment)
+        else:
+            groups = play_out(self._served.of(request).asker(request), request, environment, by.parallel)
+        sink(groups)
+        return groups
 
-
-def write_request(home: Path, asked: CommandRequest) -> dict[str, object]:
-    """Write request.json; the names that a command line may use."""
-    at = home.absolute() / "request.json"
-    with os_errors(f"cannot write {at}"):
-        at.write_text(asked.model_dump_json(indent=1), encoding="utf-8")
-    shown = ("tasks", "policy", "out", "rollouts", "metrics", "checkpoint", "trial", "seed", "steps")
-    return {"request": at, **{k: getattr(asked, k) for k in shown}}
+    def close(self) -> None:
+        """End the server of an evaluation, if there is one; it also ends with this process."""
+        self._served.close()
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -212,6 +216,3 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-__all__ = ["CommandTrainer", "TaskLine"]
