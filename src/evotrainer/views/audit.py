@@ -50,7 +50,7 @@ def write_audit(
     """Write the report of an audit to `path`: one file that opens offline and runs no script but its own. StoreError
     where it cannot be written; the rest as of `audit_page`."""
     page = audit_page(audit, fetch, remedies, about, instruments)
-    return report.save(page, Path(path), "give another path with --html")
+    return report.save(page, Path(path), report.ANOTHER_PATH)
 
 
 def audit_page(

@@ -125,6 +125,10 @@ def generator() -> str:
     return f"evotrainer {__version__} {made.hexdigest()[:16]}"
 
 
+ANOTHER_PATH = "give another path with --html"
+"""Remedy where a page cannot be written."""
+
+
 def save(page: str, target: Path, advice: str) -> Path:
     """Write a page whole or not at all; StoreError, with the advice, where that fails."""
     part = target.with_name(target.name + ".part")
