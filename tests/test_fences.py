@@ -22,7 +22,8 @@ MOST = {"the core": 57_500, "the core and what tasks/code.toml names": 66_000}
 DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.trainer")
 """What tasks/code.toml names, where its defaults are not imported plainly."""
 FENCED = (
-    *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "envs.reasoning_gym", "executors.ray"),
+    *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "envs.reasoning_gym"),
+    *("envs.verifiers_env", "executors.ray"),
     *("trainers.command", "trainers.embedded", "trainers.trl"),
     *("agents.seat", "agents.random_", "extras", "studies", "importers"),
     *("testing", "program_probes", "verify", "ui"),

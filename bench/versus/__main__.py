@@ -89,7 +89,7 @@ def least_rows(runs: int) -> list[str]:
     """The least difference as told (median), and how often a difference of that size was found."""
     medians, found = [], []
     for sides in SIDES:
-        least = float(np.median([compared(USUAL, sides, i, moving=True).least for i in range(runs)]))
+        least = float(np.median([compared(USUAL, sides, i, moving=True).least or 0.0 for i in range(runs)]))
         medians.append(f"{100 * least:.1f}")
         hits = sum(compared(USUAL, sides, i, effect=least).word == "better" for i in range(runs))
         found.append(f"{hits / runs:.0%}")

@@ -127,3 +127,10 @@ def test_a_knob_says_how_an_answer_is_compared(
         for knobs, right in (({}, default), ({capability.knob: capability.closed}, other)):
             scores = _scores(environment, tasks, [answer(t) for t in tasks], knobs)
             assert {s.outcome for s in scores} == {"correct" if right else "incorrect"}
+
+
+@pytest.mark.parametrize("name", ["sums", "hole", "hole_steps"])
+def test_a_task_says_how_to_answer_whatever_its_grader_overrides(name: str) -> None:
+    environment = _open(name)
+    first = environment.reset(environment.tasks("search")[0], {}).turns[0]
+    assert first.role == "system" and first.text, name

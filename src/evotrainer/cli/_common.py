@@ -26,6 +26,7 @@ VerlFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that 
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")]
 OpenReport = Annotated[bool, typer.Option("--open", help="Open the report in a browser at the end.")]
+WithPage = Annotated[bool, typer.Option("--ui", help="Serve the page of the run in the browser while it goes on.")]
 StoreOut = Annotated[Path, typer.Option(help="Store folder to write to; grows where there is one already.")]
 Format = Annotated[str | None, typer.Option(help="Read all as this format; default: recognised file by file.")]
 Map = Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Map, RolloutPaths, Workers, check_workers
+from evotrainer.cli._page import address, listen
 from evotrainer.cli._progress import progress
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.output import Progress, print
@@ -18,6 +19,7 @@ from evotrainer.records.output import Progress, print
 if TYPE_CHECKING:
     from evotrainer.studies.audit import RolloutAudit
     from evotrainer.studies.audit.reader import AuditedRollout, Reader
+    from evotrainer.studies.rollouts import Flagged
 
 Proxy = Annotated[
     str | None,
@@ -34,6 +36,9 @@ Sql = Annotated[
 
 FAILING = {"critical": ("critical",), "warn": ("critical", "warn")}
 """--fail-on -> the worst findings that make it fail."""
+Serve = Annotated[
+    bool, typer.Option("--serve", help="Serve the report and all rollouts in the browser, to filter and search.")
+]
 Full = Annotated[bool, typer.Option("--all", "--full", help="Show every metric of every subject.")]
 Html = Annotated[Path | None, typer.Option(help="Write a report to this file.")]
 Run = Annotated[
@@ -67,6 +72,7 @@ def audit(
     cache: Cache = None,
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no cache.")] = False,
     workers: Workers = None,
+    serve: Serve = False,
 ) -> None:
     """Read anybody's rollouts and say what is wrong with them: no configuration, any common format; --run, --reader.
 
@@ -79,19 +85,21 @@ def audit(
 
     Example: evotrainer audit runs/mine logs/*.eval --html audit.html --fail-on critical
 
+    Example: evotrainer audit logs/ --serve
+
     Example: evotrainer audit mine.jsonl --map task=problem_id,text=response,reward=score
     """
-    if fail_on not in (None, *FAILING):
-        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
+    _check(fail_on, serve)
     from evotrainer.studies.audit import audit as read
     from evotrainer.studies.audit import default_cache
+    from evotrainer.studies.rollouts import flagged
 
     check_workers(workers)
     folder = None if no_cache else cache or default_cache()
     who = _reader(reader, folder) if reader else None
     options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers, "run": run}
     options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": who is not None}
-    with progress() as say:
+    with progress() as say, flagged(serve) as found:
         options["progress"] = say
         done = read(paths, **options)
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
@@ -102,8 +110,31 @@ def audit(
         _write(done, html, sys.stderr if as_json else sys.stdout)
     if who is not None:
         _print_reader(who, judged)
+    if serve:
+        _serve(done, found)
     if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
+
+
+def _check(fail_on: str | None, serve: bool) -> None:
+    """Refuse, before anything is read, what could not be done afterwards."""
+    if fail_on not in (None, *FAILING):
+        raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
+    if serve:
+        from evotrainer.ui.server import check_installed
+
+        check_installed()
+
+
+def _serve(done: RolloutAudit, found: Flagged) -> None:
+    """The page, until it is ended."""
+    from evotrainer.ui.audits import place_of_audit
+    from evotrainer.ui.server import serve
+
+    place = place_of_audit(done, found)
+    with listen("127.0.0.1", None) as listening:
+        print(f"page: {address(listening)}\nCtrl-C ends it", flush=True)
+        serve(place, listening, "127.0.0.1")
 
 
 def _write(done: RolloutAudit, html: Path, to: TextIO) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath
+from evotrainer.cli._common import OpenReport, Overrides, Plain, TaskPath, WithPage
+from evotrainer.cli._page import page_beside
 from evotrainer.cli._running import ask, finish, live_view
 from evotrainer.records.output import print
 from evotrainer.records.text import counted
@@ -48,6 +49,7 @@ def run(
     ] = None,
     open_report: OpenReport = False,
     plain: Plain = False,
+    ui: WithPage = False,
 ) -> None:
     """Train, evolve and certify a policy, and write a report.
 
@@ -75,7 +77,7 @@ def run(
         _check(resolved)
         print("\n".join(estimate_lines(measured(resolved, step_s))))
         return
-    with live_view(folder, plain) as view:
+    with page_beside(folder, ui), live_view(folder, plain) as view:
         begin(resolved, folder, Caller(view, ask(view)))
     finish(folder, open_report)
 

@@ -7,13 +7,14 @@ or difficulty it came from, so that no draw and no level shows training what oth
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import json
 import re
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import cache
@@ -46,6 +47,8 @@ FUNCTIONS = frozenset(
     ["sin", "cos", "tan", "sec", "csc", "cot", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "sqrt"]
 )
 MOST_CHARS, MOST_NODES, MOST_POWER, MOST_NUMBER = 20_000, 400, 400, 10**15
+RUNS = ("codeio",)
+"""Data sets that run programs of their own data to make an item; some of these write files where they are."""
 SCORE_S = 10.0
 """Seconds that a scorer may take for one answer."""
 
@@ -168,7 +171,7 @@ def _growth(node: ast.AST) -> float:
     return below
 
 
-@contextmanager
+@contextlib.contextmanager
 def _limited() -> Iterator[None]:
     """TimeoutError after SCORE_S, where a signal can say so."""
     if threading.current_thread() is not threading.main_thread() or signal.getitimer(signal.ITIMER_REAL)[0]:
@@ -251,7 +254,7 @@ class GymEnv(WithScaffold):
         data = data_set(self.data, seed, 4 * (n + len(seen)) + 64, self.config.options, None if level == OWN else level)
         out: list[Task] = []
         for i in range(len(data)):
-            entry = data[i]
+            entry = self._item(data, i)
             question = str(entry["question"])
             if question in seen or trained_on(question) != (split == "train"):
                 continue
@@ -266,6 +269,12 @@ class GymEnv(WithScaffold):
             f"environment {self.name}: {split} has {len(out)} different questions, not {n}; set environment.{split} to "
             "fewer, or widen environment.options"
         )
+
+    def _item(self, data: Any, i: int) -> Any:
+        if self.data not in RUNS:
+            return data[i]
+        with tempfile.TemporaryDirectory() as place, contextlib.chdir(place):
+            return data[i]
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         return Episode(self._at(task, knobs), dict(knobs), self.opening(task, knobs))

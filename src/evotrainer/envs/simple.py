@@ -32,8 +32,7 @@ class TextEnv:
     `EnvironmentWithDraws`); None: the tasks are given. `demos(n, seed)`: (prompt, completion) pairs for a warm start.
     `words`: multi-character tokens of the vocabulary. `capabilities`: shortcuts that an audit can close, each by a knob
     of its own; `prompt(task, knobs)` then writes the task's prompt as it is with these knobs. `slots`: texts around the
-    tasks that may be written otherwise, `system` and `prompt` unless others are given; `()`, or a `reset` of
-    one's own: none.
+    tasks that may be written otherwise; None: `system` and `prompt`, and none with a `reset` of one's own.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class TextEnv:
         draw: Callable[[str], Mapping[str, Sequence[Task]]] | None = None,
         capabilities: Sequence[Capability] = (),
         prompt: Callable[[Task, Mapping[str, Any]], str] | None = None,
-        slots: Sequence[Slot] = (SYSTEM, PROMPT),
+        slots: Sequence[Slot] | None = None,
     ) -> None:
         if truth not in rewards or (proxy is not None and proxy not in rewards):
             raise TaskSetError(
@@ -66,8 +65,8 @@ class TextEnv:
         self.capabilities = tuple(capabilities)
         self.knobs: Mapping[str, tuple[Any, ...]] = {c.knob: (c.open, c.closed) for c in self.capabilities}
         self._prompt = prompt
-        if type(self).reset is not TextEnv.reset:
-            slots = ()  # what a subclass begins its episodes with is its own
+        if slots is None:  # what a subclass begins its episodes with is its own
+            slots = (SYSTEM, PROMPT) if type(self).reset is TextEnv.reset else ()
         if other := {s.name for s in slots} - {SYSTEM.name, PROMPT.name}:
             raise TaskSetError(f"environment {name}: nothing shows slot {min(other)!r}; take system and prompt")
         self._scaffold, self.slots = Scaffold(name, slots), tuple(slots)

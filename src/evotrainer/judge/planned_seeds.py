@@ -36,13 +36,14 @@ def detectable(tasks: int, attempts: int, seeds: int, level: float, seed_sd: flo
     return float((t_quantile(1 - level, 2 * (seeds - 1)) + ndtri(POWER)) * se)
 
 
-def least_seen(e: Effect) -> float:
+def least_seen(e: Effect) -> float | None:
     """Difference, score units, that a comparison as precise as this one finds at its one-sided level with probability
-    `POWER`: the noncentrality at which Student's t exceeds what is asked, times the standard error."""
+    `POWER`: the noncentrality at which Student's t exceeds what is asked, times the standard error. None where nothing
+    varied, which tells of no precision."""
     from scipy.special import nctdtrinc
 
     asked = max(e.mean - e.low, e.noise_floor)
-    return float(nctdtrinc(e.df, 1 - POWER, asked / e.se)) * e.se if e.se > 0 else 0.0
+    return float(nctdtrinc(e.df, 1 - POWER, asked / e.se)) * e.se if e.se > 0 else None
 
 
 def threshold(

@@ -41,8 +41,8 @@ class Comparison:
     reason: str
     effect: Effect
     """A minus B; each bound errs with probability alpha."""
-    least: float
-    """Difference that this comparison finds with probability 80%, score units."""
+    least: float | None
+    """Difference that this comparison finds with probability 80%, score units; None where nothing varied."""
     seeds_wanted: int | None
     """Trainings a side that would decide were the difference to stay; None: decided, none known, or one a side."""
     gates: tuple[GateResult, ...]

@@ -11,6 +11,7 @@ import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -218,8 +219,8 @@ def select(
         rows = [i for i, v in zip(rows, found, strict=True) if c.holds(v)]
     notes = [x for c in where if c.others or not rows for x in c.unmet(values(whole, c.name, every))]
     if finding is not None:
-        flagged, note = _flagged(paths, finding, **reading)
-        rows = [i for i in rows if clean(ids[i], 80) in flagged]
+        about, note = _flagged(paths, finding, **reading)
+        rows = [i for i in rows if clean(ids[i], 80) in about]
         notes += note
     hits: dict[str, str] = {}
     if grep is not None:
@@ -315,6 +316,21 @@ def _groups(whole: OpenedSource, rows: Sequence[int]) -> dict[int, Any]:
     return {i: name or rest for i, name, rest in zip(rows, columns[0], zip(*columns[1:], strict=True), strict=True)}
 
 
+Flagged = list[tuple[str, RolloutSource, Ints]]
+"""(detector, source, rows in it) of what findings are about."""
+
+
+@contextmanager
+def flagged(wanted: bool = True) -> Iterator[Flagged]:
+    """What the findings of audits in this block are about."""
+    found: Flagged = []
+    token = FLAGGED.set(found if wanted else None)
+    try:
+        yield found
+    finally:
+        FLAGGED.reset(token)
+
+
 def _flagged(paths: Sequence[Path], name: str, **reading: Any) -> tuple[set[str], list[str]]:
     """Ids of the rollouts that a finding is about, read as an audit reads them; where it is about all of them together,
     of those that it quotes, and a sentence that says so."""
@@ -331,12 +347,8 @@ def _flagged(paths: Sequence[Path], name: str, **reading: Any) -> tuple[set[str]
 
 def flagged_by(paths: Sequence[Path], **reading: Any) -> tuple[dict[str, set[str]], list[Finding], int]:
     """({detector: ids of the rollouts that it flags}, all findings, rollouts read), read as an audit reads them."""
-    found: list[tuple[str, RolloutSource, Ints]] = []
-    token = FLAGGED.set(found)
-    try:
+    with flagged() as found:
         done = audit(paths, **reading)
-    finally:
-        FLAGGED.reset(token)
     ids: dict[str, set[str]] = {}
     for by, source, rows in found:
         ids.setdefault(by, set()).update(clean(i, 80) for i in source.column("id", rows.tolist()))

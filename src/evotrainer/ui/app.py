@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from importlib import resources
@@ -62,6 +63,8 @@ PAGE = 20
 """Groups on a page."""
 HITS = 200
 """Hits of a search that are sent."""
+MOST_ANSWER = 32_768
+LOOPBACK = ("127.0.0.1", "::1")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
@@ -70,8 +73,8 @@ Asgi = Callable[[Any, Any, Any], Awaitable[None]]
 class RequestGuard:
     """Refuses what no reader of ours asks, before anything is looked up."""
 
-    def __init__(self, app: Asgi, hosts: frozenset[str]) -> None:
-        self._app, self._hosts = app, hosts
+    def __init__(self, app: Asgi, hosts: frozenset[str], actions: bool) -> None:
+        self._app, self._hosts, self._actions = app, hosts, actions
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -95,7 +98,8 @@ class RequestGuard:
         hosts = [v.decode("latin-1") for k, v in scope["headers"] if k == b"host"]
         if len(hosts) != 1 or not self._known(_host_name(hosts[0])):
             return 403, "this address is no name of the machine that serves the page: open it as 127.0.0.1"
-        if scope["method"] not in ("GET", "HEAD"):
+        answers = scope["method"] == "POST" and self._actions and scope["path"].endswith("/answer")
+        if scope["method"] not in ("GET", "HEAD") and not answers:
             return 405, "this page is read only: GET alone"
         if len(scope["query_string"]) > MOST_QUERY or len(scope["raw_path"]) > MOST_QUERY:
             return 414, f"the address is longer than {MOST_QUERY:,} bytes: search for less"
@@ -133,8 +137,8 @@ def hosts_of(host: str) -> frozenset[str]:
 class Pages:
     """The addresses of what is served."""
 
-    def __init__(self, top: RunsPlace | AuditPlace) -> None:
-        self.top = top
+    def __init__(self, top: RunsPlace | AuditPlace, token: str) -> None:
+        self.top, self._token = top, token
         self.streams = 0
         self._assets = {n: _asset(n) for n in (*SCRIPTS, *STYLES)}
 
@@ -153,6 +157,7 @@ class Pages:
             Route(run + "search", self.search),
             Route(run + "rollout/{name}", self.rollout),
             Route(run + "rollout/{name}/text", self.text),
+            Route(run + "answer", self.answer, methods=["POST"]),
         ]
 
     async def home(self, request: Request) -> Response:
@@ -288,13 +293,33 @@ class Pages:
             await anyio.to_thread.run_sync(lambda: whole_text(place.index, _group_rows(place, name), name))
         )
 
+    async def answer(self, request: Request) -> Response:
+        """A human's answer to what a run asks, from this machine, this page and whoever has the token."""
+        place = await self._place(request)
+        own = f"{request.url.scheme}://{request.headers.get('host', '')}"
+        if not secrets.compare_digest(request.headers.get("x-evotrainer-token", "").encode(), self._token.encode()):
+            return PlainTextResponse("open the address that `evotrainer ui --allow-actions` printed\n", 403)
+        if request.headers.get("origin") != own or not request.client or request.client.host not in LOOPBACK:
+            return PlainTextResponse("only the page itself, on this machine, answers\n", 403)
+        if int(request.headers.get("content-length", MOST_ANSWER)) >= MOST_ANSWER or not isinstance(place, RunPlace):
+            return PlainTextResponse(f"an answer has at most {MOST_ANSWER:,} bytes\n", 413)
+        try:
+            given = json.loads(await request.body())
+            to, choice, words = (str(given[k]) for k in ("to", "answer", "words"))
+            taken = await anyio.to_thread.run_sync(place.answer, to, choice, words)
+        except (ValueError, KeyError, TypeError):
+            return PlainTextResponse("give {to, answer, words} as JSON\n", 400)
+        except EvoTrainerError as e:
+            return PlainTextResponse(clean(str(e), 400) + "\n", 409)
+        return PlainTextResponse(f"answered {taken}\n")
+
     async def missing(self, request: Request, error: Exception | None = None) -> Response:
         why = (
             error
             if isinstance(error, EvoTrainerError)
             else StoreError("there is no such page; the first page lists what there is")
         )
-        return _html(problem_page(why, "Not found", 404 if isinstance(why, StoreError) else 400))
+        return _html(problem_page(why, "Not found", 404 if isinstance(why, StoreError) else 400, live=False))
 
 
 def _group_rows(place: RunPlace | AuditPlace, name: str) -> list[dict[str, Any]]:
@@ -332,8 +357,9 @@ def _asset(name: str) -> tuple[str, bytes]:
     return TYPES[Path(name).suffix], read_bytes(Path(str(found)))
 
 
-def application(top: RunsPlace | AuditPlace, host: str) -> Asgi:
-    """The application over a folder of runs, a run or an audit, asked under the names of `host`."""
-    pages = Pages(top)
+def application(top: RunsPlace | AuditPlace, host: str, token: str = "") -> Asgi:
+    """The application over a folder of runs, a run or an audit, asked under the names of `host`; with a token whoever
+    has it may answer what runs ask."""
+    pages = Pages(top, token)
     errors: Any = {404: pages.missing, EvoTrainerError: pages.missing}
-    return RequestGuard(Starlette(routes=pages.routes(), exception_handlers=errors), hosts_of(host))
+    return RequestGuard(Starlette(routes=pages.routes(), exception_handlers=errors), hosts_of(host), bool(token))

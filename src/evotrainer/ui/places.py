@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.projections.text import point_range, points
+from evotrainer.records.answers import give_answer, whoami
 from evotrainer.records.durable import writer_of
 from evotrainer.records.head import head_path
+from evotrainer.records.ledger import Ledger
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
@@ -39,15 +41,17 @@ def static(name: str) -> str:
     return f"/static/{name}?v={generator().split()[-1]}"
 
 
-def served(base: str, title: str, position: int = 0, live: bool = True, home: bool = True) -> Served:
+def served(
+    base: str, title: str, position: int = 0, live: bool = True, home: bool = True, actions: bool = False
+) -> Served:
     """How a page of this server is made."""
-    return Served(base, title, [static(s) for s in STYLES], [static(s) for s in SCRIPTS], position, live, home)
+    return Served(base, title, [static(s) for s in STYLES], [static(s) for s in SCRIPTS], position, live, home, actions)
 
 
-def problem_page(error: Exception, title: str, status: int) -> Rendered:
+def problem_page(error: Exception, title: str, status: int, live: bool = True) -> Rendered:
     """Why something cannot be shown, and what to do."""
     what = cause(error, 600)
-    page = fill("problem.html.j2", {}, served=served("", title), what="page", name=title, problem=what)
+    page = fill("problem.html.j2", {}, served=served("", title, live=live), what="page", name=title, problem=what)
     return Rendered.trouble(error, page, status)
 
 
@@ -68,11 +72,11 @@ class Place(Protocol):
 class RunPlace:
     """A run folder."""
 
-    def __init__(self, folder: Path, title: str, home: bool) -> None:
-        self.folder, self.title, self.home = folder, clean(title, 80), home
+    def __init__(self, folder: Path, title: str, home: bool, actions: bool = False) -> None:
+        self.folder, self.title, self.home, self.actions = folder, clean(title, 80), home, actions
         self.base = f"/run/{quote(title.replace('/', '~'), safe='~')}/"
         self._pages: dict[str, LivePage] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._view: tuple[Hashable, RunView] | None = None
 
     def look(self) -> Hashable:
@@ -88,7 +92,8 @@ class RunPlace:
             except OSError:
                 continue
         there = (self.folder / "ledger.db").is_file()
-        return there, head, tuple(beats), writer_of(self.folder / LOCK) if there else None
+        asked = tuple(sorted(p.name for p in (self.folder / "gates").glob("*.json")))
+        return there, head, tuple(beats), asked, writer_of(self.folder / LOCK) if there else None
 
     def view(self) -> RunView:
         """The run as it is, with the curves of what trains; StoreError with the remedy where it cannot be read."""
@@ -96,9 +101,9 @@ class RunPlace:
             mark = self.look()
             if self._view is None or self._view[0] != mark:
                 view = load_view(self.folder, rollouts=False)
+                self._view = mark, view  # known before its curves: the index asks for its findings
                 if view.driver is not None:
                     self._attach_curves(view)
-                self._view = mark, view
             return self._view[1]
 
     def _attach_curves(self, view: RunView) -> None:
@@ -115,9 +120,16 @@ class RunPlace:
 
     def findings(self) -> list[tuple[str, str]]:
         """(rollout, detector) of everything that a finding of the run quotes."""
-        view = self._view[1] if self._view else self.view()
+        view = self.view()
         found = [(q.rollout, f.detector) for b in view.branches.values() for f in b.findings for q in f.quotes]
         return found + [(q.rollout, "harness " + v.name) for v in view.coevolution.versions for q in v.body.quotes]
+
+    def answer(self, to: str, choice: str, words: str) -> str:
+        """Answer the question `to`; what was taken. AgentError where the run asks something else, or nothing."""
+        with Ledger.open(self.folder / "ledger.db", readonly=True) as ledger:
+            events = ledger.events()
+        given = give_answer(self.folder, events, choice, words, by=f"{whoami()} in the browser", to=to)
+        return f"{given.to}: {given.answer.lower()}"
 
     def page(self, name: str) -> LivePage:
         if name not in self._pages:
@@ -133,7 +145,7 @@ class RunPlace:
     def _rendered(self, name: str) -> Rendered:
         try:
             view = self.view()
-            how = served(self.base, self.title, view.event_count, home=self.home)
+            how = served(self.base, self.title, view.event_count, home=self.home, actions=self.actions)
             data = page_data(view, live=True)
             if not name:
                 return Rendered(view.event_count, render(view, how), data)
@@ -146,9 +158,10 @@ class RunPlace:
 
 
 def _gone(folder: Path) -> str:
-    if folder.is_dir():
-        return f"{folder} holds no run yet, or no more: ledger.db is missing; it is shown as soon as a run begins there"
-    return f"{folder} is not there: the run was moved or deleted; give `evotrainer ui` the folder where it lies now"
+    return (
+        f"{folder} holds no run: it has not begun, or was moved or deleted; it is shown here as soon as it is there, "
+        "and elsewhere by `evotrainer ui` with its new folder"
+    )
 
 
 @dataclass(frozen=True)
@@ -175,9 +188,9 @@ class RunRow:
 class RunsPlace:
     """A folder of runs."""
 
-    def __init__(self, folder: Path, alone: bool = False) -> None:
+    def __init__(self, folder: Path, alone: bool = False, actions: bool = False) -> None:
         """`alone`: the folder is a run itself, or will be one."""
-        self.folder, self.alone = folder, alone
+        self.folder, self.alone, self.actions = folder, alone, actions
         self.runs: dict[str, RunPlace] = {}
         self._rows: dict[str, tuple[Hashable, RunRow]] = {}
         self.home = LivePage(self.look, self._rendered, generator())
@@ -188,7 +201,7 @@ class RunsPlace:
         found = {self.folder.resolve().name or "run": self.folder} if self.alone else _below(self.folder)
         for name, folder in found.items():
             if name not in self.runs:
-                self.runs[name] = RunPlace(folder, name, home=not self.alone)
+                self.runs[name] = RunPlace(folder, name, not self.alone, self.actions)
         for name in [n for n in self.runs if n not in found]:
             if not any(p.readers for p in self.runs[name]._pages.values()):
                 del self.runs[name]

@@ -47,16 +47,29 @@ def write_audit(
     about: Mapping[str, str] | None = None,
     instruments: Sequence[str] = (),
 ) -> Path:
-    """Write the report of an audit to `path`: one file that opens offline and runs no script but its own.
+    """Write the report of an audit to `path`: one file that opens offline and runs no script but its own. StoreError
+    where it cannot be written; the rest as of `audit_page`."""
+    page = audit_page(audit, fetch, remedies, about, instruments)
+    return report.save(page, Path(path), report.ANOTHER_PATH)
+
+
+def audit_page(
+    audit: AuditPage,
+    fetch: Fetch | None = None,
+    remedies: Mapping[str, Sequence[str]] | None = None,
+    about: Mapping[str, str] | None = None,
+    instruments: Sequence[str] = (),
+    served: report.Served | None = None,
+) -> str:
+    """The report of an audit, as a file or as it is served.
 
     `fetch` gives the quoted rollouts in full; `remedies` and `about` say for each kind of bottleneck which factors of a
-    recipe may help and what it is; `instruments` which of them looked, and at how much. StoreError where the file
-    cannot be written.
+    recipe may help and what it is; `instruments` which of them looked, and at how much.
     """
     view = view_of(audit, remedies or {}, about or {})
     ranked = view.ranked
     detailed = ranked[:DETAILED]
-    rollouts, keys = quoted(detailed, fetch) if fetch is not None else ({}, {})
+    rollouts, keys = quoted(detailed, fetch) if fetch is not None and served is None else ({}, {})
     drawn: dict[str, Any] = {}
     weights: dict[str, dict[str, float]] = {}
     for v in detailed:
@@ -65,20 +78,20 @@ def write_audit(
         if paid := v.reading.assumed.get("paid"):
             weights[v.id] = dict(paid)
     data = {"curves": drawn, "rollouts": rollouts, "weights": weights, "words": metric_labels(drawn, {})}
-    filled = report.fill(
+    return report.fill(
         "audit.html.j2",
         data,
         ("vendor/uPlot.iife.min.js", "report.js"),
+        served,
         what="audit",
         view=view,
         ranked=ranked,
         instruments=instruments,
         detailed=detailed if len(audit.sources) > 1 else [v for v in view.readings if v in detailed],
-        shown={v.index: report.InPage(keys.get(v.index, {})) for v in detailed},
+        shown={v.index: served or report.InPage(keys.get(v.index, {})) for v in detailed},
         curves=drawn,
         limits={"skipped": SKIPPED, "listed": LISTED, "rollouts": ROLLOUTS, "chars": ROLLOUT_CHARS},
     )
-    return report.save(filled, Path(path), "give another path with --html")
 
 
 def quoted(readings: Sequence[ReadingView], fetch: Fetch) -> tuple[dict[str, Any], dict[int, dict[str, str]]]:

@@ -70,8 +70,8 @@ class TrialState:
 
     @property
     def kind(self) -> str:
-        """As in `planned`; audits, which are in no plan, apart."""
-        if self.purpose == "audit":
+        """As in `planned`; audits and guards, which are in no plan, apart."""
+        if self.purpose in ("audit", "guard"):
             return "audit"
         return "evaluate" if self.purpose in EVALUATES else "train"
 

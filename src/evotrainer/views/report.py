@@ -55,6 +55,8 @@ class Served:
     """Does it follow what it shows?"""
     home: bool = True
     """Is there a page of all runs?"""
+    actions: bool = False
+    """May a reader answer what the run asks?"""
 
     def __contains__(self, rollout: object) -> bool:
         return True
@@ -121,6 +123,10 @@ def generator() -> str:
     for p in sorted(p for p in root.rglob("*") if p.suffix in (".py", ".j2", ".js", ".css")):
         made.update(p.read_bytes())
     return f"evotrainer {__version__} {made.hexdigest()[:16]}"
+
+
+ANOTHER_PATH = "give another path with --html"
+"""Remedy where a page cannot be written."""
 
 
 def save(page: str, target: Path, advice: str) -> Path:

@@ -22,4 +22,4 @@ def write_versus(path: Path, *, word: str, effect: Effect, **context: Any) -> Pa
     filled = report.fill(
         "versus.html.j2", {}, (), what="versus", word=word, kind=KINDS[word], effect=effect, axis=axis, **context
     )
-    return report.save(filled, path, "give another path with --html")
+    return report.save(filled, path, report.ANOTHER_PATH)

@@ -124,6 +124,13 @@ def test_a_lost_node_costs_an_attempt_and_no_result(tmp_path: Path, make_spec: M
     assert Heartbeat.model_validate_json(one.backend.jobs[1].heartbeat).cpu_s == 3.0, "what was used is carried on"
 
 
+def test_a_trial_is_told_how_many_gpus_it_was_given(tmp_path: Path, make_spec: Make) -> None:
+    """What it holds is paid for by allocation, also where a node shows it more."""
+    one = executor(tmp_path, lambda t, n: ["finished"], gpus=0.5, workers_per_trial=4, env={"A": "b"})
+    assert [d.status for d in one.run([make_spec(1)])] == ["complete"]
+    assert one.backend.jobs[0].env == {"A": "b", devices.GIVEN: "2"}
+
+
 def test_losses_without_a_step_gained_stop_the_run_and_record_nothing(tmp_path: Path, make_spec: Make) -> None:
     one = executor(tmp_path, lambda t, n: [("running", 1), "lost"], retries=1)
     with pytest.raises(TrainerError, match=r"lost its place in the cluster 2 times .*evotrainer resume"):

@@ -99,7 +99,12 @@ def test_one_training_a_side_speaks_of_outputs_and_says_so(tmp_path: Path) -> No
 def test_no_worse_needs_a_margin_and_undecided_says_what_would_decide(tmp_path: Path) -> None:
     a, b = logs(tmp_path, "a", 0.52, range(60)), logs(tmp_path, "b", 0.5, range(60))
     plain = compared(a, b).comparison
-    assert plain.word == "undecided" and plain.least > abs(plain.effect.mean) and "holds 0" in plain.reason
+    assert (
+        plain.word == "undecided"
+        and plain.least is not None
+        and plain.least > abs(plain.effect.mean)
+        and "holds 0" in plain.reason
+    )
     wide, narrow = (compared(a, b, margin=m).comparison for m in (0.2, 1e-6))
     assert wide.word == "no worse" and "excludes a loss of 20.0 points" in wide.reason
     assert narrow.word == "undecided" and "does not exclude a loss" in narrow.reason
@@ -144,6 +149,9 @@ def test_lost_rollouts_are_no_zeros_and_too_many_leave_it_undecided(tmp_path: Pa
     found = compared([few], [a[0]])
     assert found.comparison.effect.mean == 0 and "no difference was seen" in found.comparison.reason
     assert any("1 rollout of A without a score (faults: 1)" in n for n in found.notes)
+    same = compared([a[0]], [a[0]])
+    assert same.comparison.least is None and "hold the same rollouts" in same.notes[0]
+    assert "unknown, since nothing varied" in "\n".join(versus_lines(same))
     many = [r | ({"error_kind": "timeout"} if i % 6 == 0 else {}) for i, r in enumerate(rows)]
     c = compared([write(tmp_path / "many.jsonl", many)], [a[1]]).comparison
     assert c.word == "undecided" and "lost to infrastructure faults" in c.reason

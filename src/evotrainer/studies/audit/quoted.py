@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from evotrainer.harness.bottlenecks import KINDS, factors_of
 from evotrainer.harness.columns.source import RolloutSource
@@ -12,6 +13,9 @@ from evotrainer.harness.registry import name_of
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import clean
 from evotrainer.studies.audit.engine import RolloutAudit
+
+if TYPE_CHECKING:
+    from evotrainer.views.report import Served
 
 NAME = 80
 """Characters that a quote keeps of a rollout's name."""
@@ -53,12 +57,23 @@ def _names(unit: RolloutSource) -> Iterator[str]:
 
 def write_html(audit: RolloutAudit, path: Path) -> Path:
     """Write the audit as one HTML file that opens offline; StoreError where it cannot be written."""
-    from evotrainer.studies.audit.text import instrument_lines
     from evotrainer.views.audit import write_audit
 
-    remedies = {name: factors_of(name) for name in KINDS}
-    about = {name: kind.about for name, kind in KINDS.items()}
-    looked = instrument_lines(audit)
-    return write_audit(
-        audit, path, lambda source, names: fetch(audit, source, names), remedies, about, instruments=looked
-    )
+    remedies, about, looked = _told(audit)
+    return write_audit(audit, path, lambda source, names: fetch(audit, source, names), remedies, about, looked)
+
+
+def served_html(audit: RolloutAudit, served: Served) -> str:
+    """The same as it is served."""
+    from evotrainer.views.audit import audit_page
+
+    remedies, about, looked = _told(audit)
+    return audit_page(audit, None, remedies, about, looked, served)
+
+
+def _told(audit: RolloutAudit) -> tuple[dict[str, tuple[str, ...]], dict[str, str], Sequence[str]]:
+    """Factors that may help with each kind of finding, what it is, and which instruments looked."""
+    from evotrainer.studies.audit.text import instrument_lines
+
+    remedies = {name: tuple(factors_of(name)) for name in KINDS}
+    return remedies, {name: kind.about for name, kind in KINDS.items()}, instrument_lines(audit)

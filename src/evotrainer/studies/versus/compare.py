@@ -243,7 +243,13 @@ def _only(side: SideLogs, tasks: set[str]) -> tuple[int, tuple[str, ...]]:
 
 
 def _notes(a: SideLogs, b: SideLogs, tables: Sequence[Scores], score: str) -> list[str]:
-    out = [ONE_SEED] if len(a.seeds) == len(b.seeds) == 1 else []
+    held = {s.content: s.name for s in a.seeds}
+    out = [
+        f"{held[s.content]} and {s.name} hold the same rollouts: is one the wrong file?"
+        for s in b.seeds
+        if s.content in held
+    ]
+    out += [ONE_SEED] if len(a.seeds) == len(b.seeds) == 1 else []
     attempts = [
         sum(s.batch.n for s in x.seeds) / sum(map(len, t.values())) for x, t in zip((a, b), tables, strict=True)
     ]

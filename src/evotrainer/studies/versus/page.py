@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from evotrainer.judge.versus import told_effect, told_size
+from evotrainer.judge.versus import told_effect
 from evotrainer.records.text import counted
 from evotrainer.studies.versus.compare import SHARES, Versus
-from evotrainer.studies.versus.text import after, interval_of, said, unpaired
+from evotrainer.studies.versus.text import after, interval_of, least, said, unpaired
 
 
 def write_html(v: Versus, path: Path) -> Path:
@@ -42,7 +42,7 @@ def write_html(v: Versus, path: Path) -> Path:
         shares=v.shares,
         effect=c.effect,
         told=told_effect(c.effect, v.shares),
-        least=told_size(c.least, v.shares),
+        least=least(v),
         interval=interval_of(v),
         after=after(v)[1:],
         tasks=f"{v.tasks[0]:,} of {v.tasks[1]:,} scored by all",

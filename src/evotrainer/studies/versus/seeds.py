@@ -56,6 +56,14 @@ class SeedLog:
     skipped: tuple[Skipped, ...]
 
     @property
+    def content(self) -> bytes:
+        """What its rollouts hold, whatever their order and names."""
+        b = self.batch
+        order = np.lexsort((b.traits.solution, b.traits.keys["task"]))
+        columns = (b.traits.keys["task"], b.traits.solution, b.reward, b.truth, b.trait("words"))
+        return b"".join(np.ascontiguousarray(x[order]).tobytes() for x in columns)
+
+    @property
     def faults(self) -> int:
         return self.batch.n_faults
 
@@ -194,11 +202,7 @@ def _check_copies(seeds: Sequence[SeedLog], side: str) -> None:
     """ConfigError where two trainings hold the same rollouts: copies look like trainings without any noise."""
     seen: dict[bytes, str] = {}
     for s in seeds:
-        b = s.batch
-        order = np.lexsort((b.traits.solution, b.traits.keys["task"]))
-        columns = (b.traits.keys["task"], b.traits.solution, b.reward, b.truth, b.trait("words"))
-        content = b"".join(np.ascontiguousarray(x[order]).tobytes() for x in columns)
-        if (other := seen.setdefault(content, s.name)) != s.name:
+        if (other := seen.setdefault(s.content, s.name)) != s.name:
             raise ConfigError(f"{other} and {s.name} of side {side} hold the same rollouts; give each training once")
 
 

@@ -35,10 +35,14 @@ def interval_of(v: Versus) -> str:
     )
 
 
+def least(v: Versus) -> str:
+    return "unknown, since nothing varied" if v.comparison.least is None else told_size(v.comparison.least, v.shares)
+
+
 def after(v: Versus) -> list[str]:
     """What the comparison could have seen, and what would decide."""
     c = v.comparison
-    out = [f"least difference that it could have seen (power 80%): {told_size(c.least, v.shares)}"]
+    out = [f"least difference that it could have seen (power 80%): {least(v)}"]
     if c.seeds_wanted is not None:
         out.append(f"{c.seeds_wanted} trainings a side would decide if the difference stays as it is")
     return out

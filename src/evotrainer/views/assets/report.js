@@ -244,6 +244,7 @@
   // tables: sort, filter, CSV ------------------------------------------------------------------------------------------
   const cellText = (c) => (c?.textContent ?? "").replace(/\s+/g, " ").trim();
   const asNumber = (s) => { const m = s.match(/^[+-]?\d[\d,]*\.?\d*(e[+-]?\d+)?/i); return m ? Number(m[0].replace(/,/g, "")) : null; };
+  let bars = 0;
   function tools(table) {
     const heads = table.tHead ? [...table.tHead.rows[0].cells] : [], body = table.tBodies[0];
     if (!heads.length || !body) return;
@@ -255,7 +256,7 @@
     if (axis) for (const plot of body.querySelectorAll("td.wide > .plot")) { const own = axis.cloneNode(true); own.classList.add("own"); plot.after(own); }
     const plain = !table.matches(".cert") && table.tBodies.length === 1 && !table.querySelector("tbody [rowspan], tbody td[colspan]:not(.axis td)");
     if (plain && body.rows.length > 2) heads.forEach((h) => { if (cellText(h)) { h.classList.add("sortable"); h.tabIndex = 0; } });
-    const at = table.closest(".scroll") || table, bar = at.previousElementSibling?.matches(".tools") ? at.previousElementSibling : el("div", { class: "tools" }, el("a", { href: "#", class: "csv", download: "" }, "CSV"));
+    const at = table.closest(".scroll") || table, bar = at.previousElementSibling?.matches(".tools") ? at.previousElementSibling : el("div", { class: "tools", id: `tools-${++bars}` }, el("a", { href: "#", class: "csv", download: "" }, "CSV"));
     if (plain && body.rows.length > 8 && !bar.querySelector("input")) bar.prepend(el("input", { type: "search", placeholder: "filter", "aria-label": "Filter rows" }));
     if (!bar.parentNode) at.before(bar);
     // what a reader chose stands when rows come in

@@ -41,12 +41,27 @@
     source.addEventListener("parts", (e) => { last = e.lastEventId || last; say(`live · event ${last}`, false); take(JSON.parse(e.data)); });
     source.addEventListener("problem", (e) => say(JSON.parse(e.data).text, true));
     source.addEventListener("error", () => {
-      say("connection lost, trying again", true);
+      say("connection lost, trying again; evotrainer ui opens it anew", true);
       if (source.readyState === EventSource.CLOSED) setTimeout(() => follow(last), 2000);
     });
     addEventListener("pagehide", () => source.close(), { once: true });
   }
   if (live) follow(live.dataset.position);
+
+  // answers: the token came behind the # of the address, which no server sees -----------------------------------------
+  const token = location.hash.match(/[#&]token=([\w-]+)/)?.[1];
+  if (token) { sessionStorage.setItem("token", token); history.replaceState(null, "", location.pathname + location.search); }
+  document.addEventListener("submit", async (e) => {
+    if (e.target.id !== "answer") return;
+    e.preventDefault();
+    const f = e.target, said = f.querySelector("[role=status]"), choice = e.submitter?.value ?? "approve";
+    if (choice === "abort" && !confirm("End the run here? evotrainer resume asks again.")) return;
+    said.textContent = "sending …";
+    const body = JSON.stringify({ to: f.closest("[data-to]").dataset.to, answer: choice, words: f.elements.words.value });
+    const path = location.pathname.replace(/branch\/[^/]*$/, "");
+    const sent = await fetch(`${path}answer`, { method: "POST", body, headers: { "Content-Type": "application/json", "X-EvoTrainer-Token": sessionStorage.getItem("token") ?? "" } }).catch(() => null);
+    said.textContent = sent ? await sent.text() : "the server does not answer; try again";
+  });
 
   // search ----------------------------------------------------------------------------------------------------------
   const form = $("text-search");

@@ -1,0 +1,1 @@
+"""verifiers environments for real: `python -m bench.verifiers`."""

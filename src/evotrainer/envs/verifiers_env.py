@@ -1,0 +1,307 @@
+"""Tasks of a verifiers (v1) environment, scored by the task's own rewards in this process: `verifiers:ID`.
+
+Single-turn tasks whose rewards need no runtime: no harness, no server, no network but what the task set's own loader
+uses. What needs more is refused with what it needs (docs/verifiers.md).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import inspect
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
+from evotrainer.envs.options import parse_options
+from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
+from evotrainer.errors import MissingDependencyError, TaskSetError, install
+from evotrainer.records.frozen import Frozen
+from evotrainer.records.rollout import Finish, Turn
+from evotrainer.records.text import cause, clean_text
+
+SCHEME = "verifiers:"
+SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
+TOTAL = "reward"
+"""Component: the rewards by their weights, as verifiers trains on them."""
+
+
+class VerifiersConfig(Frozen):
+    """`[environment]` with name = "verifiers:ID"."""
+
+    name: str
+    path: str = ""
+    """Folder in which the environment's package lies, where it is not installed."""
+    taskset: dict[str, Any] = {}
+    """The task set's own options (verifiers: `--env.taskset.*`)."""
+    tasks: int = Field(2000, ge=10)
+    """Tasks that are read at most."""
+    splits: dict[str, float] = SHARES
+    """Shares of train, search, gate and cert; which task goes where follows from a hash of its key."""
+    truth: str | None = None
+    """Reward that says what is right; None: the one of the largest weight, the first of several."""
+    correct_at: float = 1.0
+    """Value of `truth` from which an attempt counts as correct."""
+    timeout_s: float = Field(60.0, gt=0)
+    """Seconds that the rewards of one attempt may take; a task's own limit comes before it."""
+
+
+def load() -> Any:
+    """verifiers.v1; MissingDependencyError where it is not installed, or has no v1."""
+    try:
+        import verifiers.v1 as vf
+    except ImportError as e:
+        raise MissingDependencyError(
+            f"this environment needs verifiers 0.4 (v1); {install('verifiers')} ({e})"
+        ) from None
+    return vf
+
+
+class VerifiersEnv(WithScaffold):
+    """One task set. A component is a reward of its tasks by name, not weighted; `reward` is their weighted sum."""
+
+    version = "1"
+    capabilities: Sequence[Capability] = ()
+    knobs: Mapping[str, tuple[Any, ...]] = {}
+    proxy: tuple[str, str] | None = None
+    offers: Sequence[str] = ()
+    one_turn = True
+    slots = (SYSTEM, PROMPT)
+
+    def __init__(self, config: VerifiersConfig) -> None:
+        self._vf = load()
+        self.name, self.config = config.name, config
+        self.id = config.name.removeprefix(SCHEME)
+        _import_from(config.path)
+        self._own = self._read()
+        self._rewards = self._probe(self._own[0])
+        """Reward -> its weight."""
+        about = {r.__name__: (inspect.getdoc(r) or "").partition("\n")[0] for r in self._own[0].hooks("reward")}
+        self.components: Mapping[str, str] = {
+            n: f"{about.get(n) or n}; weight {w:g}" for n, w in self._rewards.items()
+        } | {TOTAL: "the rewards by their weights"}
+        self.truth = config.truth or max(self._rewards, key=lambda n: self._rewards[n])
+        if self.truth not in self._rewards:
+            raise TaskSetError(f"environment {self.name}: truth {self.truth!r} is none of {', '.join(self._rewards)}")
+        self.outcome_components: Sequence[str] = (self.truth, TOTAL)
+        self._tasks = self._split()
+
+    # -- the task set --------------------------------------------------------------------------------------------
+
+    def _read(self) -> list[Any]:
+        """The task set's own tasks, each prompt once."""
+        from verifiers.v1.utils import loaders
+
+        try:
+            kind, config = loaders.taskset_class(self.id), loaders.taskset_config_type(self.id)
+            taskset = kind(config.model_validate({**self.config.taskset, "id": self.id}))
+            single = loaders.environment_class(self.id) is self._vf.SingleAgentEnv
+        except (ImportError, AttributeError, TypeError) as e:
+            raise TaskSetError(
+                f"environment {self.name}: {cause(e)}; install its package, or name its folder in environment.path"
+            ) from None
+        except ValidationError as e:
+            raise TaskSetError(f"environment {self.name}: environment.taskset: {cause(e)}") from None
+        if not single:
+            raise TaskSetError(f"environment {self.name} {NEEDS.format('plays by an Env class of its own')}")
+        if kind.toolsets(taskset.config):
+            raise TaskSetError(f"environment {self.name} {NEEDS.format('has tool servers')}")
+        try:
+            found = list(itertools.islice(taskset, self.config.tasks))
+        except Exception as e:  # a loader of anybody's: no network, no file, a fault of its own
+            raise TaskSetError(f"environment {self.name}: its tasks cannot be loaded: {cause(e)}") from e
+        if not found:
+            raise TaskSetError(f"environment {self.name} has no tasks")
+        if why := lacking(found[0], self._vf):
+            raise TaskSetError(f"environment {self.name} {NEEDS.format(why)}")
+        if nameless := next((t for t in found if t.data.prompt is None), None):
+            raise TaskSetError(f"environment {self.name}: task {nameless.data.idx} has no prompt: a user begins it")
+        return list({_text(self._vf, t): t for t in found}.values())
+
+    def _probe(self, task: Any) -> dict[str, float]:
+        """The rewards that an empty answer to a task is given, and their weights."""
+        trace = self._trace(task, "")
+        try:
+            asyncio.run(self._scored(task, trace))
+        except (self._vf.RolloutError, TimeoutError) as e:
+            raise TaskSetError(f"environment {self.name}: its rewards fail on an empty answer: {cause(e)}") from e
+        weights = {n: r.weight for n, r in trace.rewards.items() if r is not None}
+        if not weights:
+            raise TaskSetError(f"environment {self.name}: task {type(task).__name__} has no reward")
+        return weights
+
+    def _split(self) -> dict[str, tuple[Task, ...]]:
+        shares = self.config.splits
+        if set(shares) - set(SPLITS) or abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) < 0:
+            raise TaskSetError(f"environment.splits: give shares of {', '.join(SPLITS)} that add up to 1")
+        order = sorted(self._own, key=lambda t: hashlib.blake2b(f"evotrainer:{t.key}".encode()).digest())
+        out, begin, share = dict[str, tuple[Task, ...]](), 0, 0.0
+        for split in SPLITS:
+            share += shares.get(split, 0.0)
+            end = round(share * len(order))
+            chosen = order[begin:end]
+            out[split] = tuple(
+                Task(f"{split}-{t.key[:16]}", split, t.data.prompt_text, {"task": t}, {"taskset": self.id})
+                for t in chosen
+            )
+            begin = end
+        return out
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in SPLITS:
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
+        return self._tasks[split]
+
+    # -- an attempt ----------------------------------------------------------------------------------------------
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        return Episode(task, dict(knobs), self.opening(task, knobs))
+
+    def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
+        """The task's messages; the scaffold's texts stand around the last, its system prompt before the task's."""
+        *before, last = messages(self._vf, task.data["task"])
+        opened = self._scaffold.opening(last[1])
+        own = [Turn(role, text) for role, text in before]
+        return [*opened[:-1], *own, opened[-1]]
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        answered(episodes, actions, finishes)
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        async def all_of_them() -> list[Score]:
+            return [await self._score(e) for e in episodes]
+
+        return asyncio.run(all_of_them())
+
+    async def _score(self, e: Episode) -> Score:
+        own = e.task.data["task"]
+        trace = self._trace(own, e.turns[-1].text if e.done else "", e.finish)
+        try:
+            await self._scored(own, trace)
+        except TimeoutError:
+            return self._fault(f"the rewards took more than {self._limit(own):g} s", "timeout")
+        except self._vf.RolloutError as fault:
+            return self._fault(cause(fault), type(fault).__name__)
+        found = {n: trace.rewards.get(n) for n in self._rewards}
+        values = {n: None if r is None else r.score for n, r in found.items()}
+        given = [r.value for r in found.values() if r is not None]
+        true = values[self.truth]
+        outcome = "unknown" if true is None else "correct" if true >= self.config.correct_at else "incorrect"
+        metrics = {k: v for k, v in trace.metrics.items() if v is not None}
+        total = sum(given) if len(given) == len(found) else None
+        return Score({**values, TOTAL: total}, outcome, detail={**e.task.tags, **metrics})  # type: ignore[arg-type]
+
+    def _fault(self, why: str, kind: str) -> Score:
+        return Score(dict.fromkeys(self.components), "unknown", error=why, error_kind=kind)
+
+    def _limit(self, own: Any) -> float:
+        return float(own.data.timeout.scoring or self.config.timeout_s)
+
+    async def _scored(self, own: Any, trace: Any) -> None:
+        await asyncio.wait_for(own.score(trace), self._limit(own))
+
+    def _trace(self, own: Any, answer: str, finish: Finish = "stop") -> Any:
+        """What verifiers' own rollout of one turn would have recorded."""
+        from verifiers.v1.graph import MessageNode
+        from verifiers.v1.trace import AgentInfo, TraceTask
+
+        vf = self._vf
+        kinds = {"system": vf.SystemMessage, "user": vf.UserMessage, "assistant": vf.AssistantMessage}
+        asked = [kinds[role](content=text) for role, text in messages(vf, own)]
+        nodes = [MessageNode(parent=i - 1 if i else None, message=m) for i, m in enumerate(asked)]
+        said = vf.AssistantMessage(content=clean_text(answer))
+        nodes.append(MessageNode(parent=len(nodes) - 1, message=said, sampled=True))
+        return vf.Trace(
+            task=TraceTask(type=type(own).__name__, data=own.data, key=own.key, hash=own.hash),
+            agent=AgentInfo(config=vf.AgentConfig()),
+            nodes=nodes,
+            is_completed=True,
+            ok=True,
+            stop_condition="agent_completed" if finish == "stop" else "max_tokens",
+        )
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        return []
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> dict[str, Any]:
+        from importlib.metadata import version
+
+        ids = [[t.id for t in self._tasks[s]] for s in SPLITS]
+        text = json.dumps([self.id, self.version, self._rewards, ids], sort_keys=True)
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
+            "verifiers": version("verifiers"),
+            "sandbox_tier": "none needed",
+            "components": dict(self.components),
+            "splits": {s: len(t) for s, t in self._tasks.items()},
+            "proxy": None,
+            "vocabulary": self.name,
+        }
+
+    def close(self) -> None: ...
+
+
+NEEDS = "{}: it needs verifiers' own harness, which is not run here (docs/verifiers.md)"
+"""What is said of tasks that cannot be scored here."""
+
+
+def lacking(task: Any, vf: Any) -> str:
+    """What a task needs beyond its answer; empty: nothing."""
+    kind = type(task)
+    if kind.NEEDS_CONTAINER or task.data.image:
+        return "runs its tasks in a container"
+    for hook in ("setup", "finalize"):
+        if getattr(kind, hook) is not getattr(vf.Task, hook):
+            return f"prepares its runtime ({kind.__name__}.{hook})"
+    if kind.toolsets(task.config):
+        return "has tool servers"
+    if task.config.judges:
+        return "asks a judge model"
+    for reward in task.hooks("reward"):
+        runtime = inspect.signature(reward).parameters.get("runtime")
+        if runtime is not None and runtime.default is inspect.Parameter.empty:
+            return f"has a reward that needs a runtime ({reward.__name__})"
+    return ""
+
+
+def messages(vf: Any, task: Any) -> list[tuple[Any, str]]:
+    """(role, text) of what a task asks, its system prompt first."""
+    from verifiers.v1.types import content_text
+
+    data = task.data
+    prompt = [("user", data.prompt)] if isinstance(data.prompt, str) else []
+    if not prompt:
+        prompt = [(m.role, content_text(m.content or "")) for m in data.prompt]
+    if other := {role for role, _ in prompt} - {"system", "user", "assistant"}:
+        raise TaskSetError(
+            f"task {data.idx} begins with a message of role {min(other)}; those of a tool need a harness"
+        )
+    return [*([("system", data.system_prompt)] if data.system_prompt else []), *prompt]
+
+
+def _text(vf: Any, task: Any) -> str:
+    return json.dumps(messages(vf, task))
+
+
+def _import_from(path: str) -> None:
+    """Modules of a folder can be imported from now on."""
+    if path and not Path(path).is_dir():
+        raise TaskSetError(f"environment.path {path} is no folder; name the one that holds the environment's package")
+    if path and path not in sys.path:
+        sys.path.insert(0, path)
+
+
+def open_verifiers(options: Mapping[str, Any]) -> VerifiersEnv:
+    """`[environment]` with name = "verifiers:ID". Raises TaskSetError, MissingDependencyError."""
+    return VerifiersEnv(parse_options(VerifiersConfig, options, str(options["name"])))

@@ -1,0 +1,182 @@
+"""The page in a real headless browser: it follows a run, survives its server, and runs nothing of what rollouts say."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evotrainer.records.ledger import Ledger
+from evotrainer.records.rollout import groups_of
+from evotrainer.records.store import RolloutStore
+from tests.ui.test_pages import append
+from tests.ui_server import port_of, serving
+from tests.views.conftest import ATTACK, hostile_body, hostile_rollout
+from tests.views.test_report_in_browser import CONTRAST
+from tests.whole_run import SPECS, build_run, rollouts_of
+
+HOMOGLYPH = "se\u0430rch-96"
+"""The third letter is Cyrillic."""
+
+
+@pytest.fixture
+def online(browser: Any) -> Any:
+    """The browser with a network, its console empty."""
+    browser.execute_cdp_cmd(
+        "Network.emulateNetworkConditions",
+        {"offline": False, "latency": 0, "downloadThroughput": -1, "uploadThroughput": -1},
+    )
+    browser.get("about:blank")
+    browser.get_log("browser")
+    return browser
+
+
+def show(browser: Any, url: str, theme: str = "light", width: int = 1400) -> None:
+    media = [{"name": "prefers-color-scheme", "value": theme}]
+    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": width < 500}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
+    browser.get(url)
+
+
+def until(true: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := true():
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"not within {seconds} s: {what}")
+
+
+def live(browser: Any) -> str:
+    return str(browser.execute_script("return document.getElementById('live').textContent"))
+
+
+def verdicts(browser: Any) -> str:
+    return str(browser.find_element("css selector", "table.verdicts[data-csv]").text)
+
+
+def test_a_row_appears_while_one_looks_and_a_server_that_was_killed_is_caught_up_with(
+    online: Any, tmp_path: Path, runs: Path
+) -> None:
+    run = Path(shutil.copytree(runs / "early", tmp_path / "run"))
+    with serving(run) as address:
+        show(online, f"{address}run/run/")
+        until(lambda: "event" in live(online), "the page follows")
+        online.execute_script(
+            "window.mine = 1; document.getElementById('b0').open = true;"
+            "document.querySelectorAll('table.verdicts[data-csv] thead th')[5].click();"
+        )
+        assert "crash" not in verdicts(online) and "b6" not in verdicts(online)
+        seen = append(run, "b3/judged")
+        until(lambda: f"event {seen}" in live(online), "the event that was appended")
+        rows = until(lambda: "rejected" in verdicts(online) and verdicts(online), "the verdict of b3")
+        assert "b3" in rows and online.execute_script("return window.mine") == 1, "without a reload"
+        kept = (
+            "return [document.getElementById('b0').open, "
+            "document.querySelectorAll('table.verdicts[data-csv] thead th')[5].ariaSort]"
+        )
+        assert online.execute_script(kept) == [True, "ascending"], "what was opened and sorted stays"
+        assert online.execute_script("return document.querySelectorAll('#b0 .chart canvas').length") > 2
+        assert online.get_log("browser") == []
+    until(lambda: "lost" in live(online), "the page says that its server is gone")
+    later = append(run, *rest_of_round())
+    with serving(run, port=port_of(address)):
+        until(lambda: f"event {later}" in live(online), "it caught up")
+        assert online.execute_script("return window.mine") == 1
+    said = {x["message"].partition(" - ")[2].split(":")[-1] for x in online.get_log("browser")}
+    assert all("ERR_CONNECTION" in x or "ERR_INCOMPLETE" in x or "ERR_EMPTY" in x for x in said), said
+
+
+def rest_of_round() -> tuple[str, str]:
+    from tests.whole_run import story
+
+    ids = [id for _, id, _ in story()]
+    at = ids.index("b3/judged") + 1
+    return ids[at], ids[at + 4]
+
+
+def test_what_rollouts_say_is_text(online: Any, tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", body=hostile_body, rollout=hostile_rollout)
+    odd = {"task": HOMOGLYPH, "group": "fake", "components": {"<img src=x onerror=window.pwned=9>": 1.0}}
+    fake = [replace(r, id=f"{'f' * 30}{i:02d}", **odd) for i, r in enumerate(rollouts_of(SPECS[0], 0)[:4])]
+    with RolloutStore(run / "rollouts" / "b0-s7") as store:
+        store.append(groups_of(fake))
+    with Ledger.open(run / "ledger.db", readonly=True) as ledger:
+        assert ATTACK[:9] in str(ledger.events())
+    with serving(run) as address:
+        base = f"{address}run/run/"
+        show(online, base)
+        until(lambda: "event" in live(online), "the page follows")
+        harmless(online)
+        show(online, f"{base}branch/b2")
+        harmless(online)
+        show(online, f"{base}rollouts?branch=b0&sort=worst")
+        online.execute_script(
+            "const f = document.getElementById('text-search'); f.elements.q.value = 'onerror='; f.requestSubmit();"
+        )
+        found = "return document.querySelectorAll('#hits li').length"
+        until(lambda: online.execute_script(found) >= 20, "hits of the search")
+        harmless(online)
+        online.execute_script("document.querySelector('#hits a').click()")
+        until(lambda: online.execute_script("return !!document.getElementById('hit')"), "the hit is marked")
+        assert online.execute_script("return document.getElementById('hit').textContent") == "onerror="
+        place = "const r = document.getElementById('hit').getBoundingClientRect(); "
+        assert online.execute_script(place + "return r.top >= 0 && r.bottom <= innerHeight"), "the page jumps to it"
+        text = online.execute_script("return document.getElementById('main').textContent")
+        assert "\u202e" not in text and "\\x202e" in text and "\x1b" not in text
+        harmless(online)
+        show(online, f"{base}rollout/{'f' * 30}00")
+        assert "mixed alphabets" in online.find_element("css selector", "h1").text
+        harmless(online)
+        long = next(r for r in map(hostile_rollout, rollouts_of(SPECS[0], 0)) if len(r.completion) > 10**6)
+        show(online, f"{base}rollout/{long.id}?quote=print(max#hit")
+        assert len(online.page_source) < 600_000, "ten million letters are cut"
+        harmless(online)
+
+
+def harmless(browser: Any) -> None:
+    assert browser.execute_script("return window.pwned") is None
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll('main img, main iframe, main script, main style').length"
+        )
+        == 0
+    )
+    assert browser.get_log("browser") == []
+    outside = (
+        "return performance.getEntriesByType('resource').map(r => r.name).filter(n => !n.startsWith(location.origin))"
+    )
+    assert [x for x in browser.execute_script(outside) if not x.startswith("data:")] == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_every_page_fits_a_phone_and_can_be_read(online: Any, page: str, theme: str) -> None:
+    for path in ("", "run/done/", "run/done/branch/b1", "run/done/rollouts?sort=spread"):
+        show(online, page + path, theme, 390)
+        wide = online.execute_script("return document.documentElement.scrollWidth")
+        assert wide <= 390, (path, wide)
+        ratio, where, seen = online.execute_script(CONTRAST)
+        assert ratio >= 4.5 and seen > 15, (path, where)
+
+
+def test_it_goes_by_the_keyboard_alone(online: Any, page: str) -> None:
+    from selenium.webdriver.common.keys import Keys
+
+    show(online, page + "run/done/rollouts?sort=spread")
+    online.find_element("css selector", "body").send_keys(Keys.TAB)
+    assert online.switch_to.active_element.text == "Skip to the report"
+    link = online.find_element("css selector", ".attempts a")
+    link.send_keys(Keys.ENTER)
+    until(lambda: "/rollout/" in online.current_url, "the group opens")
+    assert online.find_elements("css selector", ".attempt.chosen")
+    before = online.execute_script("return document.querySelector('.columns').scrollLeft")
+    online.find_element("css selector", "body").send_keys("jj")
+    until(
+        lambda: online.execute_script("return document.querySelector('.columns').scrollLeft") > before, "j goes right"
+    )
