@@ -162,7 +162,7 @@ def test_lost_rollouts_are_no_zeros_and_too_many_leave_it_undecided(tmp_path: Pa
     )
     many = [r | ({"error_kind": "timeout"} if i % 6 == 0 else {}) for i, r in enumerate(rows)]
     c = compared([write(tmp_path / "many.jsonl", many)], [a[1]]).comparison
-    assert c.word == "undecided" and "lost to infrastructure faults" in c.reason
+    assert c.word == "undecided" and "16.7% of a training's attempts have no score" in c.reason
 
 
 def test_bad_input_is_one_line_with_a_remedy(tmp_path: Path, say: Say) -> None:
@@ -214,6 +214,7 @@ def test_files_of_one_training_are_one_seed_and_its_steps_are_told(tmp_path: Pat
     files = [sorted((tmp_path / side).glob("*.parquet")) for side in "ab"]
     found = compared(*files)
     assert (len(found.a.seeds), found.score, found.comparison.word) == (1, "accuracy_reward", "better")
+    assert found.a.seeds[0].name == str(tmp_path / "a")
     assert any("steps 1 to 2" in n for n in found.notes) and any("read as one" in n for n in found.notes)
 
 

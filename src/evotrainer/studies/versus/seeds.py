@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,7 +131,7 @@ def _seed(
     harness: Harness,
     say: Progress,
 ) -> SeedLog:
-    name = names[0] if len(names) == 1 else f"{names[0]} and {counted(len(names) - 1, 'more file')}"
+    name = names[0] if len(names) == 1 else os.path.commonpath(names)
     whole = OpenedSource(skipped=list(strange))
     for source in held:
         one = open_all(source, cache, wanted.workers, say)
@@ -218,11 +219,12 @@ def _notes(seeds: Sequence[SeedLog], paths: int, side: str) -> list[str]:
             out.append(
                 f"{s.name} holds {s.files} files, read as one training; where each is a training of its own, name them"
             )
-        if s.steps[0] < s.steps[1]:
-            out.append(
-                f"{s.name} holds steps {s.steps[0]} to {s.steps[1]}: the course of a training is compared, not the "
-                "policy at its end; choose with --steps FIRST-LAST"
-            )
         if s.skipped:
             out.append(f"{s.name}: {len(s.skipped):,} records or files not read: {clean(s.skipped[0].reason, 160)}")
+    if courses := [s for s in seeds if s.steps[0] < s.steps[1]]:
+        steps = ", ".join(dict.fromkeys(f"{s.steps[0]} to {s.steps[1]}" for s in courses))
+        out.append(
+            f"{side} holds steps {steps}: the course of a training is compared, not the policy at its end; choose with "
+            "--steps FIRST-LAST"
+        )
     return out
