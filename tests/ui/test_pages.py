@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import socket
 import subprocess
 import sys
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +19,12 @@ import pytest
 from evotrainer.cli._page import listen
 from evotrainer.errors import ConfigError
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.rollout import groups_of
+from evotrainer.records.store import RolloutStore
 from evotrainer.ui.app import hosts_of
 from evotrainer.ui.server import place_of
 from tests.ui_server import asked, events, port_of, serving
-from tests.whole_run import build_run, story
+from tests.whole_run import SPECS, build_run, rollouts_of, story
 
 
 def test_a_folder_of_runs_lists_them_with_state_gain_and_cost(page: str) -> None:
@@ -100,11 +105,6 @@ def test_a_search_streams_what_it_finds_and_says_what_is_no_expression(page: str
 
 
 def test_gate_and_cert_rollouts_never_leave(tmp_path: Path) -> None:
-    from dataclasses import replace
-
-    from evotrainer.records.store import RolloutStore
-    from tests.whole_run import SPECS, rollouts_of
-
     run = build_run(tmp_path / "run")
     sealed = [replace(r, id=f"gate{i}", split=("gate", "cert-greedy")[i % 2])
               for i, r in enumerate(rollouts_of(SPECS[0], 0)[:8])]  # fmt: skip
@@ -198,6 +198,30 @@ def test_who_comes_back_is_sent_what_he_missed_and_no_more(tmp_path: Path, runs:
         assert seen == now and not body["parts"], "who knows all is sent nothing"
         seen, body = message(events(address, "/run/run/events?after=3", 1)[0])
         assert "harness" in body["parts"], "who comes from another time is sent all"
+
+
+def test_what_trains_now_is_drawn_from_its_stored_rollouts(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", until="b1-s0/finished")
+    (run / "trials" / "b1-s1").mkdir(parents=True)
+    beat = {"pid": os.getpid(), "step": 2, "steps": 30, "phase": "training", "cpu_s": 21.5, "time": time.time()}
+    (run / "trials" / "b1-s1" / "heartbeat").write_text(json.dumps(beat))
+    spec = next(s for s in SPECS if s.name == "b1")
+    with Ledger.open(run / "ledger.db"), RolloutStore(run / "rollouts" / "b1-s1") as store, serving(run) as address:
+        for step in (1, 2):
+            rows = [replace(r, id=f"{step}{r.id}", split="train", step=step, group="") for r in rollouts_of(spec, 1)]
+            store.append(groups_of(rows))
+        text = asked(address, "/run/run/")[1]
+        first = text.partition('<section id="now">')
+        assert "b1-s1 (branch) training 2 of 30" in first[0] and "2 of 30 steps" in first[2]
+        data = json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])  # type: ignore[index]
+        live = next(t for t in data["curves"]["b1"]["trials"] if t["seed"] == 1)
+        assert live["x"] == [1, 2] and data["curves"]["b1"]["first"][:2] == ["reward", "rewards/format/mean"]
+        paid = [r.components["hidden"] for r in rollouts_of(spec, 1)]
+        assert live["y"]["rewards/hidden/mean"][0] == pytest.approx(sum(paid) / len(paid), rel=1e-3)
+        assert 0 < live["y"]["frac_reward_zero_std"][0] < 1 and live["y"]["entropy"][0] == pytest.approx(0.18)
+        seen, body = message(events(address, "/run/run/events", 1)[0])
+        assert body["data"]["curves"]["b1"]["trials"][-1]["x"] == [1, 2]
+        assert seen > 0
 
 
 def test_a_thousand_events_open_in_one_message(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,6 +33,8 @@ if TYPE_CHECKING:
 PLAIN = ("id", "task", "run", "branch", "policy", "split", "step", "seed", "group", "k", "attempt", "reward",
          "outcome", "finish", "tokens", "entropy", "advantage", "error_kind")  # fmt: skip
 """Columns that are read; `components` beside them."""
+COMPONENTS = 64
+"""Reward components that have a column, in the order in which they are found."""
 BIG = 2**32
 SPAN = 400
 """Letters of what a search found."""
@@ -69,8 +70,9 @@ class RolloutFilter:
     """`name>=0.5`"""
     source: str = ""
 
-    def where(self) -> tuple[str, list[Any]]:
-        """An SQL condition and its values; ConfigError for a step or component that says nothing."""
+    def where(self, names: Sequence[str]) -> tuple[str, list[Any]]:
+        """An SQL condition and its values; ConfigError for a step or component that says nothing. `names`: of the
+        components that have a column."""
         parts, given = ["true"], []
         for name in ("branch", "split", "task", "outcome", "source"):
             if value := getattr(self, name):
@@ -88,11 +90,11 @@ class RolloutFilter:
             found = re.fullmatch(r"\s*(.+?)\s*(<=|>=|=|<|>)\s*(-?\d+(?:\.\d+)?)\s*", self.component)
             if not found:
                 raise ConfigError(f"component {clean(self.component, 60)}: give NAME>=NUMBER, with <, <=, =, >= or >")
-            parts.append(
-                "place IN (SELECT place FROM component JOIN named USING (number) "
-                f"WHERE named.name = ? AND value {OPERATORS[found[2]]} ?)"
-            )
-            given += [found[1], float(found[3])]
+            if found[1] not in names:
+                there = ", ".join(map(clean, names)) or "none"
+                raise ConfigError(f"no rollout has a component {clean(found[1], 60)!r}; there are: {there}")
+            parts.append(f"c{names.index(found[1])} {OPERATORS[found[2]]} ?")
+            given.append(float(found[3]))
         if self.finding:
             parts.append("name IN (SELECT name FROM flagged WHERE detector = ?)")
             given.append(self.finding)
@@ -127,6 +129,7 @@ class RolloutIndex:
         self._held: dict[int, RolloutSource] = {}
         self._flagged: Sequence[tuple[str, str]] | None = None
         self._next = 0
+        self._names: list[str] = []
         self.unread: dict[str, str] = {}
         """Where something could not be read, and why."""
         self._db = duckdb.connect(config={"enable_external_access": "false", "threads": "2"})
@@ -135,8 +138,6 @@ class RolloutIndex:
             "CREATE TABLE rollout(place BIGINT, name VARCHAR, task VARCHAR, branch VARCHAR, split VARCHAR, step BIGINT,"
             " seed BIGINT, grp UBIGINT, k BIGINT, reward DOUBLE, outcome VARCHAR, finish VARCHAR, tokens BIGINT,"
             " entropy DOUBLE, advantage DOUBLE, fault VARCHAR, source VARCHAR);"
-            "CREATE TABLE component(place BIGINT, number INTEGER, value DOUBLE);"
-            "CREATE TABLE named(number INTEGER, name VARCHAR);"
             "CREATE TABLE flagged(name VARCHAR, detector VARCHAR)"
         )
 
@@ -147,9 +148,8 @@ class RolloutIndex:
             for key in [k for k in self._known if k not in units]:
                 for number in self._known.pop(key):
                     del self._held[number]
-                    for table in ("rollout", "component"):
-                        span = [number * BIG, (number + 1) * BIG]
-                        self._db.execute(f"DELETE FROM {table} WHERE place >= ? AND place < ?", span)
+                    span = [number * BIG, (number + 1) * BIG]
+                    self._db.execute("DELETE FROM rollout WHERE place >= ? AND place < ?", span)
             for key, (_, source, opens) in units.items():
                 if key in self._known:
                     continue
@@ -175,21 +175,25 @@ class RolloutIndex:
         first, grouped = number * BIG, ", ".join(f'"{x}"' for x in GROUPED_BY)
         self._db.register("given", _columns(unit))
         self._db.execute(
-            f"""INSERT INTO rollout SELECT {first} + spot, coalesce(nullif(id, ''), task || '#' || k), task,
-                  branch, split, step, seed,
-                  hash(?, CASE WHEN "group" <> '' THEN "group" ELSE concat_ws(chr(31), {grouped}) END), k,
-                  CASE WHEN isfinite(reward) THEN reward END, outcome, finish, tokens,
-                  CASE WHEN isfinite(entropy) THEN entropy END, CASE WHEN isfinite(advantage) THEN advantage END,
-                  error_kind, ?
-                FROM given WHERE {self._open}""",
-            [source, source],
-        )
-        self._db.execute(
             f"""CREATE OR REPLACE TEMP TABLE part AS SELECT spot, c.name AS name, c.value AS value FROM
-                  (SELECT spot, unnest(components) AS c FROM given WHERE {self._open}) WHERE isfinite(c.value);
-                INSERT INTO named SELECT (SELECT count(*) FROM named) + row_number() OVER (ORDER BY name), name FROM
-                  (SELECT DISTINCT name FROM part WHERE name NOT IN (SELECT name FROM named));
-                INSERT INTO component SELECT {first} + spot, number, value FROM part JOIN named USING (name)"""
+                  (SELECT spot, unnest(components) AS c FROM given WHERE {self._open}) WHERE isfinite(c.value)"""
+        )
+        for r in self._rows("SELECT DISTINCT name FROM part ORDER BY name"):
+            if r["name"] not in self._names and len(self._names) < COMPONENTS:
+                self._db.execute(f"ALTER TABLE rollout ADD COLUMN c{len(self._names)} DOUBLE")
+                self._names.append(r["name"])
+        values = "".join(f", max(value) FILTER (name = ?) AS c{i}" for i in range(len(self._names)))
+        self._db.execute(
+            f"""INSERT INTO rollout BY NAME SELECT {first} + spot AS place,
+                  coalesce(nullif(id, ''), task || '#' || k) AS name, task, branch, split, step, seed,
+                  hash(?, CASE WHEN "group" <> '' THEN "group" ELSE concat_ws(chr(31), {grouped}) END) AS grp, k,
+                  CASE WHEN isfinite(reward) THEN reward END AS reward, outcome, finish, tokens,
+                  CASE WHEN isfinite(entropy) THEN entropy END AS entropy,
+                  CASE WHEN isfinite(advantage) THEN advantage END AS advantage, error_kind AS fault, ? AS source,
+                  paid.* EXCLUDE (spot)
+                FROM given LEFT JOIN (SELECT spot{values} FROM part GROUP BY spot) AS paid USING (spot)
+                WHERE {self._open}""",
+            [source, source, *self._names],
         )
         self._db.unregister("given")
 
@@ -208,15 +212,17 @@ class RolloutIndex:
 
     def values(self, name: str, most: int = 200) -> list[tuple[str, int]]:
         """The values of a column, each with its rollouts; of `component` and `finding` the names."""
-        sql = {
-            "component": "SELECT name AS v, 0 AS n FROM named",
-            "finding": "SELECT detector AS v, count(*) AS n FROM flagged GROUP BY v",
-        }.get(name, f"SELECT {name} AS v, count(*) AS n FROM rollout WHERE {name} <> '' GROUP BY v")
+        if name == "component":
+            return [(n, 0) for n in sorted(self._names)]
+        flagged = "SELECT detector AS v, count(*) AS n FROM flagged GROUP BY v"
+        sql = (
+            flagged if name == "finding" else f"SELECT {name} AS v, count(*) AS n FROM rollout WHERE v <> '' GROUP BY v"
+        )
         return [(r["v"], r["n"]) for r in self._rows(f"SELECT * FROM ({sql}) ORDER BY v LIMIT {most}")]
 
     def find(self, asked: RolloutFilter, sort: str = "new", start: int = 0, most: int = 20) -> GroupPage:
         """One page of the groups that hold a rollout which is asked for."""
-        where, given = asked.where()
+        where, given = asked.where(self._names)
         with self._lock:
             self._db.execute(
                 "CREATE OR REPLACE TEMP TABLE hit AS SELECT grp, count(*) AS n, max(step) AS step, "
@@ -269,16 +275,16 @@ class RolloutIndex:
             "GROUP BY step",
             [branch, seed],
         )
+        means = ", ".join(f"avg(c{i}) AS c{i}" for i in range(len(self._names)))
         parts = self._rows(
-            "SELECT step, named.name AS name, avg(value) AS mean FROM rollout JOIN component USING (place) "
-            f"JOIN named USING (number) WHERE {of} AND fault IS NULL GROUP BY step, named.name",
-            [branch, seed],
+            f"SELECT step, {means or '1'} FROM rollout WHERE {of} AND fault IS NULL GROUP BY step", [branch, seed]
         )
         points = {r["step"]: {k: float(v) for k, v in r.items() if v is not None} for r in rows}
         for r in dead:
             points[r["step"]]["frac_reward_zero_std"] = float(r["share"])
         for r in parts:
-            points[r["step"]][f"rewards/{r['name']}/mean"] = float(r["mean"])
+            paid = {f"rewards/{n}/mean": r[f"c{i}"] for i, n in enumerate(self._names) if r[f"c{i}"] is not None}
+            points[r["step"]] |= paid
         return list(points.values())
 
     # -- texts -----------------------------------------------------------------------------------------------------
@@ -301,11 +307,13 @@ class RolloutIndex:
         """(row, span found in its text) of rollouts that are asked for, as they are found, the newest first; between
         them, how many were read. Expressions are those of RE2, whose time grows with the text alone."""
         matches = _matcher(text, regex)
-        where, given = asked.where()
-        rows = self._rows(f"SELECT * FROM rollout WHERE {where} ORDER BY place DESC", given)
+        where, given = asked.where(self._names)
+        units = self._rows(f"SELECT DISTINCT place // {BIG} AS u FROM rollout WHERE {where} ORDER BY u DESC", given)
         read = 0
-        for number, of_unit in groupby(rows, key=lambda r: r["place"] // BIG):
-            unit, mine = self._held.get(number), list(of_unit)
+        for number in (u["u"] for u in units):
+            span = f"place >= {number * BIG} AND place < {(number + 1) * BIG}"
+            mine = self._rows(f"SELECT * FROM rollout WHERE {where} AND {span} ORDER BY place DESC", given)
+            unit = self._held.get(number)
             for some in (mine[a : a + STRETCH] for a in range(0, len(mine), STRETCH)):
                 turns = unit.turns([r["place"] % BIG for r in some]) if unit else []
                 texts = ["\n".join(_texts(t)) for t in turns]

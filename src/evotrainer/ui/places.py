@@ -76,7 +76,7 @@ class RunPlace:
         self.folder, self.title, self.home, self.actions = folder, clean(title, 80), home, actions
         self.base = f"/run/{quote(title.replace('/', '~'), safe='~')}/"
         self._pages: dict[str, LivePage] = {}
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._view: tuple[Hashable, RunView] | None = None
 
     def look(self) -> Hashable:
@@ -101,9 +101,9 @@ class RunPlace:
             mark = self.look()
             if self._view is None or self._view[0] != mark:
                 view = load_view(self.folder, rollouts=False)
+                self._view = mark, view  # known before its curves: the index asks for its findings
                 if view.driver is not None:
                     self._attach_curves(view)
-                self._view = mark, view
             return self._view[1]
 
     def _attach_curves(self, view: RunView) -> None:
@@ -120,7 +120,7 @@ class RunPlace:
 
     def findings(self) -> list[tuple[str, str]]:
         """(rollout, detector) of everything that a finding of the run quotes."""
-        view = self._view[1] if self._view else self.view()
+        view = self.view()
         found = [(q.rollout, f.detector) for b in view.branches.values() for f in b.findings for q in f.quotes]
         return found + [(q.rollout, "harness " + v.name) for v in view.coevolution.versions for q in v.body.quotes]
 

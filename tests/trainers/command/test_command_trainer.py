@@ -70,7 +70,7 @@ def test_a_bad_end_is_told_with_the_remedy(
 @pytest.mark.parametrize("does", ["hangs", "ignores SIGTERM"])
 def test_one_that_hangs_is_ended(does: str, base: Path, tmp_path: Path) -> None:
     with pytest.raises(FaultsError, match="no new row of metrics or rollouts for .* hung, ended; see .*log.txt"):
-        Trained(options(does, patience_s=0.5, grace_s=0.3), base, tmp_path)
+        Trained(options(does, patience_s=2, grace_s=0.3), base, tmp_path)
     assert "waiting for a server" in (tmp_path / "command" / "log.txt").read_text()
     assert not processes(tmp_path)
 
