@@ -21,7 +21,7 @@ from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
 from evotrainer.views import summary
-from evotrainer.views.first_screen import running
+from evotrainer.views.first_screen import TRAINS_NOTHING, running
 from evotrainer.views.fold import LOCK, load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report import Served, fill, generator, render
@@ -107,7 +107,7 @@ class RunPlace:
             return self._view[1]
 
     def _attach_curves(self, view: RunView) -> None:
-        at_work = {t.id for t, _ in running(view)}
+        at_work = {t.id for t, _ in running(view) if t.purpose not in TRAINS_NOTHING}
         if not at_work:
             return
         self.index.refresh()
