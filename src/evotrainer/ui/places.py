@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
@@ -55,22 +55,10 @@ def problem_page(error: Exception, title: str, status: int, live: bool = True) -
     return Rendered.trouble(error, page, status)
 
 
-class Place(Protocol):
-    """A run, or an audit: what the pages below one address show."""
-
-    title: str
-    base: str
-    home: bool
-
-    def page(self, name: str) -> LivePage:
-        """The page of this name, empty: its first; ConfigError where there is none."""
-
-    @property
-    def index(self) -> RolloutIndex: ...
-
-
 class RunPlace:
     """A run folder."""
+
+    audit = False
 
     def __init__(self, folder: Path, title: str, home: bool, actions: bool = False) -> None:
         self.folder, self.title, self.home, self.actions = folder, clean(title, 80), home, actions
@@ -284,6 +272,7 @@ class AuditPlace:
     """An audit of anybody's files: its report, and all rollouts that were read, by the findings that flag them."""
 
     home = False
+    audit = True
 
     def __init__(self, page: Callable[[Served], str], index: RolloutIndex) -> None:
         self.title, self.base, self.index = "audit", "/run/audit/", index
