@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated
 
@@ -16,20 +18,28 @@ from evotrainer.records.output import print
 
 NAME = "[a-z0-9][a-z0-9_-]*"
 """Of a task, as task files have it."""
+QUICKSTART = "quickstart"
+"""The example that the files in `scaffold/` are."""
+_PACKAGED, _CLONE = Path(__file__).parents[1] / "examples", Path(__file__).parents[3] / "examples"
+EXAMPLES = _PACKAGED if _PACKAGED.is_dir() else _CLONE
 NAMED = r'(?m)^name = "(NAME|own-trainer)"'
 """Where the files that are copied have it."""
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(help="New folder.")],
+    folder: Annotated[Path | None, typer.Argument(help="New folder.")] = None,
     *,
     name: Annotated[str, typer.Option(help="Task name; default: the folder's.")] = "",
     trainer: Annotated[str, typer.Option(help="command: with a training script of its own, which to replace.")] = "",
+    from_: Annotated[
+        str, typer.Option("--from", metavar="EXAMPLE", help="A copy of an example; `list` shows them.")
+    ] = "",
 ) -> None:
     """Make a task of your own: tasks, reward function, splits, task file. Runs at once.
 
     Example: evotrainer init my-task && evotrainer run my-task/task.toml
     Example: evotrainer init my-task --trainer command    (docs/command-trainer.md)
+    Example: evotrainer init my-audit --from ci-audit     (--from list shows all)
     """
     if trainer not in ("", "command"):
         raise ConfigError(f"--trainer {trainer}: give command, or leave it out (trainer.name in task.toml chooses)")
@@ -37,24 +47,56 @@ def init(
         raise ConfigError(
             f"--name {name!r}: give lower-case letters, digits, - and _, beginning with one of the first two"
         )
+    if from_ == "list":
+        print("\n".join(f"{n:15} {question}" for n, question in gallery().items()))
+        return
+    if folder is None:
+        raise ConfigError("which folder? e.g. evotrainer init my-task")
+    if from_ and trainer:
+        raise ConfigError("--from and --trainer are both given; --from command is the example of a training script")
+    if from_ not in ("", QUICKSTART):
+        copy_example(from_, folder)
+        return
     check_new_folder(folder)
     title = name or re.sub(r"[^a-z0-9_-]+", "-", folder.resolve().name.lower()).strip("-") or "my-task"
     source = example(trainer) if trainer else Path(__file__).parent / "scaffold"
     written = ["task.toml", "environment.py", *(("train.py",) if trainer else ())]
     for file in written:
         text = (source / file).read_text(encoding="utf-8")
-        text = re.sub(
-            r'^name = "(NAME|own-trainer)"', lambda _: f"name = {json.dumps(title)}", text, count=1, flags=re.M
-        )
+        text = re.sub(NAMED, lambda _: f"name = {json.dumps(title)}", text, count=1)
         (folder / file).write_text(text, encoding="utf-8")
     what = "tasks, rewards, splits, demonstrations" + (", a training script" if trainer else "")
     print(f"wrote {', '.join(str(folder / f) for f in written)}: {what}")
     print(f"run it: evotrainer run {shlex.quote(str(folder / 'task.toml'))}")
 
 
+def copy_example(name: str, folder: Path) -> None:
+    """A folder of examples as a folder of one's own; ConfigError for one that is not there."""
+    if name not in gallery():
+        near = get_close_matches(name, gallery(), 1)
+        hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(gallery())}"
+        raise ConfigError(f"--from {name}: no such example; {hint}")
+    check_new_folder(folder)
+    shutil.copytree(example(name), folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    at = shlex.quote(str(folder))
+    print(f"{gallery()[name]} {folder / 'README.md'} tells. In that folder:\n\ncd {at}")
+    print("\n".join(commands(folder / "README.md")))
+
+
+def commands(readme: Path) -> list[str]:
+    """The first block of commands of an example's page."""
+    return re.findall(r"^```\n(.*?)^```", readme.read_text(encoding="utf-8"), re.M | re.S)[0].splitlines()
+
+
+def gallery() -> dict[str, str]:
+    """Example -> the question that it answers: the first line of its page."""
+    pages = sorted(EXAMPLES.glob("*/README.md"))
+    asked = {p.parent.name: p.read_text(encoding="utf-8").partition("\n")[0].lstrip("# ") for p in pages}
+    return {QUICKSTART: "What does a run look like?"} | {n: q for n, q in asked.items() if q.endswith("?")}
+
+
 def example(name: str) -> Path:
     """A folder of examples: of the installed package, or of the clone that it is installed from."""
-    packaged, clone = Path(__file__).parent / "scaffold" / name, Path(__file__).parents[3] / "examples" / name
-    if found := next((p for p in (packaged, clone) if p.is_dir()), None):
+    if (found := EXAMPLES / name).is_dir():
         return found
     raise ConfigError(f"this installation has no example {name}; install EvoTrainer whole")

@@ -137,15 +137,16 @@ def load_run_task(folder: Path) -> TaskFile:
     return load_task(path)
 
 
-READER, TRAINER = ("harness", "reader"), ("trainer", "options")
+READER, TRAINER, SEAT = ("harness", "reader"), ("trainer", "options"), ("run", "agent_options")
 
 
 def _anchored(place: tuple[str, ...], v: Any, folder: Path) -> Any:
     """A setting, by its place in a task file, with paths made absolute: those of environment and policy, of skill
-    libraries (`builtin` is none), of an agent of one's own and of a reader's program or recorded run."""
+    libraries (`builtin` is none), of an agent of one's own, of a seat's program and of a reader's program or recorded
+    run."""
     if place == ("trainer",) and isinstance(v, dict) and v.get("name") == "command":
         v = {**v, "options": {"cwd": str(folder), **v.get("options", {})}}
-    if place in ((), ("run",), ("harness",), READER, ("trainer",), TRAINER) and isinstance(v, dict):
+    if place in ((), ("run",), SEAT, ("harness",), READER, ("trainer",), TRAINER) and isinstance(v, dict):
         return {k: _anchored((*place, k), x, folder) for k, x in v.items()}
     if place[:2] == TRAINER and place[-1] in ("command", "evaluation") and isinstance(v, dict):
         return {k: _anchored((*place, k), x, folder) for k, x in v.items()}
@@ -161,7 +162,7 @@ def _anchored(place: tuple[str, ...], v: Any, folder: Path) -> Any:
             for g in v
         ]
     own_agent = place == ("run", "agent") and isinstance(v, str) and v.startswith("python:")
-    reader = place in ((*READER, "command"), (*READER, "run"))
+    reader = place in ((*READER, "command"), (*READER, "run"), (*SEAT, "command"), (*SEAT, "mount"))
     return _absolute(v, folder) if own_agent or reader or place[:1] in (("environment",), ("policy",)) else v
 
 

@@ -82,7 +82,7 @@ def versus(
     least = planned_seeds.least_seen(effect)
     config = JudgeConfig()
     gates = [
-        checks.errors([*a.trials, *b.trials], split, config.max_error_share),
+        _errors([*a.trials, *b.trials], split, config.max_error_share),
         _coverage(a, b, split, 0.0 if common else config.min_task_share),
         checks.identical(a.trials, b.trials, split),
         checks.validity(a.name, a.findings, b.findings, {}, read=show),
@@ -98,6 +98,15 @@ def versus(
         parts = stats.components(*scores)
         wanted = stats.seeds_needed(replace(parts, mean=abs(parts.mean)), alpha, MOST_SEEDS)
     return Comparison(word, reason, effect, least, wanted, tuple(gates))
+
+
+def _errors(trials: Sequence[TrialFinished], split: str, most: float) -> GateResult:
+    """The judge's gate, in words for logs: what has no score was lost there, whatever the cause."""
+    gate = checks.errors(trials, split, most)
+    told = f"at most {gate.numbers['worst_share']:.1%} of a training's attempts without a score"
+    if not gate.passed:
+        told = f"{gate.numbers['worst_share']:.1%} of a training's attempts have no score; choose another with --score"
+    return gate.model_copy(update={"message": told})
 
 
 def _coverage(a: LogSide, b: LogSide, split: str, least: float) -> GateResult:

@@ -31,8 +31,8 @@ RISE, STILL = 0.05, 0.01
 """What counts as risen, and what as not: score units."""
 NO_WORK = {
     "evaluated the base policy": "run the same task file without run.evaluate_only to train this policy",
-    "every round was searched only": "run the same task file without run.search_only: its trainings are taken from the "
-    "cache, then proved",
+    "every round was searched only": "run the same task file without run.search_only: it proves, training nothing that "
+    "the cache has",
 }
 """Ends of runs that were not to prove anything, and what to do."""
 ROUNDS_OVER = "every round of the task file was played"

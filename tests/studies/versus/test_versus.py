@@ -152,9 +152,17 @@ def test_lost_rollouts_are_no_zeros_and_too_many_leave_it_undecided(tmp_path: Pa
     same = compared([a[0]], [a[0]])
     assert same.comparison.least is None and "hold the same rollouts" in same.notes[0]
     assert "unknown, since nothing varied" in "\n".join(versus_lines(same))
+    models = [log(tmp_path / f"m{i}.jsonl", 0.5, range(20), seed=i, model=f"m{i}") for i in (1, 2)]
+    nameless = [
+        *map(json.loads, models[0].read_text().splitlines()),
+        {"task": "t1", "text": "", "error_kind": "timeout"},
+    ]
+    assert compared([write(tmp_path / "m.jsonl", nameless)], [models[1]]).a.seeds[0].faults == 1, (
+        "a fault names no model"
+    )
     many = [r | ({"error_kind": "timeout"} if i % 6 == 0 else {}) for i, r in enumerate(rows)]
     c = compared([write(tmp_path / "many.jsonl", many)], [a[1]]).comparison
-    assert c.word == "undecided" and "lost to infrastructure faults" in c.reason
+    assert c.word == "undecided" and "16.7% of a training's attempts have no score" in c.reason
 
 
 def test_bad_input_is_one_line_with_a_remedy(tmp_path: Path, say: Say) -> None:
@@ -181,6 +189,7 @@ def test_bad_input_is_one_line_with_a_remedy(tmp_path: Path, say: Say) -> None:
         ((a[0], a[1], "--margin", "0"), "give the loss that would matter"),
         ((a[0], a[1], "--steps", "1-x"), "give FIRST-LAST"),
         ((a[0], a[1], "--split", "gate"), "has no rollout of it; it has (none)"),
+        ((a[0], a[1], "--fault", "nothing_like_it"), "nothing_like_it"),
     ):
         code, out = say(*args)
         assert code == 2 and told in out and "\n" not in out, (args, out)
@@ -205,6 +214,7 @@ def test_files_of_one_training_are_one_seed_and_its_steps_are_told(tmp_path: Pat
     files = [sorted((tmp_path / side).glob("*.parquet")) for side in "ab"]
     found = compared(*files)
     assert (len(found.a.seeds), found.score, found.comparison.word) == (1, "accuracy_reward", "better")
+    assert found.a.seeds[0].name == str(tmp_path / "a")
     assert any("steps 1 to 2" in n for n in found.notes) and any("read as one" in n for n in found.notes)
 
 

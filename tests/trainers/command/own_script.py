@@ -14,9 +14,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-from safetensors.numpy import load_file, save_file
-
 p = argparse.ArgumentParser()
 p.add_argument("--model", type=Path)
 p.add_argument("--data", type=Path)
@@ -43,6 +40,9 @@ if a.does == "prints":
 if a.does in ("hangs", "ignores SIGTERM"):
     print("waiting for a server", flush=True)
     time.sleep(600)
+
+import numpy as np  # noqa: E402  (what hangs or fails does so at once)
+from safetensors.numpy import load_file, save_file  # noqa: E402
 
 weights = load_file(a.model / "model.safetensors")
 begun, rng = 0, np.random.default_rng(a.seed)

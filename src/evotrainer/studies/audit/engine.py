@@ -130,10 +130,7 @@ def audit(
     folder = own.path if own else cache
     assert folder is not None
     sources, unknown = sources_of(paths, format, map)
-    if faults:
-        probe = chain.from_iterable(islice(stream(s.files(), ImportResult()), ASKED) for s in sources)
-        check_columns(probe, faults)
-        sources = [replace(s, faults=tuple(faults)) for s in sources]
+    sources = with_faults(sources, faults)
     reports, opened, kept = [], [], []
     runner = ProgramRunner(None if own else folder / "program-runs") if run else None
     for i, source in enumerate(sources):
@@ -163,6 +160,15 @@ def audit(
         raise ConfigError(f"nothing to read in {', '.join(str(p) for p in paths)}; give files or folders with rollouts")
     _check_proxy(proxy, reports)
     return RolloutAudit(tuple(reports), tuple(strangers), tuple(opened), own, tuple(faults), tuple(kept))
+
+
+def with_faults(sources: list[SourceFiles], faults: Sequence[str]) -> list[SourceFiles]:
+    """Sources with columns that make faults; ConfigError for one that is not there."""
+    if not faults:
+        return sources
+    probe = chain.from_iterable(islice(stream(s.files(), ImportResult()), ASKED) for s in sources)
+    check_columns(probe, faults)
+    return [replace(s, faults=tuple(faults)) for s in sources]
 
 
 def _curve_or_stranger(s: Skipped, harness: Harness) -> tuple[SourceReport | None, Skipped]:

@@ -10,6 +10,7 @@ import numpy as np
 from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Floats, group_means
+from evotrainer.judge.inputs import JudgeConfig
 from evotrainer.judge.stats import Scores, common_tasks
 from evotrainer.judge.versus import Comparison, LogSide, contrast, versus
 from evotrainer.records import keys
@@ -170,12 +171,13 @@ def _values(batch: Batch, score: str) -> Floats:
 
 
 def _default_score(seeds: Sequence[SeedLog]) -> str:
-    """What all trainings record: the outcome, else the reward, else the one component that there is."""
+    """What all trainings record, of (nearly) all their rollouts before of some: the outcome, else the reward, else the
+    one component that there is. TRL's logs tell a reward only where the advantages confirm it."""
     shared = set.intersection(*(set(s.batch.component_names) for s in seeds))
-    for name in ("outcome", "reward", *(shared if len(shared) == 1 else ())):
-        if all(np.isfinite(_values(s.batch, name)).any() for s in seeds):
-            return name
-    return "reward"
+    names = ("outcome", "reward", *(shared if len(shared) == 1 else ()))
+    known = {n: min(float(np.isfinite(_values(s.batch, n)).mean()) for s in seeds) for n in names}
+    whole = (n for n in names if known[n] >= 1 - JudgeConfig().max_error_share)
+    return next(whole, next((n for n in names if known[n]), "reward"))
 
 
 def _table(side: SideLogs, score: str, name: str) -> dict[int, dict[str, float]]:

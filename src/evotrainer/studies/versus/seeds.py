@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from evotrainer.records.findings import HealthReport
 from evotrainer.records.output import Progress, line
 from evotrainer.records.text import clean, counted
 from evotrainer.studies.audit.curve import paid_weights, proxy_pair
-from evotrainer.studies.audit.engine import SourceFiles, TemporaryFolder, open_all, sources_of
+from evotrainer.studies.audit.engine import SourceFiles, TemporaryFolder, open_all, sources_of, with_faults
 from evotrainer.studies.audit.reading import batch_of, subjects_of, without_step
 from evotrainer.studies.audit.trait_cache import read_traits
 from evotrainer.studies.audit.units import OpenedSource
@@ -103,6 +104,7 @@ def read_side(paths: Sequence[Path], wanted: Selection, side: str, say: Progress
     given: dict[tuple[str, ...], tuple[list[str], list[SourceFiles], list[Skipped]]] = {}
     for path in paths:
         sources, unknown = sources_of([path], wanted.format, wanted.map)
+        sources = with_faults(sources, wanted.faults)
         # the files of one reading (a folder of completions_*.parquet) are one training
         key = tuple(sorted({s.label for s in sources})) or (str(path),)
         names, held, strange = given.setdefault(key, ([], [], []))
@@ -129,10 +131,9 @@ def _seed(
     harness: Harness,
     say: Progress,
 ) -> SeedLog:
-    name = names[0] if len(names) == 1 else f"{names[0]} and {counted(len(names) - 1, 'more file')}"
+    name = names[0] if len(names) == 1 else os.path.commonpath(names)
     whole = OpenedSource(skipped=list(strange))
     for source in held:
-        source.faults = tuple(wanted.faults)
         one = open_all(source, cache, wanted.workers, say)
         whole.parts += one.parts
         whole.skipped += one.skipped
@@ -172,21 +173,22 @@ def _chosen(
     if any(branches):  # a run of ours names its policies by branch and step
         policies = branches
     kept = np.ones(len(rows), dtype=bool)
+    lost = traits.fault.code[rows] >= 0  # what was lost may name no policy
     for option, asked, values in (("split", wanted.split, splits), ("policy", wanted.policy, policies)):
         if asked is not None:
             if not (values == asked).any():
                 there = ", ".join(sorted({v or "(none)" for v in values})[:NAMED])
                 raise ConfigError(f"--{option} {asked}: {name} has no rollout of it; it has {there}")
-            kept &= values == asked
+            kept &= (values == asked) | ((values == "") & lost)
     if wanted.steps is not None:
         step = np.nan_to_num(traits.columns["step"].astype(float))[rows]
         kept &= (step >= wanted.steps[0]) & (step <= wanted.steps[1])
         if not kept.any():
             raise ConfigError(f"--steps: {name} has no rollout of these steps; it has {step.min():g} to {step.max():g}")
     for option, values in (("split", splits[kept]), ("policy", policies[kept])):
-        found = sorted(set(values))
+        found = sorted({v for v in values if v})
         if len(found) > 1:
-            some = ", ".join(v or "(none)" for v in found[:NAMED]) + (", ..." if len(found) > NAMED else "")
+            some = ", ".join(found[:NAMED]) + (", ..." if len(found) > NAMED else "")
             raise ConfigError(f"{name} holds rollouts of several {_MANY[option]}: {some}; choose one with --{option}")
     return rows[kept], frozenset(splits[kept]), frozenset(policies[kept])
 
@@ -217,11 +219,12 @@ def _notes(seeds: Sequence[SeedLog], paths: int, side: str) -> list[str]:
             out.append(
                 f"{s.name} holds {s.files} files, read as one training; where each is a training of its own, name them"
             )
-        if s.steps[0] < s.steps[1]:
-            out.append(
-                f"{s.name} holds steps {s.steps[0]} to {s.steps[1]}: the course of a training is compared, not the "
-                "policy at its end; choose with --steps FIRST-LAST"
-            )
         if s.skipped:
             out.append(f"{s.name}: {len(s.skipped):,} records or files not read: {clean(s.skipped[0].reason, 160)}")
+    if courses := [s for s in seeds if s.steps[0] < s.steps[1]]:
+        steps = ", ".join(dict.fromkeys(f"{s.steps[0]} to {s.steps[1]}" for s in courses))
+        out.append(
+            f"{side} holds steps {steps}: the course of a training is compared, not the policy at its end; choose with "
+            "--steps FIRST-LAST"
+        )
     return out

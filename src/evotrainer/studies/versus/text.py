@@ -62,7 +62,7 @@ def versus_lines(v: Versus) -> list[str]:
     tasks = f"tasks: {v.counts['better']} better in A, {v.counts['worse']} worse, {v.counts['alike']} alike"
     out.append(f"{tasks}; {v.tasks[0]:,} of {v.tasks[1]:,} scored by all")
     out += [f"not compared: {x}" for x in unpaired(v)]
-    shown = [d for d in v.behaviour if d.name in ("outcome", "reward")]
+    shown = [d for d in v.behaviour if d.name in ("outcome", "reward", f"component {v.score}")]
     rest = [d for d in v.behaviour if d not in shown]
     moved = [d for d in rest if d.moved]
     out += ["", f"  {'':24}{'A':>10}{'B':>10}{'A - B':>10}  95% interval", *map(_row, shown)]

@@ -93,7 +93,7 @@ class Mapped:
             if how is not None:
                 if how.why and how.refuses(recipe):
                     out.append(f"{part if part in self.rows else factor}: {how.why}; {how.instead}")
-            elif part in fixed or factor in fixed:
+            elif part in fixed:
                 if value != fixed.get(part):
                     out.append(
                         f"{part} = {_said(value)}: the script always has {_said(fixed.get(part))}; map it, or leave it"

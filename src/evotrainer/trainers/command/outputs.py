@@ -41,8 +41,8 @@ READERS: Registry[Callable[..., Any]] = Registry(
 """What reads the files of others: rooms that only a command's trial needs."""
 STEP = ("step", "global_step", "_step", "iteration")
 TAIL = 1 << 16
-PICKLES = (".bin", ".pt", ".pth", ".pkl", ".ckpt")
-"""Ends of files that may hold code, and are no part of a policy."""
+WEIGHTS, AROUND = ".safetensors", (".json", ".txt", ".jinja", ".model", ".py")
+"""Ends of the files of a policy: its weights, and its configuration and tokenizer. No pickles, which may hold code."""
 FROM_ROLLOUTS = ("step", "reward", "reward_std", "score", "frac_reward_zero_std", "dead_fail", "dead_pass", "group_std",
                  "groups", "completions/clipped_ratio", "errors")  # fmt: skip
 """What a curve entry takes from the rollouts, whatever the script logs of it."""
@@ -280,11 +280,10 @@ def take_policy(found: Path, folder: Path, start: Path, run_dir: Path | None) ->
     shutil.rmtree(temp, ignore_errors=True)
     with os_errors(f"cannot write {folder}"):
         temp.mkdir(parents=True)
-        for source in (found, start):
-            for f in sorted(source.iterdir()):
-                weights = f.name.startswith(("model", "adapter_", "pytorch_model", "base_policy", "trained"))
-                if not f.is_file() or f.suffix in PICKLES or (source == start and weights) or (temp / f.name).exists():
-                    continue
+        for f in (*sorted(found.iterdir()), *sorted(start.iterdir())):
+            weights = f.suffix == WEIGHTS or f.name.startswith(("model.", "adapter_", "base_policy", "trained"))
+            known = f.suffix in (WEIGHTS, *AROUND) and f.is_file() and not (temp / f.name).exists()
+            if known and (f.parent == found or not weights):
                 shutil.copyfile(f, temp / f.name)
         if is_adapter(temp):
             note_base(temp, folder, start, run_dir)

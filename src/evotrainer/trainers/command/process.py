@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -90,15 +91,18 @@ class Command:
         FaultsError where nothing changed for `patience_s`.
         """
         started = self.start()
-        silence = Silence()
+        silence, pause = Silence(), POLL_S
         try:
             while True:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    started.keeper.wait(POLL_S)
+                    started.keeper.wait(pause)
                     return started.end()
                 LIFE.give()
+                began = time.monotonic()
                 look()
-                if (silent := silence.look(signs())) > self.patience_s:
+                silent = silence.look(signs())
+                pause = max(POLL_S, 20 * (time.monotonic() - began))  # of many files, not to read them all the time
+                if silent > self.patience_s:
                     raise FaultsError(
                         f"{self.name} wrote no new row of metrics or rollouts for {silent:.0f} s: hung, ended; "
                         f"see {self.folder / LOG}, or raise trainer.options.patience_s"

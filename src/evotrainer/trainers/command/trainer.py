@@ -157,7 +157,7 @@ class CommandTrainer:
         asked = CommandRequest(
             purpose="train",
             trial=trial,
-            seed=request.draws,
+            seed=request.draws % 2**31,
             recipe=request.recipe,
             steps=request.recipe.steps,
             before=request.before,
