@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -125,8 +126,8 @@ class RunPlace:
                 raise ConfigError(
                     f"this run has no branch {clean(name, 60)!r}; there are: {', '.join(self.view().branches)}"
                 )
-            while len(self._pages) >= PAGES:
-                self._pages.pop(next(n for n, p in self._pages.items() if n and not p.readers), None)
+            for idle in [n for n, p in self._pages.items() if n and not p.readers][: max(0, len(self._pages) - PAGES)]:
+                del self._pages[idle]
             self._pages[name] = LivePage(self.look, lambda: self._rendered(name), generator())
         return self._pages[name]
 
@@ -226,10 +227,17 @@ class RunsPlace:
 
 
 def _below(folder: Path) -> dict[str, Path]:
+    """Name -> run folder, of all below a folder; a run holds no other run."""
     found: dict[str, Path] = {}
-    for depth in range(1, DEPTH + 1):
-        for p in folder.glob("/".join(["*"] * depth) + "/ledger.db"):
-            found[p.parent.relative_to(folder).as_posix()] = p.parent
+    level = [folder]
+    for _ in range(DEPTH):
+        inside: list[Path] = []
+        for parent in level:
+            with suppress(OSError):
+                inside += [p for p in parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        runs = [p for p in inside if (p / "ledger.db").is_file()]
+        found |= {p.relative_to(folder).as_posix(): p for p in runs}
+        level = [p for p in inside if p not in runs]
     return dict(sorted(found.items()))
 
 
