@@ -10,9 +10,14 @@ from typing import Any
 
 import pytest
 
+from evotrainer.config.load import load_task
 from evotrainer.errors import FaultsError, TrainerError
-from evotrainer.trainers.base import EvalRequest, Identity
+from evotrainer.executors.cache import with_cache
+from evotrainer.trainers.base import EvalRequest, Identity, installed
+from evotrainer.trainers.bases import noted
 from tests.trainers.command.own import RECIPE, Trained, options
+
+ROW = '{"step": 1, "reward": 0.5}'
 
 
 def test_a_script_trains_and_what_it_wrote_is_read(base: Path, tmp_path: Path) -> None:
@@ -143,3 +148,28 @@ def processes(work: Path, words: str = "own_script.py") -> list[str]:
         if words in line and int(p.parent.name) != os.getpid() and (marked or words != "own_script.py"):
             found.append(line)
     return found
+
+
+@pytest.mark.skipif(not installed("peft"), reason="needs peft")
+def test_adapters_are_a_policy_upon_the_one_they_began_with(base: Path, tmp_path: Path) -> None:
+    from peft import LoraConfig, get_peft_model
+    from transformers import AutoModelForCausalLM
+
+    model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules=["q_proj"]))
+    model.save_pretrained(tmp_path / "adapters")
+    shell = f"mkdir -p {{out}} && cp -r {tmp_path}/adapters {{out}}/policy && echo '{ROW}' > {{out}}/metrics.jsonl"
+    t = Trained(options(command=["sh", "-c", shell], rollouts=""), base, tmp_path / "run")
+    policy = t.result.policy_dir
+    assert noted(policy)[0] == str(base) and (policy / "tokenizer.json").is_file()
+    assert not (policy / "model.safetensors").exists() and not (policy / "README.md").exists()
+    asked = EvalRequest(Identity("r", "b1", 1), RECIPE, policy, "search", 1, attempts=1, tasks=3)
+    assert len(t.trainer.evaluate(asked, t.env, lambda _: None)) == 3
+    assert [row["step"] for row in t.rows] == [1]
+
+
+def test_its_trials_do_not_come_from_the_cache(tmp_path: Path) -> None:
+    example = Path(__file__).resolve().parents[3] / "examples" / "command" / "task.toml"
+    executor: Any = object()
+    assert with_cache(executor, tmp_path, load_task(example, [f"run.cache={tmp_path}"]), print) is executor
+    embedded = load_task(example, [f"run.cache={tmp_path}", "trainer.name=embedded", "trainer.options={}"])
+    assert with_cache(executor, tmp_path, embedded, print) is not executor
