@@ -33,6 +33,7 @@ def evotrainer(words: list[str], where: Path, python: str = sys.executable) -> s
     )
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("name", EACH)
 def test_the_commands_of_an_example_run(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if (library := NEEDS.get(name)) and importlib.util.find_spec(library) is None:

@@ -38,8 +38,8 @@ FILTERS = {
     "branch, split, outcome, component": RolloutFilter("b3", "train", outcome="correct", component="hidden>=0.5"),
 }
 SMALL = (
-    "recipe.steps=6", "recipe.prompts_per_step=6", "recipe.group_size=4", "evaluation.search_tasks=16",
-    "evaluation.gate_tasks=40", "evaluation.cert_tasks=40", "run.rounds=1", "run.branches=1", "run.probes=0",
+    "recipe.steps=4", "recipe.prompts_per_step=6", "recipe.group_size=4", "evaluation.search_tasks=16",
+    "evaluation.gate_tasks=24", "evaluation.cert_tasks=24", "run.rounds=1", "run.branches=1", "run.probes=0",
     "run.seeds=[1,2]", "judge.min_seeds=2", "run.certify_seeds=[101]", "run.cache=off", "run.keys=off", "run.looks=off",
     "evaluation.draw=fixed",
 )  # fmt: skip
@@ -150,7 +150,7 @@ def main(parts: list[str]) -> None:
     if "rollouts" in parts:
         results["rollouts"] = rollouts()
     if "driver" in parts:
-        results["driver"] = {str(n): [driver(n) for _ in range(2)] for n in (0, 1, 20)}
+        results["driver"] = {str(n): driver(n) for n in (0, 1, 20)}
     results["cores"] = os.cpu_count()
     results["load_average"] = [round(x, 1) for x in os.getloadavg()]
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")

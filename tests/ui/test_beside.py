@@ -125,19 +125,26 @@ def test_an_audit_is_served_with_its_findings_and_all_rollouts(tmp_path: Path) -
 # -- answers -----------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def waiting(tmp_path: Path) -> Path:
+QUESTION = "r1/gate/verdict/b1/asked"
+
+
+def waiting_run(tmp_path: Path) -> Path:
     """A run that waits for a human."""
     run = build_run(tmp_path / "run", until="b1/judged")
     with Ledger.open(run / "ledger.db") as ledger:
         asks = GateAsked(round=1, where="verdict", text="Promote b1?", branch="b1")
-        ledger.append("gate_asked", "r1/gate/verdict/b1/asked", asks)
+        ledger.append("gate_asked", QUESTION, asks)
     return run
+
+
+@pytest.fixture
+def waiting(tmp_path: Path) -> Path:
+    return waiting_run(tmp_path)
 
 
 def send(address: str, **headers: str) -> tuple[int, str]:
     c = http.client.HTTPConnection("127.0.0.1", port_of(address.partition("#")[0]), timeout=60)
-    body = json.dumps({"to": "r1/gate/verdict/b1/asked", "answer": "revise", "words": "leave the reward"})
+    body = json.dumps({"to": QUESTION, "answer": "revise", "words": "leave the reward"})
     try:
         c.request("POST", "/run/run/answer", body, {k.replace("_", "-"): v for k, v in headers.items()})
         answer = c.getresponse()
@@ -147,7 +154,6 @@ def send(address: str, **headers: str) -> tuple[int, str]:
 
 
 def test_only_the_page_with_the_token_answers_and_once(waiting: Path) -> None:
-    question = "r1/gate/verdict/b1/asked"
     with command("ui", waiting, "--port", "0", "--allow-actions") as (_, printed):
         address, _, token = printed.partition("#token=")
         assert len(token) > 20
@@ -160,10 +166,10 @@ def test_only_the_page_with_the_token_answers_and_once(waiting: Path) -> None:
         assert send(address, **{**good, "Origin": "http://evil.example"})[0] == 403
         assert send(address, X_EvoTrainer_Token=token)[0] == 403, "without an origin"
         assert send(address, **{**good, "Host": "evil.example"})[0] == 403
-        assert read_answer(waiting, question) is None
+        assert read_answer(waiting, QUESTION) is None
         status, said = send(address, **good)
         assert status == 200 and "revise" in said
-        given = read_answer(waiting, question)
+        given = read_answer(waiting, QUESTION)
         assert given and given.words == "leave the reward" and "in the browser" in given.by
         assert send(address, **good)[0] == 409, "the first answer counts"
         assert asked(address, "/run/run/", "POST")[0] == 405

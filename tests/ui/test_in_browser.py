@@ -8,12 +8,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
+from evotrainer.records.answers import read_answer
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import groups_of
 from evotrainer.records.store import RolloutStore
+from tests.ui.test_beside import QUESTION, command, waiting_run
 from tests.ui.test_pages import append
 from tests.ui_server import port_of, serving
 from tests.views.conftest import ATTACK, hostile_body, hostile_rollout
@@ -131,6 +134,9 @@ def test_what_rollouts_say_is_text(online: Any, tmp_path: Path) -> None:
         text = online.execute_script("return document.getElementById('main').textContent")
         assert "\u202e" not in text and "\\x202e" in text and "\x1b" not in text
         harmless(online)
+        show(online, f"{base}rollouts?component={quote('<img src=x onerror=window.pwned=9>>=1')}")
+        assert "mixed alphabets" in online.find_element("css selector", ".group h2").text
+        harmless(online)
         show(online, f"{base}rollout/{'f' * 30}00")
         assert "mixed alphabets" in online.find_element("css selector", "h1").text
         harmless(online)
@@ -180,3 +186,17 @@ def test_it_goes_by_the_keyboard_alone(online: Any, page: str) -> None:
     until(
         lambda: online.execute_script("return document.querySelector('.columns').scrollLeft") > before, "j goes right"
     )
+
+
+def test_a_human_answers_with_the_address_that_was_printed(online: Any, tmp_path: Path) -> None:
+    run = waiting_run(tmp_path)
+    with command("ui", run, "--port", "0", "--allow-actions") as (_, printed):
+        show(online, printed.replace("#", "run/run/#"))
+        until(lambda: "event" in live(online), "the page follows")
+        assert "token" not in online.current_url, "it stays in no history"
+        online.execute_script("document.querySelector('#answer textarea').value = 'fine'")
+        online.find_element("css selector", "#answer button[value=approve]").click()
+        given = until(lambda: read_answer(run, QUESTION), "the answer lies in the run")
+        assert (given.answer, given.words) == ("APPROVE", "fine")
+        until(lambda: not online.find_elements("id", "question"), "the question goes away by itself")
+        assert online.get_log("browser") == []

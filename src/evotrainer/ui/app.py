@@ -201,6 +201,8 @@ class Pages:
         return self._stream(request, page)
 
     def _stream(self, request: Request, page: LivePage) -> Any:
+        if request.method == "HEAD":
+            return Response(media_type="text/event-stream")
         if self.streams >= STREAMS:
             return PlainTextResponse(f"{STREAMS} pages follow already: close some\n", 503)
         given = request.headers.get("last-event-id") or request.query_params.get("after") or ""
@@ -244,6 +246,7 @@ class Pages:
             start=start,
             page=PAGE,
             cards=group_cards(found.shown),
+            readable=readable,
             given=given,
             more=lambda at: "?" + urlencode({**kept, "start": at}),
             query=urlencode(kept),

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
@@ -21,7 +22,7 @@ from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
 from evotrainer.views import summary
-from evotrainer.views.first_screen import running
+from evotrainer.views.first_screen import TRAINS_NOTHING, running
 from evotrainer.views.fold import LOCK, load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report import Served, fill, generator, render
@@ -55,22 +56,10 @@ def problem_page(error: Exception, title: str, status: int, live: bool = True) -
     return Rendered.trouble(error, page, status)
 
 
-class Place(Protocol):
-    """A run, or an audit: what the pages below one address show."""
-
-    title: str
-    base: str
-    home: bool
-
-    def page(self, name: str) -> LivePage:
-        """The page of this name, empty: its first; ConfigError where there is none."""
-
-    @property
-    def index(self) -> RolloutIndex: ...
-
-
 class RunPlace:
     """A run folder."""
+
+    audit = False
 
     def __init__(self, folder: Path, title: str, home: bool, actions: bool = False) -> None:
         self.folder, self.title, self.home, self.actions = folder, clean(title, 80), home, actions
@@ -107,7 +96,7 @@ class RunPlace:
             return self._view[1]
 
     def _attach_curves(self, view: RunView) -> None:
-        at_work = {t.id for t, _ in running(view)}
+        at_work = {t.id for t, _ in running(view) if t.purpose not in TRAINS_NOTHING}
         if not at_work:
             return
         self.index.refresh()
@@ -137,8 +126,8 @@ class RunPlace:
                 raise ConfigError(
                     f"this run has no branch {clean(name, 60)!r}; there are: {', '.join(self.view().branches)}"
                 )
-            while len(self._pages) >= PAGES:
-                self._pages.pop(next(n for n, p in self._pages.items() if n and not p.readers), None)
+            for idle in [n for n, p in self._pages.items() if n and not p.readers][: max(0, len(self._pages) - PAGES)]:
+                del self._pages[idle]
             self._pages[name] = LivePage(self.look, lambda: self._rendered(name), generator())
         return self._pages[name]
 
@@ -238,10 +227,17 @@ class RunsPlace:
 
 
 def _below(folder: Path) -> dict[str, Path]:
+    """Name -> run folder, of all below a folder; a run holds no other run."""
     found: dict[str, Path] = {}
-    for depth in range(1, DEPTH + 1):
-        for p in folder.glob("/".join(["*"] * depth) + "/ledger.db"):
-            found[p.parent.relative_to(folder).as_posix()] = p.parent
+    level = [folder]
+    for _ in range(DEPTH):
+        inside: list[Path] = []
+        for parent in level:
+            with suppress(OSError):
+                inside += [p for p in parent.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        runs = [p for p in inside if (p / "ledger.db").is_file()]
+        found |= {p.relative_to(folder).as_posix(): p for p in runs}
+        level = [p for p in inside if p not in runs]
     return dict(sorted(found.items()))
 
 
@@ -284,6 +280,7 @@ class AuditPlace:
     """An audit of anybody's files: its report, and all rollouts that were read, by the findings that flag them."""
 
     home = False
+    audit = True
 
     def __init__(self, page: Callable[[Served], str], index: RolloutIndex) -> None:
         self.title, self.base, self.index = "audit", "/run/audit/", index

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evotrainer.projections import words
+from evotrainer.projections.harness_lineage import HarnessVersionView
 from evotrainer.projections.run_facts import STATUS
-from evotrainer.projections.text import duration, one_line, point_range, points
+from evotrainer.projections.text import duration, one_line, percent, point_range, points
 from evotrainer.records.text import counted, cut
 from evotrainer.views import progress, summary
 from evotrainer.views.model import BranchView, RunView, TrialView
@@ -34,7 +35,12 @@ def tiles(view: RunView) -> list[Tile]:
 
 
 def _found(view: RunView) -> Tile:
-    """The first diagnosis, or the gap between what is paid and what counts."""
+    """A shortcut that an audit confirmed, else the last diagnosis, or the gap between what is paid and what counts."""
+    shortcut = next((a for a in reversed(view.state.audits) if a.confirmed), None)
+    if shortcut is not None:
+        lost = f"{percent(shortcut.score_open)} of {shortcut.branch} become {percent(shortcut.score_closed)}"
+        text = f"With {shortcut.capability} closed {lost}; the policy before training loses less."
+        return Tile("Found", "A shortcut in use", cut(one_line(text, 400), TEXT), shortcut.branch)
     worst = [x for b in view.branches.values() for r in b.readings for x in r.report.bottlenecks[:1]]
     start = view.start.facts.of_kinds("proxy_gap") if view.start else ()
     told = (*view.facts.of_kinds("diagnosis")[-1:], *start)
@@ -96,10 +102,25 @@ def _now(view: RunView) -> Tile:
     return Tile("Now", figure, cut(f"{doing}; {found.line().partition(', about ')[0]}.", TEXT), "now")
 
 
+TRAINS_NOTHING = ("base", "certify", "audit")
+"""Purposes of trials that evaluate."""
+
+
 def running(view: RunView) -> list[tuple[TrialView, BranchView]]:
     """Trials at work, each with its branch."""
     everyone = (*view.branches.values(), *view.probes.values())
     return [(t, b) for b in everyone for t in b.trials if t.status == "started" and not t.error]
+
+
+def versions(view: RunView) -> list[tuple[int, list[BranchView], list[HarnessVersionView]]]:
+    """Round by round: the policies that were promoted in it, and the versions of the harness that came of it."""
+    policies = [view.branches[p.branch] for p in view.versions if p.branch in view.branches]
+    harness = view.coevolution.versions
+    last = max([*(b.round for b in policies), *(v.body.round or 0 for v in harness), 0])
+    return [
+        (n, [b for b in policies if b.round == n], [v for v in harness if (v.body.round or 0) == n])
+        for n in range(last + 1)
+    ]
 
 
 def doing_now(view: RunView) -> Iterator[str]:

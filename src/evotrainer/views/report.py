@@ -23,7 +23,7 @@ from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import counted
 from evotrainer.views import plots, search, style, summary, trials
 from evotrainer.views.advice import advice
-from evotrainer.views.first_screen import running, tiles
+from evotrainer.views.first_screen import running, tiles, versions
 from evotrainer.views.fold import load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report_data import deciding, page_data
@@ -152,6 +152,7 @@ def render(view: RunView, served: Served | None = None, template: str = "report.
         shown=served or InPage({i: i for i in data["rollouts"]}),
         tiles=tiles(view),
         running=running,
+        versions=versions,
         effect_axis=plots.effect_axis(view),
         score_axis=plots.score_axis(view),
         colours=data["colours"],
