@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -132,6 +133,9 @@ def test_what_rollouts_say_is_text(online: Any, tmp_path: Path) -> None:
         assert online.execute_script(place + "return r.top >= 0 && r.bottom <= innerHeight"), "the page jumps to it"
         text = online.execute_script("return document.getElementById('main').textContent")
         assert "\u202e" not in text and "\\x202e" in text and "\x1b" not in text
+        harmless(online)
+        show(online, f"{base}rollouts?component={quote('<img src=x onerror=window.pwned=9>>=1')}")
+        assert "mixed alphabets" in online.find_element("css selector", ".group h2").text
         harmless(online)
         show(online, f"{base}rollout/{'f' * 30}00")
         assert "mixed alphabets" in online.find_element("css selector", "h1").text

@@ -246,6 +246,7 @@ class Pages:
             start=start,
             page=PAGE,
             cards=group_cards(found.shown),
+            readable=readable,
             given=given,
             more=lambda at: "?" + urlencode({**kept, "start": at}),
             query=urlencode(kept),

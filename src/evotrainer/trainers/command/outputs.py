@@ -20,7 +20,7 @@ from evotrainer.records.durable import fsync, os_errors, replace_folder
 from evotrainer.records.output import print
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.rollout import Rollout, groups_of, rollout_id
-from evotrainer.records.weights import weights_sha256
+from evotrainer.records.weights import weight_files
 from evotrainer.registry import Registry
 from evotrainer.trainers.base import TrainerEnvironment, TrainRequest
 from evotrainer.trainers.bases import is_adapter, note_base
@@ -270,7 +270,7 @@ def _rates(step: int, groups: Sequence[Sequence[Rollout]], request: TrainRequest
 
 def policy_folder(out: Path, o: CommandOptions) -> Path | None:
     """The policy that a command left; None where there are no weights."""
-    return next((p for p in reversed(matches(out, o.policy)) if p.is_dir() and weights_sha256(p) is not None), None)
+    return next((p for p in reversed(matches(out, o.policy)) if p.is_dir() and weight_files(p)), None)
 
 
 def take_policy(found: Path, folder: Path, start: Path, run_dir: Path | None) -> None:
@@ -284,9 +284,18 @@ def take_policy(found: Path, folder: Path, start: Path, run_dir: Path | None) ->
             weights = f.suffix == WEIGHTS or f.name.startswith(("model.", "adapter_", "base_policy", "trained"))
             known = f.suffix in (WEIGHTS, *AROUND) and f.is_file() and not (temp / f.name).exists()
             if known and (f.parent == found or not weights):
-                shutil.copyfile(f, temp / f.name)
+                _place(f, temp / f.name)
         if is_adapter(temp):
             note_base(temp, folder, start, run_dir)
         for f in temp.iterdir():
             fsync(f)
         replace_folder(temp, folder)
+
+
+def _place(f: Path, to: Path) -> None:
+    """Weights are the same file under a second name, where the disk can: they may have gigabytes."""
+    if f.suffix == WEIGHTS and not f.is_symlink():
+        with contextlib.suppress(OSError):
+            os.link(f, to)
+            return
+    shutil.copyfile(f, to)
