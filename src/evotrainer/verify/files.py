@@ -153,8 +153,8 @@ def named_files(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterat
 
 
 def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
-    """`result.json` says what the event says, in the very bytes that were written; less the price, which the run adds to
-    the event and `verify.trials.priced` computes again."""
+    """`result.json` says what the event says, in the very bytes that were written; less the price, which the run
+    adds to the event and `verify.trials.priced` computes again."""
     path = folder / TRIALS / t.trial / RESULT
     if not path.is_file():
         if t.files:
