@@ -109,14 +109,18 @@ def test_an_audit_is_served_with_its_findings_and_all_rollouts(tmp_path: Path) -
         for i in range(64)
     ]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with command("audit", tmp_path / "mine.jsonl", "--serve", "--no-cache") as (_, address):
+    with command("audit", tmp_path / "mine.jsonl", "--serve", "--no-cache", "--port", "0") as (_, address):
         status, text, _ = asked(address, "/run/audit/")
         assert status == 200 and '<section id="kinds">' in text and "/run/audit/rollout/" in text
         link = re.search(r'href="(/run/audit/rollout/[^"]+)#hit"', text)[1]  # type: ignore[index]
         status, group, _ = asked(address, link)
         assert status == 200 and group.count('<article class="card attempt') == 4
+        assert re.search(r'<a class="flag" href="/run/audit/#readings">\w+</a>: [^<]{20}', group)
         listed = asked(address, "/run/audit/rollouts")[1]
         assert "64 rollouts" in listed and "16 groups" in listed
+        assert "Flagged by" in listed and '<option value="flagged" selected>' in listed
+        first = ["⚑" in g for g in listed.split("card group")[1:]]
+        assert any(first) and first == sorted(first, reverse=True), "flagged ones before all others"
         detector = re.search(r'name="finding">.*?<option value="([a-z_]+)"', listed, re.S)[1]  # type: ignore[index]
         assert "⚑" in asked(address, f"/run/audit/rollouts?finding={detector}")[1]
         assert '"hits": ' in asked(address, "/run/audit/search?q=sys.exit")[1]
