@@ -256,7 +256,7 @@ def test_after_enough_failures_the_agent_calls_the_run_saturated() -> None:
     assert 2 <= n < 59
 
 
-def test_a_human_can_steer_in_plain_words() -> None:
+def test_a_human_steers_by_two_forms_of_words() -> None:
     only = briefing(report=GAP, feedback="please try the lr")
     assert {iv.factor for iv in propose(only)} == {"lr"}
     rateless = briefing(report=GAP, feedback="no change of lr, please")
@@ -264,6 +264,8 @@ def test_a_human_can_steer_in_plain_words() -> None:
     without = briefing(report=GAP, feedback="no change of the rewards")
     others = {iv.factor for iv in propose(without)}
     assert others and "rewards" not in others
+    unread = briefing(report=GAP, feedback="leave the rewards alone")
+    assert propose(unread) == propose(briefing(report=GAP, feedback="hm")), "what is not understood is not turned round"
 
 
 def test_without_stored_outcomes_the_agent_still_answers_the_diagnosis() -> None:

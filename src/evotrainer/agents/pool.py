@@ -68,14 +68,17 @@ def affordable(pool: Sequence[CandidateMove], briefing: Briefing) -> list[Candid
 
 
 def _wanted_by_human(pool: list[CandidateMove], feedback: str) -> list[CandidateMove]:
-    """A human's REVISE in plain words: factors named after no / not / avoid / without are left out; factors named
-    otherwise are the only ones kept."""
+    """A human's REVISE: factors named up to four words after no / not / avoid / without are left out, those after
+    only / try are the only ones kept. Other words change nothing here: what they want cannot be told from a list."""
     words = [w.strip(".,;:!?()'\"`").lower() for w in feedback.split()]
     factors = {c.factor for c in pool}
     unwanted: set[str] = set()
     wanted: set[str] = set()
     for i, w in enumerate(words):
-        refused = {"no", "not", "avoid", "without", "never", "don't"} & set(words[max(0, i - 4) : i])
+        before = set(words[max(0, i - 4) : i])
+        refused = {"no", "not", "avoid", "without", "never", "don't"} & before
+        if not refused and not {"only", "try"} & before:
+            continue
         for f in factors:
             names = fields_of(f) if refused else ()  # a refused field is refused in composite factors, too
             if w == family_of(f) or any(w in (x, x + "s", x.rstrip("s")) for x in (f, *names)):

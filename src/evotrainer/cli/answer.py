@@ -23,7 +23,7 @@ def answer(
     """Answer the gate at which a run waits (run.autonomy=human_gated or escalating), from any shell or machine that
     shares its folder.
 
-    Example: evotrainer answer runs/mine revise "leave the reward alone"
+    Example: evotrainer answer runs/mine revise "no rewards"
     """
     from evotrainer import api
     from evotrainer.records.durable import writer_of

@@ -88,7 +88,7 @@ def give_answer(
     if choice is None:
         raise ConfigError(f"{answer!r} is no answer; give approve, revise or abort")
     if choice == "REVISE" and not words.strip():
-        raise ConfigError('revise needs words: what should change; e.g. revise "leave the reward alone"')
+        raise ConfigError('revise needs words: what should change; e.g. revise "no rewards"')
     asked = open_question(events)
     if to and (asked is None or asked.id != to):
         now = f"{asked.id} waits" if asked else "none waits"

@@ -29,19 +29,21 @@ FEW = [
     *("run.workers=1", "run.looks=off", "run.keys=off", "evaluation.draw=fixed", "evaluation.search_tasks=8"),
     *("evaluation.gate_tasks=8", "evaluation.cert_tasks=8", "evaluation.gate_attempts=2", "evaluation.cert_attempts=2"),
 ]
+CHANGE = ["run.agent=fixed", 'run.agent_options={interventions=[{factor="lr", new=3e-3}]}']
 
 
 @pytest.mark.timeout(900)
-def test_a_script_of_plain_pytorch_is_searched_judged_and_certified(tmp_path: Path) -> None:
+def test_a_script_of_plain_pytorch_is_trained_judged_and_certified(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--trainer", "command"]).exit_code == 0
     run = api.start(
         tmp_path / "mine" / "task.toml",
         tmp_path / "run",
-        overrides=[*TINY, "run.workers=1", "run.probes=1", "policy.warm_start.steps=60", "run.looks=off"],
+        overrides=[*TINY, "run.workers=2", "policy.warm_start.steps=60", "run.looks=off", "run.probes=0", *CHANGE],
     )
     assert run.closed is not None and not run.verify().problems
     trained = {e.body.trial: e.body for e in run.events() if e.kind == "finished" and e.body.steps}
     assert len(trained) >= 4 and all(t.status == "complete" and t.cached is None for t in trained.values())
+    assert {"judged", "certified"} <= {e.kind for e in run.events()}
     first = trained["b0-s1"]
     assert first.curve[0]["loss"] == first.curve[0]["loss"] and first.cpu_s > first.curve[-1]["cpu_s"] > 1
     files = next(e.body.environment["files"] for e in run.events() if e.kind == "run")

@@ -102,9 +102,7 @@ def _post(section: NotifyConfig, body: dict[str, Any]) -> None:
         raise NotifyError(str(e.reason)) from None
     except TimeoutError:
         raise NotifyError(f"no answer within {ANSWER_S:g} s") from None
-    except (OSError, ValueError) as e:  # also http.client's; a ValueError may quote the address
-        raise NotifyError(type(e).__name__) from None
-    except Exception as e:
+    except Exception as e:  # http.client's, or one whose text may quote the address
         raise NotifyError(type(e).__name__) from None
 
 
