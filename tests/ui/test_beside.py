@@ -175,6 +175,9 @@ def test_only_the_page_with_the_token_answers_and_once(waiting: Path) -> None:
         given = read_answer(waiting, QUESTION)
         assert given and given.words == "leave the reward" and "in the browser" in given.by
         assert send(address, **good)[0] == 409, "the first answer counts"
+        assert (
+            text.index("<form") < text.index("<summary>The verdict gate of round 1, of b1") < text.index("Promote b1?")
+        )
         assert asked(address, "/run/run/", "POST")[0] == 405
 
 

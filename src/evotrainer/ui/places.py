@@ -23,7 +23,7 @@ from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
 from evotrainer.views import summary
-from evotrainer.views.first_screen import TRAINS_NOTHING, running
+from evotrainer.views.first_screen import TRAINS_NOTHING, gained_over, running
 from evotrainer.views.fold import LOCK, load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report import Served, fill, generator, render
@@ -137,10 +137,11 @@ class RunPlace:
             view = self.view()
             how = served(self.base, self.title, view.event_count, home=self.home, actions=self.actions)
             data = page_data(view, live=True)
+            driven = view.driver is not None
             if not name:
-                return Rendered(view.event_count, render(view, how), data)
+                return Rendered(view.event_count, render(view, how), data, driven=driven)
             page = render(view, how, "branch_page.html.j2", b=view.branches[name], only=True)
-            return Rendered(view.event_count, page, data | {"of": name})
+            return Rendered(view.event_count, page, data | {"of": name}, driven=driven)
         except (EvoTrainerError, OSError) as e:
             gone = not (self.folder / "ledger.db").is_file()
             error = StoreError(_gone(self.folder)) if gone else e
@@ -258,7 +259,8 @@ def row_of(name: str, base: str, view: RunView) -> RunRow:
     state, told = summary.state(view)
     gain, against = "", ""
     certified = view.certified.comparisons if view.certified else {}
-    pair = next((p for p in ("champion-start", "champion-base", "start-base") if "low" in certified.get(p, {})), "")
+    pairs = (f"champion-{gained_over(view)}", "champion-start", "champion-base", "start-base")
+    pair = next((p for p in pairs if "low" in certified.get(p, {})), "")
     champion = view.branches.get(view.champion)
     if pair:
         c = certified[pair]

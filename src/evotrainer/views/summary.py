@@ -53,6 +53,15 @@ def state(view: RunView) -> tuple[Standing, str]:
     return Standing.open, f"{text}. {AS_FAR}"
 
 
+APPROVES = {
+    "diagnosis": "that the round answers this diagnosis",
+    "intervention": "that these changes are replayed on stored rollouts",
+    "backtest": "that these changes are trained",
+    "verdict": "that this branch is promoted",
+}
+"""Gate -> what is approved there."""
+
+
 def gate(asked: GateAsked) -> str:
     """Where a run waits, in words."""
     return f"{asked.where} gate of round {asked.round}" + (f", of {asked.branch}" if asked.branch else "")
