@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -172,6 +173,8 @@ class RunRow:
     critical: int = 0
     last: str = ""
     events: int = 0
+    order: int = len(summary.Standing)
+    """Its place among states: who waits for a human is first, what cannot be read last."""
 
 
 class RunsPlace:
@@ -220,7 +223,9 @@ class RunsPlace:
         if name not in self._rows or self._rows[name][0] != mark:
             try:
                 row = row_of(name, run.base, load_view(run.folder, rollouts=False))
-            except (EvoTrainerError, OSError) as e:
+            except Exception as e:  # one run must not take the page of the others down
+                if not isinstance(e, EvoTrainerError | OSError):
+                    logging.getLogger(__name__).exception("run %s cannot be shown", name)
                 row = RunRow(name, run.base, "cannot be read", "failed", cause(e, 300))
             self._rows[name] = mark, row
         return self._rows[name][1]
@@ -251,7 +256,6 @@ def _written(folder: Path) -> float:
 def row_of(name: str, base: str, view: RunView) -> RunRow:
     """A run in a line: its state, what was gained and how sure that is, what it cost, what is to be looked at."""
     state, told = summary.state(view)
-    words = {"closed": ("ended", "start"), "running": ("running", "promote"), "open": ("stopped", "withheld")}[state]
     gain, against = "", ""
     certified = view.certified.comparisons if view.certified else {}
     pair = next((p for p in ("champion-start", "champion-base", "start-base") if "low" in certified.get(p, {})), "")
@@ -270,9 +274,9 @@ def row_of(name: str, base: str, view: RunView) -> RunRow:
     bad = sum(f.severity == "critical" for f in found) + sum(c.severity == "critical" for c in caveats)
     warn = sum(f.severity == "warn" for f in found) + sum(c.severity == "warn" for c in caveats)
     return RunRow(
-        name, base, words[0], words[1], told, str(view.opened.task) if view.opened else "", view.champion, gain,
+        name, base, *state.value, told, str(view.opened.task) if view.opened else "", view.champion, gain,
         against, [x for x in summary.cost_lines(view) if x[3] is not None][:2], warn, bad, view.last_time,
-        view.event_count,
+        view.event_count, list(summary.Standing).index(state),
     )  # fmt: skip
 
 

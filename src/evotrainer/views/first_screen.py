@@ -12,7 +12,9 @@ from evotrainer.projections.text import duration, one_line, percent, point_range
 from evotrainer.records.text import counted, cut
 from evotrainer.views import progress, summary
 from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.story import sentence
 from evotrainer.views.style import PURPOSE
+from evotrainer.views.summary import Standing
 
 TEXT = 190
 """Letters of a tile's sentence."""
@@ -91,10 +93,12 @@ def _trained(view: RunView) -> bool:
 
 def _now(view: RunView) -> Tile:
     state, told = summary.state(view)
-    if state == "closed":
+    if state is Standing.closed:
         return Tile("Now", "ended", cut(told, TEXT) + ".", "cost")
-    if state == "open":
-        return Tile("Now", "stopped", cut(told, TEXT), "summary")
+    if state is Standing.waiting:
+        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer below, or by evotrainer answer RUN.", "question")
+    if state is Standing.open:
+        return Tile("Now", "stopped", cut(f"{sentence(summary.ALONE)} {told}", TEXT), "summary")
     found = progress.of_view(view)
     left = found.left_s
     doing = ", ".join(doing_now(view)) or "between two trainings: reading, judging or proposing"
