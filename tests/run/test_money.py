@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from bench.compare.paper import draw_result
 
+from evotrainer import api
 from evotrainer.agents.pool import affordable
 from evotrainer.cli.status import status
 from evotrainer.config.budget import PriceConfig
@@ -26,6 +31,7 @@ from evotrainer.verify import Record
 from evotrainer.verify.trials import priced
 from tests.leaky_task import ENV, RECIPE
 from tests.paper import Paper, bodies, set_in
+from tests.small_run import TINY
 
 PRICE = """[budget.price]
 gpu_hour = 3.6
@@ -92,6 +98,26 @@ def test_what_a_run_costs_is_recorded_at_the_prices_of_the_day_and_told(
     from evotrainer.views.fold import load_view
 
     assert f"US dollars {total:.2f}" in "\n".join(card._evidence(load_view(run.folder), None, "", 0, "", ""))
+
+
+def test_a_priced_run_that_was_killed_and_resumed_verifies_whole(
+    task_file: Path, trained_base: Path, tmp_path: Path
+) -> None:
+    """Real trials: what each wrote knows no price, and its event has one."""
+    folder = tmp_path / "run"
+    prices = ["budget.price={cpu_hour = 3.6, as_of = 2026-11-29}", "budget.cpu_s=600", "budget.trial_cpu_s=60"]
+    command = [sys.executable, "-m", "evotrainer", "run", str(task_file), "--out", str(folder), *TINY, *prices]
+    environ = {**os.environ, "EVOTRAINER_KILL_AT": "after:b0-s1/finished"}
+    killed = subprocess.run([*command, f"policy.base={trained_base}"], env=environ, capture_output=True, text=True)
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    run = api.resume(folder)
+    found = run.verify()
+    assert not found.problems, found.problems[0]
+    done = bodies(run, "finished")
+    assert len(done) > 4 and all(t.usd == pytest.approx(t.cpu_s / 1000, abs=1e-5) for t in done)
+    result = folder / "trials" / done[0].trial / "result.json"
+    result.write_text(result.read_text().replace('"usd":null', '"usd":0.0'))
+    assert any("result.json does not say" in p.message for p in run.verify().problems)
 
 
 def test_the_search_weighs_cost_in_the_unit_of_the_budget(task: Path, tmp_path: Path) -> None:

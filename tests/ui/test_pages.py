@@ -235,6 +235,7 @@ def test_who_comes_back_is_sent_what_he_missed_and_no_more(tmp_path: Path, runs:
         assert "harness" not in body["parts"] and set(body["order"]) > {"harness", "verdicts"}
         seen, body = message(events(address, "/run/run/events", 1, **{"Last-Event-ID": str(now)})[0])
         assert seen == now and not body["parts"], "who knows all is sent nothing"
+        assert not body["driven"], "nobody goes on with it"
         seen, body = message(events(address, "/run/run/events?after=3", 1)[0])
         assert "harness" in body["parts"], "who comes from another time is sent all"
 
@@ -259,7 +260,7 @@ def test_what_trains_now_is_drawn_from_its_stored_rollouts(tmp_path: Path) -> No
         assert live["y"]["rewards/hidden/mean"][0] == pytest.approx(sum(paid) / len(paid), rel=1e-3)
         assert 0 < live["y"]["frac_reward_zero_std"][0] < 1 and live["y"]["entropy"][0] == pytest.approx(0.18)
         seen, body = message(events(address, "/run/run/events", 1)[0])
-        assert body["data"]["curves"]["b1"]["trials"][-1]["x"] == [1, 2]
+        assert body["data"]["curves"]["b1"]["trials"][-1]["x"] == [1, 2] and body["driven"]
         assert seen > 0
 
 

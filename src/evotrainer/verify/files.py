@@ -153,7 +153,8 @@ def named_files(folder: Path, t: TrialFinished, checked: Counter[str]) -> Iterat
 
 
 def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
-    """`result.json` says what the event says, in the very bytes that were written."""
+    """`result.json` says what the event says, in the very bytes that were written; less the price, which the run
+    adds to the event and `verify.trials.priced` computes again."""
     path = folder / TRIALS / t.trial / RESULT
     if not path.is_file():
         if t.files:
@@ -161,7 +162,8 @@ def result_file(folder: Path, t: TrialFinished) -> Iterator[str]:
         return
     try:
         data = read_bytes(path)
-        same = SealedSplits.result(TrialFinished.model_validate_json(data)) == t and to_json(from_json(data)) == data
+        due = t.model_copy(update={"usd": None})
+        same = SealedSplits.result(TrialFinished.model_validate_json(data)) == due and to_json(from_json(data)) == data
     except (ValueError, OSError):
         same = False
     if not same:

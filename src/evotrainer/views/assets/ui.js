@@ -37,8 +37,7 @@
     let last = after;
     const url = location.pathname.replace(/\/?$/, (end) => end || "/") + "events";
     const source = new EventSource(`${url}?after=${encodeURIComponent(last)}`);
-    source.addEventListener("open", () => say("live", false));
-    source.addEventListener("parts", (e) => { last = e.lastEventId || last; say(`live · event ${last}`, false); take(JSON.parse(e.data)); });
+    source.addEventListener("parts", (e) => { last = e.lastEventId || last; const sent = JSON.parse(e.data); say(`${sent.driven ? "live" : "up to date"} · event ${last}`, false); take(sent); });
     source.addEventListener("problem", (e) => say(JSON.parse(e.data).text, true));
     source.addEventListener("error", () => {
       say("connection lost, trying again; evotrainer ui opens it anew", true);
@@ -61,6 +60,7 @@
     const path = location.pathname.replace(/branch\/[^/]*$/, "");
     const sent = await fetch(`${path}answer`, { method: "POST", body, headers: { "Content-Type": "application/json", "X-EvoTrainer-Token": sessionStorage.getItem("token") ?? "" } }).catch(() => null);
     said.textContent = sent ? await sent.text() : "the server does not answer; try again";
+    if (sent?.ok) for (const b of f.querySelectorAll("button")) b.disabled = true;
   });
 
   // search ----------------------------------------------------------------------------------------------------------
