@@ -102,8 +102,7 @@ def audit(
     options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers, "run": run}
     options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": who is not None}
     with progress() as say, flagged(serve) as found:
-        options["progress"] = say
-        done = read(paths, **options)
+        done = read(paths, **options, progress=say)
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
     _print_audit(done, sql, as_json=as_json, full=full)
     if not done.read:
