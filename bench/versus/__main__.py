@@ -32,6 +32,9 @@ NULLS: Sequence[tuple[str, Population, bool]] = (
     ("0.5 points between seeds", replace(USUAL, seed_sd=0.005), True),
     ("6 points between seeds", replace(USUAL, seed_sd=0.06), True),
     ("60 tasks", replace(USUAL, tasks=60), True),
+    ("10 tasks", replace(USUAL, tasks=10), True),
+    ("6 tasks, 1 attempt a task", replace(USUAL, tasks=6, attempts=1), True),
+    ("5 tasks: below the least, no word", replace(USUAL, tasks=5), True),
     ("1 attempt a task", replace(USUAL, attempts=1), True),
 )
 
@@ -129,7 +132,7 @@ def main(runs: int) -> None:
             "## False words",
             "",
             f"Share of {runs} comparisons that say `better` where neither side is (exact 95% interval); last row: that "
-            "say `no worse` or `better` where A is worse by just the margin.",
+            "say `no worse` or `better` where A is worse by just the margin. Below 6 tasks the command says no word.",
             "",
             *rows,
             "",

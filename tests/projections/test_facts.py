@@ -15,6 +15,7 @@ from evotrainer.records import events as ev
 from evotrainer.records.chain import Event
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.verdicts import Effect
+from tests.small_records import RECIPE, opened
 from tests.views.test_coevolution import audit
 from tests.views.test_coevolution import story as leak
 from tests.whole_run import story
@@ -69,6 +70,28 @@ def also(kind: str, id: str, body: Frozen) -> Callable[[], list[Event]]:
     return lambda: recorded(lambda b: b, (kind, id, body))
 
 
+def void() -> list[Event]:
+    """The starting recipe used a shortcut that was closed: it is void, and trained again as b9."""
+    rows = tuple(r.model_copy(update={"branch": "b9"}) if r.name == "champion" else r for r in ROWS)
+    cert = {"comparisons": LIKE, "champion": "b9", "rows": rows}
+    closed = RECIPE.model_copy(update={"knobs": {"key": "other"}})
+    key = {"name": "key", "knob": "key", "open": "answer", "closed": "other", "about": "the key can be read"}
+
+    def body(b: Frozen) -> Frozen:
+        if isinstance(b, ev.RunOpened):
+            return b.model_copy(update={"environment": {**b.environment, "capabilities": [key]}})
+        return b.model_copy(update=cert) if isinstance(b, ev.Certified) else b
+
+    return recorded(
+        body,
+        ("audited", "b0/audited/key", ev.Audited(round=1, audit=audit("b0", "mined_look", True))),
+        ("invalidated", "b0/invalidated", FALLEN.model_copy(update={"branch": "b0", "descendants": ()})),
+        ("branch", "b9/opened", opened("b9", None, closed).model_copy(update={"round": 1})),
+    )
+
+
+VOID = "b0 is void: trained with the shortcut key open"
+
 TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
     # run, about, kind, sentence
     (recorded, "", "result", "The champion solves 79.7% of unseen tasks; the starting recipe 64.1%, the base policy "
@@ -121,6 +144,13 @@ TABLE: tuple[tuple[Callable[[], Iterable[Event]], str, str, str], ...] = (
     (partial(until, "b1/opened"), "b1", "status", "no verdict yet"),
     (recorded, "b1", "changes", "rewards: - visible, + hidden 1"),
     (recorded, "b0", "changes", "starting recipe"),
+    (void, "b9", "changes", "starting recipe trained again, the shortcut key closed (answer → other)"),
+    (void, "", "result", "The champion solves 79.7% of unseen tasks, not shown to be better than the starting recipe "
+     f"(64.1%; {VOID}); the base policy 51.8%"),
+    (void, "", "comparison", "champion minus start: +1.0 points [-2.0, +4.0], no difference shown: the interval holds "
+     f"0 ({VOID})"),
+    (void, "b9", "unconfirmed", f"a gain over the starting recipe is not shown: +1.0 [-2.0, +4.0] points on unseen "
+     f"tasks ({VOID})"),
     (recorded, "base", "changes", "base policy, before any training"),
     (recorded, "b1", "prediction", "proxy gap (paid minus meant) down by at least 0.05"),
     (recorded, "b1", "outcome", "came true: 0.149 (3 seeds) → 0.018 (3 seeds); harness metric"),

@@ -20,7 +20,10 @@ from evotrainer.cli._page import page_beside
 from evotrainer.records.answers import read_answer
 from evotrainer.records.events import GateAsked
 from evotrainer.records.ledger import Ledger
-from tests.ui_server import asked, port_of
+from evotrainer.ui import places
+from evotrainer.views.style import MARK
+from evotrainer.views.summary import Standing
+from tests.ui_server import asked, port_of, serving
 from tests.whole_run import build_run
 
 
@@ -109,14 +112,18 @@ def test_an_audit_is_served_with_its_findings_and_all_rollouts(tmp_path: Path) -
         for i in range(64)
     ]
     (tmp_path / "mine.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
-    with command("audit", tmp_path / "mine.jsonl", "--serve", "--no-cache") as (_, address):
+    with command("audit", tmp_path / "mine.jsonl", "--serve", "--no-cache", "--port", "0") as (_, address):
         status, text, _ = asked(address, "/run/audit/")
         assert status == 200 and '<section id="kinds">' in text and "/run/audit/rollout/" in text
         link = re.search(r'href="(/run/audit/rollout/[^"]+)#hit"', text)[1]  # type: ignore[index]
         status, group, _ = asked(address, link)
         assert status == 200 and group.count('<article class="card attempt') == 4
+        assert re.search(r'<a class="flag" href="/run/audit/#readings">\w+</a>: [^<]{20}', group)
         listed = asked(address, "/run/audit/rollouts")[1]
         assert "64 rollouts" in listed and "16 groups" in listed
+        assert "Flagged by" in listed and '<option value="flagged" selected>' in listed
+        first = ["⚑" in g for g in listed.split("card group")[1:]]
+        assert any(first) and first == sorted(first, reverse=True), "flagged ones before all others"
         detector = re.search(r'name="finding">.*?<option value="([a-z_]+)"', listed, re.S)[1]  # type: ignore[index]
         assert "⚑" in asked(address, f"/run/audit/rollouts?finding={detector}")[1]
         assert '"hits": ' in asked(address, "/run/audit/search?q=sys.exit")[1]
@@ -172,7 +179,39 @@ def test_only_the_page_with_the_token_answers_and_once(waiting: Path) -> None:
         given = read_answer(waiting, QUESTION)
         assert given and given.words == "leave the reward" and "in the browser" in given.by
         assert send(address, **good)[0] == 409, "the first answer counts"
+        assert (
+            text.index("<form") < text.index("<summary>The verdict gate of round 1, of b1") < text.index("Promote b1?")
+        )
         assert asked(address, "/run/run/", "POST")[0] == 405
+
+
+def test_a_run_that_waits_is_a_row_and_says_who_goes_on(waiting: Path) -> None:
+    with serving(waiting.parent) as address:
+        row = asked(address, "/")[1].partition('id="run-run"')[2].partition("</tr>")[0]
+        assert "waits for an answer" in row and "data-sort=" in row
+        text = asked(address, "/run/run/")[1]
+        now = text.partition("<h3>Now</h3>")[2].partition("</a>")[0]
+        assert "at the verdict gate of round 1, of b1 since" in now and "no process drives it" in now
+        with Ledger.open(waiting / "ledger.db"):  # somebody drives it
+            text = asked(address, "/run/run/")[1]
+        now = text.partition("<h3>Now</h3>")[2].partition("</a>")[0]
+        assert "waits for an answer" in now and "evotrainer answer" in now and "left" not in now
+
+
+def test_each_standing_has_its_own_words_and_a_mark() -> None:
+    assert len({s.value[0] for s in Standing}) == len(Standing) and all(s.value[1] in MARK for s in Standing)
+
+
+def test_an_error_in_one_row_stays_in_it_and_is_logged(
+    waiting: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    build_run(waiting.parent / "done")
+    usual = places.row_of
+    monkeypatch.setattr(places, "row_of", lambda name, *a: {}["odd"] if name == "run" else usual(name, *a))
+    html = places.RunsPlace(waiting.parent)._rendered().html
+    row = html.partition('id="run-run"')[2].partition("</tr>")[0]
+    assert "cannot be read" in row and "odd" in row and "KeyError" in caplog.text
+    assert "ended" in html.partition('id="run-done"')[2].partition("</tr>")[0]
 
 
 def test_nobody_answers_where_it_was_not_allowed(waiting: Path) -> None:

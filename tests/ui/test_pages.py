@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 
 from evotrainer.cli._page import listen
 from evotrainer.errors import ConfigError
+from evotrainer.records.events import Invalidated
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import groups_of
 from evotrainer.records.store import RolloutStore
@@ -90,6 +92,8 @@ def test_a_group_shows_its_prompt_once_and_a_quote_is_marked(page: str) -> None:
     assert status == 200 and text.count("Read integers; keep multiples of 3") == 1
     assert text.count('<article class="card attempt') == 4 and "hidden" in text and "reward" in text
     assert re.search(r'<mark class="hit" id="hit">print\(max\(ys\)\)</mark>', text)
+    all_of_it = re.search(r'<a class="flag" href="/run/done/(branch/\w+)#(findings-\w+)">\w+</a>: [^<]{20}', text)
+    assert all_of_it and f'id="{all_of_it[2]}"' in asked(page, f"/run/done/{all_of_it[1]}")[1]
     whole = asked(page, link.partition("?")[0] + "/text")
     assert whole[2]["content-type"].startswith("text/plain") and "print(max(ys))" in whole[1]
 
@@ -97,11 +101,42 @@ def test_a_group_shows_its_prompt_once_and_a_quote_is_marked(page: str) -> None:
 def test_a_search_streams_what_it_finds_and_says_what_is_no_expression(page: str) -> None:
     lines = [json.loads(x) for x in asked(page, "/run/done/search?q=DEFAULT%3D0&branch=b1")[1].splitlines()]
     assert lines[0]["html"].startswith("<li>") and "default=0" in lines[0]["html"]
-    assert lines[-1]["done"] and lines[-1]["hits"] == sum("html" in x for x in lines) > 0
+    assert lines[-1]["done"] and lines[-1]["hits"] == sum("rollout/" in x.get("html", "") for x in lines) > 0
     (line,) = asked(page, "/run/done/search?q=(&regex=1")[1].splitlines()
     assert "is no expression" in json.loads(line)["error"]
     found = asked(page, "/run/done/search?regex=1&q=max.ys%2C%20default")[1]
     assert '"hits": 200' in found or "html" in found
+    lines = [json.loads(x) for x in asked(page, "/run/done/search?q=DEFAULT%3D0&branch=b1")[1].splitlines()]
+    hits, more = [x["html"] for x in lines if "html" in x][:-1], lines[-2]["html"]
+    assert (
+        len(hits) == 200
+        and lines[-1]["cut"]
+        and re.search(r'<code>.{20,}<mark class="hit">default=0</mark>', hits[0], re.S)
+    )
+    rest = asked(page, "/run/done/search" + unescape(re.search(r'href="([^"]+)"', more)[1]))[1]  # type: ignore[index]
+    assert "skip=200" in more and hits[0] not in [json.loads(x).get("html") for x in rest.splitlines()]
+
+
+def test_what_was_written_last_comes_first(tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", until="b1-s0/finished")
+    for part in (run / "rollouts").glob("*/*"):
+        os.utime(part, (2e9, 2e9) if part.parent.name == "b0-s1" else (1e9, 1e9))
+    with serving(run) as address:
+        assert "b0, seed 1" in asked(address, "/run/run/rollouts")[1].partition("card group")[2].partition("</p>")[0]
+        hit = json.loads(asked(address, "/run/run/search?q=max")[1].splitlines()[0])["html"]
+        assert "b0 · " in hit
+
+
+def test_a_group_of_an_invalid_branch_says_so_and_leads_there(tmp_path: Path, runs: Path) -> None:
+    run = Path(shutil.copytree(runs / "early", tmp_path / "run"))
+    with Ledger.open(run / "ledger.db") as ledger:
+        found = Invalidated(branch="b1", descendants=(), reason="reads the answer", champion="b0")
+        ledger.append("invalidated", "b1/invalidated", found)
+    with serving(run) as address:
+        link = re.search(r'href="(/run/run/rollout/[0-9a-f]{32})"', asked(address, "/run/run/rollouts?branch=b1")[1])
+        text = asked(address, link[1])[1]  # type: ignore[index]
+        assert "Its branch is invalid: reads the answer" in text and 'href="/run/run/branch/b1' in text
+        assert "<dt>knobs</dt>" in text.partition("<summary>Facts")[0]
 
 
 def test_gate_and_cert_rollouts_never_leave(tmp_path: Path) -> None:
@@ -160,6 +195,10 @@ def test_a_damaged_run_and_one_that_goes_away_are_pages_with_cause_and_remedy(tm
     with serving(tmp_path) as address:
         status, text, _ = asked(address, "/run/damaged/")
         assert status == 500 and "restore a copy" in text and "Traceback" not in text
+        assert 'id="live"' in text and "It looks again by itself" in text
+        status, text, _ = asked(address, "/run/damaged/rollouts")
+        assert status == 500 and "ledger.db and of the ledger.* files" in text and "Not found" not in text
+        assert "by itself" not in text, "nothing looks again"
         assert asked(address, "/run/gone/")[0] == 200
         shutil.rmtree(tmp_path / "gone")
         status, text, _ = asked(address, "/run/gone/")
@@ -196,6 +235,7 @@ def test_who_comes_back_is_sent_what_he_missed_and_no_more(tmp_path: Path, runs:
         assert "harness" not in body["parts"] and set(body["order"]) > {"harness", "verdicts"}
         seen, body = message(events(address, "/run/run/events", 1, **{"Last-Event-ID": str(now)})[0])
         assert seen == now and not body["parts"], "who knows all is sent nothing"
+        assert not body["driven"], "nobody goes on with it"
         seen, body = message(events(address, "/run/run/events?after=3", 1)[0])
         assert "harness" in body["parts"], "who comes from another time is sent all"
 
@@ -220,7 +260,7 @@ def test_what_trains_now_is_drawn_from_its_stored_rollouts(tmp_path: Path) -> No
         assert live["y"]["rewards/hidden/mean"][0] == pytest.approx(sum(paid) / len(paid), rel=1e-3)
         assert 0 < live["y"]["frac_reward_zero_std"][0] < 1 and live["y"]["entropy"][0] == pytest.approx(0.18)
         seen, body = message(events(address, "/run/run/events", 1)[0])
-        assert body["data"]["curves"]["b1"]["trials"][-1]["x"] == [1, 2]
+        assert body["data"]["curves"]["b1"]["trials"][-1]["x"] == [1, 2] and body["driven"]
         assert seen > 0
 
 

@@ -144,7 +144,7 @@ def test_a_killed_run_shows_its_open_trials(killed_run: Path) -> None:
     assert by_id["b1-s0"].status == "complete"
     assert (by_id["b1-s1"].status, by_id["b1-s1"].heartbeat["step"]) == ("started", 8)
     assert by_id["b1-s2"].status == "waiting", "a torn heartbeat is no heartbeat"
-    assert summary.state(view)[0] == "open"
+    assert summary.state(view)[0] is summary.Standing.open
     assert view.branches["b1"].status == "open"
     gaps = " ".join(summary.not_measured(view))
     assert "Certificate: nothing is certified" in gaps

@@ -6,9 +6,11 @@ import re
 from pathlib import Path
 
 from evotrainer.projections.facts import Fact, FactList
-from evotrainer.views.fold import load_view
+from evotrainer.views.first_screen import tiles
+from evotrainer.views.fold import load_view, view_of
 from evotrainer.views.report import write_report
 from evotrainer.views.story import doubts, story
+from tests.projections.test_facts import void
 from tests.whole_run import build_run
 
 
@@ -38,6 +40,17 @@ def test_it_stands_before_the_figures_and_names_no_champion_where_there_is_none(
     assert "What was changed" not in told
     assert told["What stays in doubt"].startswith("Nothing is certified")
     assert "What was wrong" in told
+
+
+def test_a_shortcut_that_was_closed_is_told_as_a_change_and_its_start_as_void() -> None:
+    view = view_of(void())
+    (changed,) = (p.lines for p in story(view) if p.title == "What was changed")
+    told = "Starting recipe trained again, the shortcut key closed (answer → other), as b9"
+    assert changed[0] == f"{told}."
+    found, tried, proven, _ = tiles(view)
+    assert found.text.startswith("The key can be read. With key closed 90.0% of b0 become 20.0%")
+    assert tried.text.startswith(told)
+    assert "void" in proven.text, "there is no comparison with the base policy"
 
 
 def test_before_anything_is_known_nothing_is_claimed(tmp_path: Path) -> None:

@@ -12,10 +12,15 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from evotrainer.errors import ConfigError, install
 from evotrainer.records.output import print
 
+Host = Annotated[str, typer.Option(help="Address to serve on; who reaches another than this machine can read it.")]
+Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Default: 8642, or any free one.")]
 PORT = 8642
 """The one that is tried first; where it is taken, and none was asked for, any free one is."""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 import typer
 
 from evotrainer.cli._common import FOUND, AsJson, Cache, Format, Map, RolloutPaths, Workers, check_workers
-from evotrainer.cli._page import address, listen
+from evotrainer.cli._page import Host, Port, address, listen
 from evotrainer.cli._progress import progress
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.output import Progress, print
@@ -73,6 +73,8 @@ def audit(
     no_cache: Annotated[bool, typer.Option("--no-cache", help="Keep no cache.")] = False,
     workers: Workers = None,
     serve: Serve = False,
+    host: Host = "127.0.0.1",
+    port: Port = None,
 ) -> None:
     """Read anybody's rollouts and say what is wrong with them: no configuration, any common format; --run, --reader.
 
@@ -89,7 +91,7 @@ def audit(
 
     Example: evotrainer audit mine.jsonl --map task=problem_id,text=response,reward=score
     """
-    _check(fail_on, serve)
+    _check(fail_on, serve, elsewhere=port is not None or host != "127.0.0.1")
     from evotrainer.studies.audit import audit as read
     from evotrainer.studies.audit import default_cache
     from evotrainer.studies.rollouts import flagged
@@ -100,8 +102,7 @@ def audit(
     options: dict[str, Any] = {"format": format, "map": map or (), "cache": folder, "workers": workers, "run": run}
     options |= {"proxy": _pair(proxy), "faults": fault or (), "keep": who is not None}
     with progress() as say, flagged(serve) as found:
-        options["progress"] = say
-        done = read(paths, **options)
+        done = read(paths, **options, progress=say)
         done, judged = _read_by(who, done, say) if who and done.read else (done, [])
     _print_audit(done, sql, as_json=as_json, full=full)
     if not done.read:
@@ -111,30 +112,32 @@ def audit(
     if who is not None:
         _print_reader(who, judged)
     if serve:
-        _serve(done, found)
+        _serve(done, found, host, port)
     if done.worst() in FAILING.get(fail_on or "", ()):
         raise typer.Exit(FOUND)
 
 
-def _check(fail_on: str | None, serve: bool) -> None:
+def _check(fail_on: str | None, serve: bool, elsewhere: bool) -> None:
     """Refuse, before anything is read, what could not be done afterwards."""
     if fail_on not in (None, *FAILING):
         raise ConfigError(f"--fail-on {fail_on}: give critical or warn")
+    if elsewhere and not serve:
+        raise ConfigError("--host and --port say where --serve serves; give --serve, too")
     if serve:
         from evotrainer.ui.server import check_installed
 
         check_installed()
 
 
-def _serve(done: RolloutAudit, found: Flagged) -> None:
+def _serve(done: RolloutAudit, found: Flagged, host: str, port: int | None) -> None:
     """The page, until it is ended."""
     from evotrainer.ui.audits import place_of_audit
     from evotrainer.ui.server import serve
 
     place = place_of_audit(done, found)
-    with listen("127.0.0.1", None) as listening:
+    with listen(host, port) as listening:
         print(f"page: {address(listening)}\nCtrl-C ends it", flush=True)
-        serve(place, listening, "127.0.0.1")
+        serve(place, listening, host)
 
 
 def _write(done: RolloutAudit, html: Path, to: TextIO) -> None:

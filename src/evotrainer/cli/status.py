@@ -111,7 +111,7 @@ def status_json(run: Run) -> dict[str, Any]:
     cert = run.certification
     return {
         "run": str(run.folder),
-        "state": summary.state(view)[0],
+        "state": summary.state(view)[0].name,
         "driver": view.driver,
         "next": advice(view, str(run.folder)),
         "left_s": progress.of_view(view).left_s if view.driver is not None else None,

@@ -8,13 +8,11 @@ from typing import Annotated
 
 import typer
 
-from evotrainer.cli._page import address, listen
+from evotrainer.cli._page import Host, Port, address, listen
 from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 
 Folder = Annotated[Path, typer.Argument(metavar="[RUN | FOLDER]", help="A run, or a folder that holds runs.")]
-Host = Annotated[str, typer.Option(help="Address to serve on; who reaches another than this machine can read it.")]
-Port = Annotated[int | None, typer.Option(min=0, max=65535, help="Default: 8642, or any free one.")]
 Allow = Annotated[
     bool, typer.Option("--allow-actions", help="Let whoever has the printed address answer where a run asks a human.")
 ]

@@ -27,7 +27,9 @@ Sides = Annotated[
 ]
 Score = Annotated[
     str | None,
-    typer.Option(help="outcome, reward or a component; default: the outcome where recorded, else the reward."),
+    typer.Option(
+        help="outcome, reward or a component; default: the outcome where both sides record one, else the reward."
+    ),
 ]
 Margin = Annotated[
     float | None,
@@ -38,12 +40,19 @@ Split = Annotated[str | None, typer.Option(help="Only rollouts of this split.")]
 Policy = Annotated[str | None, typer.Option(help="Only rollouts of this policy (model).")]
 Steps = Annotated[str | None, typer.Option(metavar="FIRST-LAST", help="Only rollouts of these training steps.")]
 Common = Annotated[bool, typer.Option("--common-tasks", help="Decide on the tasks that all have, however few.")]
+Reworded = Annotated[
+    bool,
+    typer.Option("--other-prompts", help="Pair tasks by id though their prompts differ: the same tasks, reworded."),
+]
 Fault = Annotated[
     list[str] | None,
     typer.Option(help="A column that makes a rollout a fault, COLUMN or COLUMN=VALUE; again for more."),
 ]
 FailOn = Annotated[
-    str | None, typer.Option(help="worse, undecided or no-worse: exit with 10 where the word is that or less, for CI.")
+    str | None,
+    typer.Option(
+        help="worse, undecided or no-worse: exit with 10 at that word or below, for CI; worse lets undecided pass."
+    ),
 ]
 Html = Annotated[Path | None, typer.Option(help="Write a page to this file.")]
 
@@ -58,6 +67,7 @@ def versus(
     policy: Policy = None,
     steps: Steps = None,
     common_tasks: Common = False,
+    other_prompts: Reworded = False,
     fault: Fault = None,
     fail_on: FailOn = None,
     html: Html = None,
@@ -90,7 +100,7 @@ def versus(
     with progress() as say:
         logs = [read_side(paths, wanted, side, say) for paths, side in ((a, "A"), (b, "B"))]
         say("comparing", 0, 1)
-        done = compare(*logs, score=score, alpha=alpha, margin=margin, common=common_tasks)
+        done = compare(*logs, score=score, alpha=alpha, margin=margin, common=common_tasks, reworded=other_prompts)
     print(json.dumps(versus_json(done), indent=1) if as_json else "\n".join(versus_lines(done)))
     if html is not None:
         from evotrainer.studies.versus.page import write_html

@@ -41,13 +41,13 @@ def as_texts(overrides: Overrides) -> list[str]:
     return out
 
 
-def check_resumable(overrides: Sequence[str]) -> None:
-    """ConfigError for what would change the results of a run that began."""
+def check_resumable(overrides: Sequence[str], trainer: Sequence[str] = ()) -> None:
+    """ConfigError for what would change the results of a run that began. `trainer`: options that its trainer allows."""
+    allowed = (*RESUMABLE, *FURTHER, *(f"trainer.options.{o}=" for o in trainer))
     for o in overrides:
-        if not o.startswith((*RESUMABLE, *FURTHER)):
+        if not o.startswith(allowed):
             raise ConfigError(
-                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join((*RESUMABLE, *FURTHER))}; "
-                "start a new run"
+                f"a resume cannot change {o.partition('=')[0]!r}, only {', '.join(allowed)}; start a new run"
             )
 
 

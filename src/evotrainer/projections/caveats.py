@@ -178,9 +178,17 @@ def _unconfirmed(tree: RunState, cert: Certified, branch: str) -> list[Fact]:
     # a champion of several steps was measured again against its control and, with it, against the start
     fresh = tree.branches[branch].fresh
     also = f", {_figure((fresh.start or fresh.effect).model_dump())} on fresh seeds of gate" if fresh else ""
+    also += f" ({void})" if (void := void_start(tree, cert)) else ""
     if cert.gain["high"] < 0:
         return [_fact("worse_than_start", "it is worse than the starting recipe", cert.gain, also), *found]
     return [_fact("unconfirmed", "a gain over the starting recipe is not shown", cert.gain, also), *found]
+
+
+def void_start(tree: RunState, cert: Certified) -> str:
+    """That the starting recipe which the champion was compared with is void, and why; empty where it is not."""
+    start = next((r.branch for r in cert.rows if r.name == "start" and r.branch in tree.invalid), "")
+    found = next((a.capability for a in tree.audits if a.confirmed and a.branch == start), "")
+    return start and f"{start} is void" + (f": trained with the shortcut {found} open" if found else "")
 
 
 def against_base(cert: Certified, branch: str) -> Fact | None:

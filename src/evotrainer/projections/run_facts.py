@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from evotrainer.projections import unmeasured, words
 from evotrainer.projections.branches import BASE, START, Branch, describe_start, mean_score
-from evotrainer.projections.caveats import caveats
+from evotrainer.projections.caveats import caveats, void_start
 from evotrainer.projections.facts import Fact, FactList
 from evotrainer.projections.harness_lineage import Coevolution
 from evotrainer.projections.predictions import PredictionOutcome, outcomes
@@ -129,7 +129,7 @@ def _of(
     """(kind, sentence) in the order of a reader; empty sentences are no facts."""
     v = b.verdict
     yield "status", _status(b, state, worse)
-    yield "changes", change_of(b)
+    yield "changes", change_of(b, state)
     yield "continued", describe_start(state.branches, b.recipe)
     yield "control", _control(b, state)
     if (i := b.intervention) and not b.matches:  # else it predicts what the change does that it serves
@@ -163,11 +163,15 @@ def _status(b: Branch, state: RunState, worse: str) -> str:
     return text + (f", later replaced by {next_one}" if next_one else "") + (f", but {worse}" if worse else "")
 
 
-def change_of(b: Branch) -> str:
+def change_of(b: Branch, state: RunState) -> str:
     """`factor: old → new`, or what the branch is instead."""
     if b.intervention:
         return change(b.intervention.factor, b.intervention.old, b.intervention.new)
-    return "starting recipe again, the shortcut closed" if b.round else "starting recipe"
+    if not b.round:
+        return "starting recipe"
+    found = [a for a in state.audits if a.confirmed and str(b.recipe.knobs.get(a.knob)) == str(a.closed)]
+    closed = dict.fromkeys(f" {a.capability} closed ({a.open} → {a.closed})" for a in found)
+    return f"starting recipe trained again, the shortcut{','.join(closed) or ' closed'}"
 
 
 def _differs(state: RunState, parent: str, recipe: Recipe) -> str:
@@ -186,8 +190,8 @@ def _control(b: Branch, state: RunState) -> str:
         return ""
     gate = next((g for g in b.verdict.gates if g.gate == "compute"), None) if b.verdict else None
     return (
-        f"{control.branch}: {control.parent} trained for as long as {b.branch} ({change_of(control)}), as {b.branch} "
-        f"took more compute" + (f"; beside it {b.branch} {gate.message}" if gate else "")
+        f"{control.branch}: {control.parent} trained for as long as {b.branch} ({change_of(control, state)}), as "
+        f"{b.branch} took more compute" + (f"; beside it {b.branch} {gate.message}" if gate else "")
     )
 
 
@@ -295,7 +299,7 @@ def facts_of(events: Sequence[Event], state: RunState | None = None) -> FactList
 def _of_run(events: Sequence[Event], state: RunState) -> Iterator[Fact]:
     yield Fact(kind="result", text=_result(state))
     if state.certified:
-        yield from _comparisons(state.certified)
+        yield from _comparisons(state.certified, void_start(state, state.certified))
         yield from (Fact(kind="comparison", text=guard_text(g), numbers=g.difference) for g in state.certified.guards)
         yield from _measured_closed(state)
     for e in events:
@@ -324,7 +328,10 @@ def _result(state: RunState) -> str:
         )
     if lost := _worse(state, cert, rows):
         return lost
+    void = void_start(state, cert)
     solved = {k: f"{name} {percent(rows[k].score)}" for k, name in NAMES.items() if k in rows}
+    if void:
+        solved["start"] += f" ({void})"
     if "champion" not in rows:
         each = " and ".join(f"{NAMES[k]} solves {percent(rows[k].score)}" for k in solved)
         return f"No branch was promoted: of unseen tasks {each}" if each else "Certified"
@@ -333,7 +340,7 @@ def _result(state: RunState) -> str:
     sentence = f"The champion solves {percent(row.score)} of unseen tasks{at}"
     if "start" in rows and cert.gain and not cert.gain_shown:
         than = "worse than" if cert.gain["high"] < 0 else "not shown to be better than"
-        sentence += f", {than} the starting recipe ({percent(rows['start'].score)})"
+        sentence += f", {than} the starting recipe ({percent(rows['start'].score)}{void and f'; {void}'})"
         others = others[1:]
     return f"{sentence}; {', '.join(others)}" if others else sentence
 
@@ -368,8 +375,9 @@ def _so_far(state: RunState) -> str:
 # -- the certificate ---------------------------------------------------------------------------------------------------
 
 
-def _comparisons(cert: Certified) -> Iterator[Fact]:
-    """Every certified comparison: the difference with its interval, and how to read it."""
+def _comparisons(cert: Certified, void: str) -> Iterator[Fact]:
+    """Every certified comparison: the difference with its interval, and how to read it; `void`: why one with the
+    starting recipe means little."""
     wide = False
     rows = {r.name: r for r in cert.rows}
     for name, c in cert.comparisons.items():
@@ -377,6 +385,7 @@ def _comparisons(cert: Certified) -> Iterator[Fact]:
         low, high = c.get("low"), c.get("high")
         text = f"{a} minus {b}: {points(c.get('mean'))} points {point_range(low, high)}, "
         text += _reading(c, "before training" if b == BASE else rows[b].branch if b in rows else b)
+        text += f" ({void})" if void and "start" in (a, b) else ""
         if (p := c.get("p")) is not None:
             text += f", p = {p:.2g}"
         if g := cert.greedy.get(name):

@@ -35,7 +35,7 @@ from evotrainer.records.head import (
     write_head,
 )
 from evotrainer.records.sealed import Key, SealedSplits
-from evotrainer.records.sqlite_file import missing, open_database, open_still, schema_problems, sqlite_errors
+from evotrainer.records.sqlite_file import RESTORE, missing, open_database, open_still, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
 __all__ = ["Event", "Journal", "Ledger"]
@@ -233,7 +233,7 @@ class Ledger:
             rows = [EventRow(*r) for r in self._db.execute(query, (after,))]
         for r in rows:
             if any(not isinstance(v, str) for v in (r.id, r.kind, r.time, r.body, r.prev_hash, r.hash)):
-                raise IntegrityError(f"ledger {self.path} is corrupt (event {r.seq} holds no text); restore a copy")
+                raise IntegrityError(f"ledger {self.path} is corrupt (event {r.seq} holds no text); {RESTORE}")
         return rows
 
     def verify(self) -> list[str]:

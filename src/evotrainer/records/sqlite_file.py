@@ -14,6 +14,7 @@ from evotrainer.records.durable import fsync, os_errors
 from evotrainer.records.events.run import FORMAT
 
 APPLICATION_ID = 0x45564F54  # "EVOT", shown by `file`
+RESTORE = "restore a copy of ledger.db and of the ledger.* files beside it; rollouts and policies are untouched"
 
 _SCHEMA = f"""
 BEGIN IMMEDIATE;
@@ -126,7 +127,7 @@ def _check_schema(db: sqlite3.Connection, path: Path) -> None:
         raise StoreError(f"{path} is a database but not an EvoTrainer ledger; give the ledger.db of a run folder")
     version = db.execute("PRAGMA user_version").fetchone()[0]
     if version < 1:
-        raise IntegrityError(f"ledger {path} is corrupt (its schema version is {version}); restore a copy")
+        raise IntegrityError(f"ledger {path} is corrupt (its schema version is {version}); {RESTORE}")
     first = db.execute("SELECT body FROM event WHERE seq = 1 AND kind = 'run'").fetchone()
     written = _format_of(first[0]) if first else FORMAT
     if written != FORMAT or version != FORMAT:
@@ -159,7 +160,7 @@ def _explained(path: Path, e: Exception) -> StoreError:
     if "not a database" in text:
         return IntegrityError(f"{path} is not a ledger (not an SQLite database); give the ledger.db of a run folder")
     if any(word in text for word in ("malformed", "corrupt", "decode")):
-        return IntegrityError(f"ledger {path} is corrupt ({text}); restore a copy, rollouts and policies are untouched")
+        return IntegrityError(f"ledger {path} is corrupt ({text}); {RESTORE}")
     if "is full" in text:
         return StoreError(f"ledger {path}: the disk is full; free some space and resume, nothing recorded is lost")
     if "readonly" in text or "unable to open" in text:

@@ -11,11 +11,13 @@ from evotrainer.config.load import apply_overrides, load_run_task, resolve
 from evotrainer.config.overrides import Overrides, as_texts, check_resumable
 from evotrainer.errors import ConfigError, StoreError
 from evotrainer.executors.spec import write_atomic
+from evotrainer.projections.environment_files import any_trained
 from evotrainer.projections.state import RunState
 from evotrainer.records import keys
 from evotrainer.records.events import Resumed
 from evotrainer.records.ledger import Ledger
 from evotrainer.run.observer import SilentObserver
+from evotrainer.trainers import TRAINERS
 
 if TYPE_CHECKING:
     from evotrainer.agents.base import Agent
@@ -65,7 +67,6 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
 
     given = as_texts(overrides)
     apply_overrides({}, given)
-    check_resumable(given)
     # A run killed before its first event has a task file and an empty ledger, or none: it starts here.
     looked = Ledger.look(folder / "ledger.db")
     with looked or contextlib.nullcontext():
@@ -75,8 +76,11 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     state, played = RunState.of(events), sum(e.kind == "round" for e in events)
     if state.closed_by and not given:
         return
-    every = [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *given]
     task = load_run_task(folder)
+    trainer = TRAINERS[task.trainer.name]
+    trained = any_trained(e for e in events if e.kind == "finished")
+    check_resumable(given, (*trainer.resumable, *(() if trained else trainer.places)))
+    every = [*(o for e in events if e.kind == "resumed" for o in e.body.overrides), *given]
     changed = resolve(apply_overrides(task.model_dump(mode="json"), every)) if every else task
     if any(o.startswith("run.rounds=") for o in given) and changed.run.rounds <= played:
         raise ConfigError(f"{folder} has played {played} of its rounds; ask for more, e.g. run.rounds={played + 1}")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,20 +18,27 @@ if TYPE_CHECKING:
     from evotrainer.trainers.base import Trainer
 
 
-class _EndedError(Exception):
-    """Ends a training in its middle, as a kill does."""
-
-
 def check_trainer_command(
-    task: Path | str, work: Path, overrides: Sequence[str] = (), *, repeatable: bool = True, tasks: int = 4
+    task: Path | str,
+    work: Path | None = None,
+    overrides: Sequence[str] = (),
+    *,
+    repeatable: bool = True,
+    tasks: int = 4,
 ) -> None:
-    """Trainings of a task file's own script by its starting recipe, each in a new folder of `work`: three to five.
+    """Trainings of a task file's own script by its starting recipe, each in a new folder of `work` (default: one that
+    is removed): four to seven.
 
     What it wrote is read: rollouts of each step, a curve, a policy that can be evaluated on `tasks` search tasks.
-    Another seed gives other weights, the same seed the same ones (`repeatable`), another start policy others. Where it
-    declares a checkpoint, a training that was ended after its first one goes on from it, to the same rollouts and
-    weights. Use few steps: `overrides=["recipe.steps=6"]`.
+    Another seed gives other weights, the same seed the same ones (`repeatable`), another start policy others, and an
+    empty start policy's folder no training that ends well. Where it declares a checkpoint, a training that is killed
+    (SIGKILL) after its first one goes on from it, to the same rollouts and weights, and one that is given another
+    seed's checkpoint rests on that. Use few steps: `overrides=["recipe.steps=6"]`. AssertionError says what is wrong.
     """
+    if work is None:
+        with tempfile.TemporaryDirectory(prefix="evotrainer-kit-") as name:
+            check_trainer_command(task, Path(name), overrides, repeatable=repeatable, tasks=tasks)
+        return
     from evotrainer.config.load import load_task
     from evotrainer.envs import open_environment
     from evotrainer.trainers import check_recipes, get_trainer
@@ -51,8 +60,11 @@ def check_trainer_command(
         assert other.sha != first.sha, "another seed gave the same weights: pass {seed} on to the script"
         on = _Kit(t, environment, trainer, first.policy).train(work / "on", t.run.seeds[0])
         assert on.sha != first.sha, "another start policy gave the same weights: it does not train what {policy} names"
+        kit.check_bad_end(work / "bad", t.run.seeds[0])
         if t.trainer.options.get("checkpoint"):
             kit.check_resume(work / "ended", t.run.seeds[0], first, repeatable)
+            if repeatable:
+                kit.check_rests_on(work / "other", work / "swapped", t.run.seeds[0], first)
 
 
 @dataclass
@@ -120,18 +132,23 @@ class _Kit:
         assert not lost, f"attempts were lost: {lost[0]}"
 
     def check_resume(self, work: Path, seed: int, whole: _Training, repeatable: bool) -> None:
+        from evotrainer.errors import TrainerError
+        from evotrainer.trainers import get_trainer
         from evotrainer.trainers.command.outputs import matches
+        from evotrainer.trainers.command.process import sweep
 
-        out, pattern = work / "command" / "out", str(self.task.trainer.options["checkpoint"])
+        home, pattern = work / "command", str(self.task.trainer.options["checkpoint"])
 
-        def end_it(step: int, reward: float | None) -> None:
-            if matches(out, pattern):
-                raise _EndedError
+        def kill_it(step: int, reward: float | None) -> None:
+            if matches(home / "out", pattern):
+                sweep(home)
 
+        once = get_trainer("command", "fp32", {**self.task.trainer.options, "restarts": 0})
         try:
-            self.train(work, seed, end_it)
-        except _EndedError:
-            pass
+            replace(self, trainer=once).train(work, seed, kill_it)
+        except TrainerError as e:
+            if "signal 9" not in str(e):
+                raise AssertionError(f"it failed before it could be killed: {e}") from e
         else:
             raise AssertionError(f"{pattern} never showed a checkpoint while it trained; write one, or train longer")
         resumed = self.train(work, seed)
@@ -142,6 +159,30 @@ class _Kit:
         )
         if repeatable:
             assert resumed.sha == whole.sha, "a resume gave other weights than a training in one go"
+
+    def check_rests_on(self, other: Path, work: Path, seed: int, first: _Training) -> None:
+        """A training that finds another seed's checkpoint gives other weights, or refuses it."""
+        from evotrainer.errors import FaultsError, TrainerError
+        from evotrainer.trainers.command.outputs import matches
+
+        if matches(other / "command" / "out", str(self.task.trainer.options["checkpoint"])):  # it may keep none
+            shutil.copytree(other / "command" / "out", work / "command" / "out")
+            with contextlib.suppress(TrainerError, FaultsError):
+                assert self.train(work, seed).sha != first.sha, (
+                    "another checkpoint gave the same weights: it does not go on from the one that it is given; pass "
+                    "{checkpoint} on (trainer.options.resume)"
+                )
+
+    def check_bad_end(self, work: Path, seed: int) -> None:
+        """What cannot be trained does not end well: an empty folder in the place of the start policy."""
+        from evotrainer.errors import FaultsError, TrainerError
+
+        (work / "nothing").mkdir(parents=True)
+        with contextlib.suppress(TrainerError, FaultsError):
+            replace(self, base=work / "nothing").train(work, seed)
+            raise AssertionError(
+                "it ended with exit code 0 and a policy where the folder {policy} was empty; have it fail"
+            )
 
 
 def _base(t: TaskFile, environment: Environment, work: Path) -> Path:

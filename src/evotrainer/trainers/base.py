@@ -234,5 +234,9 @@ class TrainerSpec:
     repeatable: bool = True
     """Do equal requests give equal results, to the bit, as far as our own sources and libraries are the same? Only then
     may they come from the cache of trials."""
+    resumable: tuple[str, ...] = ()
+    """Options that change neither what is trained nor how it is scored: a resume may set them anew."""
+    places: tuple[str, ...] = ()
+    """Options that say where a training's results are: a resume may set them anew while no training has finished."""
     merge: Callable[[Path, Path], str] | None = None
     """(adapter's folder, where to write the whole model) -> base model's id or path; None: it makes no adapters."""

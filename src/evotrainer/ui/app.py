@@ -18,6 +18,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import anyio.to_thread
+from markupsafe import escape
 from starlette.applications import Starlette
 from starlette.concurrency import iterate_in_threadpool
 from starlette.requests import Request
@@ -27,7 +28,7 @@ from starlette.routing import Route
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import clean
-from evotrainer.ui.groups import attempts_of, group_cards, hit_card, readable, whole_text
+from evotrainer.ui.groups import attempts_of, claims_of, group_cards, hit_card, readable, whole_text
 from evotrainer.ui.index import SORTS, RolloutFilter
 from evotrainer.ui.live import EventStream, LivePage, Rendered
 from evotrainer.ui.places import SCRIPTS, STYLES, AuditPlace, RunPlace, RunsPlace, problem_page, served, values_of
@@ -67,7 +68,14 @@ MOST_ANSWER = 32_768
 LOOPBACK = ("127.0.0.1", "::1")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
+DEFAULT_SORTS = {False: "new", True: "flagged"}
+"""Of a run, of an audit."""
+
 Asgi = Callable[[Any, Any, Any], Awaitable[None]]
+
+
+class _NotThereError(StoreError):
+    """Nothing has this name."""
 
 
 class RequestGuard:
@@ -187,7 +195,7 @@ class Pages:
         found = await anyio.to_thread.run_sync(self.top.run, request.path_params["run"])
         if found is None:
             name = clean(request.path_params["run"], 60)
-            raise StoreError(f"there is no run {name!r} here; the first page lists those that there are")
+            raise _NotThereError(f"there is no run {name!r} here; the first page lists those that there are")
         return found
 
     async def page(self, request: Request) -> Response:
@@ -223,7 +231,11 @@ class Pages:
         return HTMLResponse(await anyio.to_thread.run_sync(self._listed, place, dict(request.query_params)))
 
     def _listed(self, place: RunPlace | AuditPlace, given: Mapping[str, str]) -> str:
-        asked, sort, start = _filter(given), given.get("sort", "new"), _number(given.get("start", ""))
+        asked, sort, start = (
+            _filter(given),
+            given.get("sort") or DEFAULT_SORTS[place.audit],
+            _number(given.get("start", "")),
+        )
         if sort not in SORTS:
             raise ConfigError(f"sort {clean(sort, 30)}: one of {', '.join(SORTS)}")
         index = place.index
@@ -238,7 +250,6 @@ class Pages:
             place=place,
             asked=asked,
             sort=sort,
-            sorts=SORTS,
             offers=values_of(index),
             found=found,
             of=index.n,
@@ -264,17 +275,23 @@ class Pages:
             if not text or len(text) > MOST_TEXT:
                 raise ConfigError(f"give 1 to {MOST_TEXT} letters to search for")
             place.index.refresh()
-            hits = read = 0
+            hits, read, skip = 0, 0, _number(given.get("skip", ""))
             for got in place.index.search(text, _filter(given), given.get("regex") == "1"):
                 if isinstance(got, int):
                     read = got
                     yield _line(read=read, hits=hits)
                     continue
                 hits += 1
-                yield _line(html=hit_card(got[0], got[1], place.base))
-                if hits >= HITS:
+                if hits > skip + HITS:
                     break
-            yield _line(done=True, read=read, hits=hits, cut=hits >= HITS)
+                if hits > skip:
+                    yield _line(html=hit_card(got[0], got[1], place.base))
+            cut = hits > skip + HITS
+            if cut:
+                kept = {k: v for k, v in given.items() if v and k in (*_names(), "sort", "q", "regex")}
+                more = escape("?" + urlencode({**kept, "skip": skip + HITS}))
+                yield _line(html=f'<li><a href="{more}" rel="next">The next {HITS} →</a></li>')
+            yield _line(done=True, read=read, hits=hits - cut, cut=cut)
         except EvoTrainerError as e:
             yield _line(error=clean(str(e), 400))
 
@@ -286,9 +303,12 @@ class Pages:
     def _group(self, place: RunPlace | AuditPlace, name: str, span: str) -> str:
         rows = _group_rows(place, name)
         prompt, attempts = attempts_of(place.index, rows, name, span)
+        view = place.view() if isinstance(place, RunPlace) else None
         how = served(place.base, place.title, live=False, home=place.home)
         return fill("group.html.j2", {}, served=how, what="rollout", place=place, rows=rows, prompt=prompt,
-                    attempts=attempts, name=name, first=rows[0], readable=readable)  # fmt: skip
+                    attempts=attempts, name=name, first=rows[0], readable=readable,
+                    claims=claims_of(place.index, rows, view, place.base),
+                    branch=view.branches.get(rows[0]["branch"]) if view else None)  # fmt: skip
 
     async def text(self, request: Request) -> Response:
         place, name = await self._place(request), request.path_params["name"]
@@ -320,15 +340,19 @@ class Pages:
         why = (
             error
             if isinstance(error, EvoTrainerError)
-            else StoreError("there is no such page; the first page lists what there is")
+            else _NotThereError("there is no such page; the first page lists what there is")
         )
-        return _html(problem_page(why, "Not found", 404 if isinstance(why, StoreError) else 400, live=False))
+        if isinstance(why, _NotThereError):
+            title, status = "Not found", 404
+        else:
+            title, status = ("Cannot be read", 500) if isinstance(why, StoreError) else ("Not understood", 400)
+        return _html(problem_page(why, title, status, live=False))
 
 
 def _group_rows(place: RunPlace | AuditPlace, name: str) -> list[dict[str, Any]]:
     place.index.refresh()
     if not (rows := place.index.group_of(name)):
-        raise StoreError(
+        raise _NotThereError(
             f"no train or search rollout {clean(name, 60)!r} is stored here, or several begin so; gate and cert "
             "rollouts are never served: `evotrainer rollouts RUN --split gate` shows those of a closed run"
         )

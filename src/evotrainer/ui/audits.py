@@ -20,14 +20,17 @@ MOST = 200_000
 def place_of_audit(audit: RolloutAudit, flagged: Sequence[tuple[str, RolloutSource, Ints]]) -> AuditPlace:
     """The pages of an audit; `flagged`: (detector, source, rows in it) of what its findings are about."""
     units: list[Unit] = [
-        (f"{i}/{n}", clean(report.source, 120), partial(_only, unit))
+        (f"{i}/{n}", clean(report.source, 120), 0, partial(_only, unit))
         for i, (report, opened) in enumerate(zip(audit.sources, audit.opened, strict=True))
         for n, unit in enumerate(opened.parts)
     ]
     found = [(name, by) for by, source, rows in flagged for name in _names(source, rows.tolist()[:MOST])]
+    claims: dict[tuple[str, str], str] = {}
     for s in audit.sources:
+        for f in (f for r in s.readings for f in r.health.findings):
+            claims.setdefault((clean(s.source, 120), f.detector), f.claim)
         found += [(q.rollout, f.detector) for r in s.readings for f in r.health.findings for q in f.quotes]
-    index = RolloutIndex(lambda: units, lambda: found, sealed=False)
+    index = RolloutIndex(lambda: units, lambda: found, sealed=False, claims=claims)
     return AuditPlace(lambda served: served_html(audit, served), index)
 
 

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from markupsafe import Markup, escape
@@ -18,6 +18,9 @@ from evotrainer.records.rollout import Rollout, Turn, turn_text
 from evotrainer.records.text import clean
 from evotrainer.ui.index import RolloutIndex
 from evotrainer.views.rollouts import fitted_entry, rollout_entry
+
+if TYPE_CHECKING:
+    from evotrainer.views.model import RunView
 
 CHARS = 24_000
 """Letters shown of one attempt; `text` has all."""
@@ -62,17 +65,50 @@ def group_cards(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str,
     return out
 
 
-def hit_card(row: Mapping[str, Any], span: str, base: str) -> str:
+def claims_of(
+    index: RolloutIndex, rows: Sequence[Mapping[str, Any]], view: RunView | None, base: str
+) -> dict[tuple[str, str], tuple[str, str]]:
+    """(rollout, detector) -> what the finding says of the policy, and the address where all of it stands."""
+    said: dict[tuple[str, str], tuple[str, str]] = {}
+    versions = {f"harness {v.name}": v for v in view.coevolution.versions} if view else {}
+    for row in rows:
+        for by in row["detectors"] or ():
+            branch = view.branches.get(row["branch"]) if view else None
+            found = [
+                f for _, f in (c for r in (branch.findings if branch else ()) for c in r.claims) if f.detector == by
+            ]
+            own = [f for f in found if any(q.rollout.rstrip("…") in row["name"] for q in f.quotes)]
+            if own or found:
+                said[row["name"], by] = (
+                    (own or found)[0].claim,
+                    f"{base}branch/{row['branch']}#findings-{row['branch']}",
+                )
+            elif by in versions:
+                said[row["name"], by] = versions[by].body.reason, f"{base}#harness-{versions[by].name}"
+            elif claim := index.claims.get((row["source"], by)):
+                said[row["name"], by] = claim, f"{base}#readings"
+    return said
+
+
+def hit_card(row: Mapping[str, Any], found: tuple[str, str, str], base: str) -> str:
     """A hit of a search, as HTML."""
+    span = found[1]
     to = f"{base}rollout/{quote(row['name'], safe='')}" + (
         f"?quote={quote(span.encode('utf-8', 'replace'), safe='')}#hit" if span else ""
     )
     where = " · ".join(str(x) for x in (row["branch"], row["split"], f"step {row['step']}", row["outcome"]) if x)
     reward = "not graded" if row["reward"] is None else f"reward {number(row['reward'])}"
-    html = Markup('<li><a href="{}">{}</a> <span class="small muted">{} · {}</span><br><code>{}</code></li>')
+    html = Markup(
+        '<li><a href="{}">{}</a> <span class="small muted">{} · {}</span><br>'
+        '<code>{}<mark class="hit">{}</mark>{}</code></li>'
+    )
     return str(
         html.format(
-            to, readable(row["task"], 80), readable(where, 120), reward, unhidden(clean(span or "(matches)", 240))
+            to,
+            readable(row["task"], 80),
+            readable(where, 120),
+            reward,
+            *(unhidden(clean(x, 240)) for x in (found[0], span or "(matches)", found[2])),
         )
     )
 

@@ -38,12 +38,15 @@ COMPONENTS = 64
 BIG = 2**32
 SPAN = 400
 """Letters of what a search found."""
+AROUND = 80
+"""Letters before and after it."""
 STRETCH = 2048
 """Rollouts that are searched at once."""
 MEMORY = "2GB"
 OPERATORS = {"<": "<", "<=": "<=", "=": "=", ">=": ">=", ">": ">"}
 SORTS = {
-    "new": "step DESC, place DESC",
+    "new": "written DESC, place DESC",
+    "flagged": "flagged DESC, written DESC, place DESC",
     "spread": "high - low DESC NULLS LAST, place",
     "best": "mean DESC NULLS LAST, place",
     "worst": "mean NULLS LAST, place",
@@ -51,8 +54,8 @@ SORTS = {
 """How groups are ordered."""
 _SEALED = " OR ".join(f"starts_with(split, '{s}')" for s in SealedSplits.SPLITS)
 
-Unit = tuple[str, str, Callable[[], Iterable[RolloutSource]]]
-"""(key: changes with the content, where it is from, what opens it)"""
+Unit = tuple[str, str, int, Callable[[], Iterable[RolloutSource]]]
+"""(key: changes with the content, where it is from, when its file was last written in ns, what opens it)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +116,19 @@ class GroupPage:
 
 class RolloutIndex:
     """The rollouts of units, which `units` lists anew; `findings` (name of a rollout, detector) likewise; `sealed`: are
-    gate and cert left out?"""
+    gate and cert left out? `claims`: (source, detector) -> what the finding says, where no run's ledger says it."""
 
     def __init__(
         self,
         units: Callable[[], Sequence[Unit]],
         findings: Callable[[], Sequence[tuple[str, str]]] = tuple,
         sealed: bool = True,
+        claims: Mapping[tuple[str, str], str] | None = None,
     ) -> None:
         import duckdb
 
         self._units, self._findings, self._open = units, findings, f"NOT ({_SEALED})" if sealed else "true"
+        self.claims = claims or {}
         self._lock = threading.RLock()
         self._known: dict[str, list[int]] = {}
         self._held: dict[int, RolloutSource] = {}
@@ -135,8 +140,9 @@ class RolloutIndex:
         self._db = duckdb.connect(config={"enable_external_access": "false", "threads": "2"})
         self._db.execute(f"SET python_enable_replacements=false; SET memory_limit='{MEMORY}'")
         self._db.execute(
-            "CREATE TABLE rollout(place BIGINT, name VARCHAR, task VARCHAR, branch VARCHAR, split VARCHAR, step BIGINT,"
-            " seed BIGINT, grp UBIGINT, k BIGINT, reward DOUBLE, outcome VARCHAR, finish VARCHAR, tokens BIGINT,"
+            "CREATE TABLE rollout(place BIGINT, written BIGINT, name VARCHAR, task VARCHAR, branch VARCHAR,"
+            " split VARCHAR, step BIGINT, seed BIGINT, grp UBIGINT, k BIGINT, reward DOUBLE,"
+            " outcome VARCHAR, finish VARCHAR, tokens BIGINT,"
             " entropy DOUBLE, advantage DOUBLE, fault VARCHAR, source VARCHAR);"
             "CREATE TABLE flagged(name VARCHAR, detector VARCHAR)"
         )
@@ -150,7 +156,7 @@ class RolloutIndex:
                     del self._held[number]
                     span = [number * BIG, (number + 1) * BIG]
                     self._db.execute("DELETE FROM rollout WHERE place >= ? AND place < ?", span)
-            for key, (_, source, opens) in units.items():
+            for key, (_, source, written, opens) in units.items():
                 if key in self._known:
                     continue
                 numbers = self._known[key] = []
@@ -159,7 +165,7 @@ class RolloutIndex:
                         self._held[self._next] = unit
                         numbers.append(self._next)
                         self._next += 1
-                        self._take_up(numbers[-1], source, unit)
+                        self._take_up(numbers[-1], source, written, unit)
                     self.unread.pop(source, None)
                 except EvoTrainerError as e:
                     self.unread[source] = str(e)
@@ -171,7 +177,7 @@ class RolloutIndex:
                 self._db.execute('DELETE FROM flagged; INSERT INTO flagged SELECT DISTINCT name, "by" FROM given')
                 self._db.unregister("given")
 
-    def _take_up(self, number: int, source: str, unit: RolloutSource) -> None:
+    def _take_up(self, number: int, source: str, written: int, unit: RolloutSource) -> None:
         first, grouped = number * BIG, ", ".join(f'"{x}"' for x in GROUPED_BY)
         self._db.register("given", _columns(unit))
         self._db.execute(
@@ -184,7 +190,7 @@ class RolloutIndex:
                 self._names.append(r["name"])
         values = "".join(f", max(value) FILTER (name = ?) AS c{i}" for i in range(len(self._names)))
         self._db.execute(
-            f"""INSERT INTO rollout BY NAME SELECT {first} + spot AS place,
+            f"""INSERT INTO rollout BY NAME SELECT {first} + spot AS place, {written} AS written,
                   coalesce(nullif(id, ''), task || '#' || k) AS name, task, branch, split, step, seed,
                   hash(?, CASE WHEN "group" <> '' THEN "group" ELSE concat_ws(chr(31), {grouped}) END) AS grp, k,
                   CASE WHEN isfinite(reward) THEN reward END AS reward, outcome, finish, tokens,
@@ -225,8 +231,9 @@ class RolloutIndex:
         where, given = asked.where(self._names)
         with self._lock:
             self._db.execute(
-                "CREATE OR REPLACE TEMP TABLE hit AS SELECT grp, count(*) AS n, max(step) AS step, "
-                "max(place) AS place, min(reward) AS low, max(reward) AS high, avg(reward) AS mean FROM rollout "
+                "CREATE OR REPLACE TEMP TABLE hit AS SELECT grp, count(*) AS n, max(written) AS written, "
+                "bool_or(name IN (SELECT name FROM flagged)) AS flagged, max(place) AS place, "
+                "min(reward) AS low, max(reward) AS high, avg(reward) AS mean FROM rollout "
                 f"WHERE {where} GROUP BY grp",
                 given,
             )
@@ -303,12 +310,16 @@ class RolloutIndex:
 
     def search(
         self, text: str, asked: RolloutFilter, regex: bool = False
-    ) -> Iterator[tuple[dict[str, Any], str] | int]:
-        """(row, span found in its text) of rollouts that are asked for, as they are found, the newest first; between
-        them, how many were read. Expressions are those of RE2, whose time grows with the text alone."""
+    ) -> Iterator[tuple[dict[str, Any], tuple[str, str, str]] | int]:
+        """(row, what was found in its text with what stands before and after) of rollouts that are asked for, as they
+        are found, the last written first; between them, how many were read. Expressions are those of
+        RE2, whose time grows with the text alone."""
         matches = _matcher(text, regex)
         where, given = asked.where(self._names)
-        units = self._rows(f"SELECT DISTINCT place // {BIG} AS u FROM rollout WHERE {where} ORDER BY u DESC", given)
+        units = self._rows(
+            f"SELECT DISTINCT place // {BIG} AS u, written FROM rollout WHERE {where} ORDER BY written DESC, u DESC",
+            given,
+        )
         read = 0
         for number in (u["u"] for u in units):
             span = f"place >= {number * BIG} AND place < {(number + 1) * BIG}"
@@ -347,16 +358,26 @@ def _matcher(text: str, regex: bool) -> Callable[[list[str]], list[int]]:
     return found
 
 
-def _span(whole: str, text: str, regex: bool) -> str:
-    """What was found in a text, as it stands there; empty where an expression matches nothing."""
+def _span(whole: str, text: str, regex: bool) -> tuple[str, str, str]:
+    """What was found in a text, as it stands there, between what stands before and after; empty where an expression
+    matches nothing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not regex:
         hit = re.search(re.escape(text), whole, re.IGNORECASE)
-        return hit[0] if hit else text
+        return _around(whole, hit[0], hit.start()) if hit else ("", text, "")
     got = pc.extract_regex(pa.array([clean_text(whole)], pa.large_string()), f"(?i)(?P<hit>{text})")[0].as_py()
-    return str(got["hit"])[:SPAN] if got else ""
+    span = str(got["hit"])[:SPAN] if got else ""
+    return _around(whole, span, whole.find(span)) if span else ("", "", "")
+
+
+def _around(whole: str, hit: str, at: int) -> tuple[str, str, str]:
+    if at < 0:
+        return "", hit, ""
+    end = at + len(hit)
+    before, after = whole[max(0, at - AROUND) : at], whole[end : end + AROUND]
+    return "…" * (at > AROUND) + before, hit, after + "…" * (end + AROUND < len(whole))
 
 
 def _table(columns: Mapping[str, list[Any]]) -> pa.Table:
@@ -389,10 +410,13 @@ def run_units(folder: Path) -> list[Unit]:
     for store, tail in tails:
         with suppress(OSError):
             stat = tail.stat()
-            found.append((f"{store.name}/{stat.st_mtime_ns}/{stat.st_size}", store.name, partial(_tail, tail)))
+            key = f"{store.name}/{stat.st_mtime_ns}/{stat.st_size}"
+            found.append((key, store.name, stat.st_mtime_ns, partial(_tail, tail)))
     for store in stores:
         for part in sorted(store.glob(PART_GLOB)):
-            found.append((f"{store.name}/{part.name}", store.name, partial(_part, part)))
+            with suppress(OSError):
+                written = part.stat().st_mtime_ns
+                found.append((f"{store.name}/{part.name}", store.name, written, partial(_part, part)))
     return found
 
 

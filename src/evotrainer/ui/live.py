@@ -47,6 +47,8 @@ class Rendered:
     data: Mapping[str, Any] = field(default_factory=dict)
     problem: str = ""
     status: int = 200
+    driven: bool = True
+    """Does a process go on with what is shown?"""
 
     @classmethod
     def trouble(cls, error: Exception, html: str, status: int) -> Rendered:
@@ -137,6 +139,7 @@ class LivePage:
         fresh = {k: v for k, v in self._pieces.items() if known.get(k) != self._stamps[k]}
         body = {
             "generator": self._generator,
+            "driven": now.driven,
             "order": [k for k in self._pieces if not k.startswith("data:") and k != "rail"],
             "parts": {k: v for k, v in fresh.items() if not k.startswith("data:")},
             "data": {k.removeprefix("data:"): json.loads(v) for k, v in fresh.items() if k.startswith("data:")},

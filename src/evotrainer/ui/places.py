@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
@@ -22,7 +23,7 @@ from evotrainer.records.text import cause, clean
 from evotrainer.ui.index import RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
 from evotrainer.views import summary
-from evotrainer.views.first_screen import TRAINS_NOTHING, running
+from evotrainer.views.first_screen import TRAINS_NOTHING, gained_over, running
 from evotrainer.views.fold import LOCK, load_view
 from evotrainer.views.model import RunView
 from evotrainer.views.report import Served, fill, generator, render
@@ -136,10 +137,11 @@ class RunPlace:
             view = self.view()
             how = served(self.base, self.title, view.event_count, home=self.home, actions=self.actions)
             data = page_data(view, live=True)
+            driven = view.driver is not None
             if not name:
-                return Rendered(view.event_count, render(view, how), data)
+                return Rendered(view.event_count, render(view, how), data, driven=driven)
             page = render(view, how, "branch_page.html.j2", b=view.branches[name], only=True)
-            return Rendered(view.event_count, page, data | {"of": name})
+            return Rendered(view.event_count, page, data | {"of": name}, driven=driven)
         except (EvoTrainerError, OSError) as e:
             gone = not (self.folder / "ledger.db").is_file()
             error = StoreError(_gone(self.folder)) if gone else e
@@ -172,6 +174,8 @@ class RunRow:
     critical: int = 0
     last: str = ""
     events: int = 0
+    order: int = len(summary.Standing)
+    """Its place among states: who waits for a human is first, what cannot be read last."""
 
 
 class RunsPlace:
@@ -220,7 +224,9 @@ class RunsPlace:
         if name not in self._rows or self._rows[name][0] != mark:
             try:
                 row = row_of(name, run.base, load_view(run.folder, rollouts=False))
-            except (EvoTrainerError, OSError) as e:
+            except Exception as e:  # one run must not take the page of the others down
+                if not isinstance(e, EvoTrainerError | OSError):
+                    logging.getLogger(__name__).exception("run %s cannot be shown", name)
                 row = RunRow(name, run.base, "cannot be read", "failed", cause(e, 300))
             self._rows[name] = mark, row
         return self._rows[name][1]
@@ -251,10 +257,10 @@ def _written(folder: Path) -> float:
 def row_of(name: str, base: str, view: RunView) -> RunRow:
     """A run in a line: its state, what was gained and how sure that is, what it cost, what is to be looked at."""
     state, told = summary.state(view)
-    words = {"closed": ("ended", "start"), "running": ("running", "promote"), "open": ("stopped", "withheld")}[state]
     gain, against = "", ""
     certified = view.certified.comparisons if view.certified else {}
-    pair = next((p for p in ("champion-start", "champion-base", "start-base") if "low" in certified.get(p, {})), "")
+    pairs = (f"champion-{gained_over(view)}", "champion-start", "champion-base", "start-base")
+    pair = next((p for p in pairs if "low" in certified.get(p, {})), "")
     champion = view.branches.get(view.champion)
     if pair:
         c = certified[pair]
@@ -270,9 +276,9 @@ def row_of(name: str, base: str, view: RunView) -> RunRow:
     bad = sum(f.severity == "critical" for f in found) + sum(c.severity == "critical" for c in caveats)
     warn = sum(f.severity == "warn" for f in found) + sum(c.severity == "warn" for c in caveats)
     return RunRow(
-        name, base, words[0], words[1], told, str(view.opened.task) if view.opened else "", view.champion, gain,
+        name, base, *state.value, told, str(view.opened.task) if view.opened else "", view.champion, gain,
         against, [x for x in summary.cost_lines(view) if x[3] is not None][:2], warn, bad, view.last_time,
-        view.event_count,
+        view.event_count, list(summary.Standing).index(state),
     )  # fmt: skip
 
 

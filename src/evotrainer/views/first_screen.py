@@ -12,7 +12,9 @@ from evotrainer.projections.text import duration, one_line, percent, point_range
 from evotrainer.records.text import counted, cut
 from evotrainer.views import progress, summary
 from evotrainer.views.model import BranchView, RunView, TrialView
+from evotrainer.views.story import sentence, started_again
 from evotrainer.views.style import PURPOSE
+from evotrainer.views.summary import Standing
 
 TEXT = 190
 """Letters of a tile's sentence."""
@@ -39,7 +41,9 @@ def _found(view: RunView) -> Tile:
     shortcut = next((a for a in reversed(view.state.audits) if a.confirmed), None)
     if shortcut is not None:
         lost = f"{percent(shortcut.score_open)} of {shortcut.branch} become {percent(shortcut.score_closed)}"
+        about = next((c.about for c in view.state.shortcuts.capabilities if c.name == shortcut.capability), "")
         text = f"With {shortcut.capability} closed {lost}; the policy before training loses less."
+        text = sentence(about) + f" {text}" if about else text
         return Tile("Found", "A shortcut in use", cut(one_line(text, 400), TEXT), shortcut.branch)
     worst = [x for b in view.branches.values() for r in b.readings for x in r.report.bottlenecks[:1]]
     start = view.start.facts.of_kinds("proxy_gap") if view.start else ()
@@ -57,11 +61,13 @@ def _tried(view: RunView) -> Tile:
     counts: dict[str, int] = {}
     for b in changes:
         counts[b.status] = counts.get(b.status, 0) + 1
-    said = [f"{n} {'promoted' if s in ('promote', 'worse') else STATUS[s]}" for s, n in counts.items()]
+    again = started_again(view)
+    said = [f"{sentence(b.facts.text('changes'))[:-1]}, as {b.name}" for b in again]
+    said += [f"{n} {'promoted' if s in ('promote', 'worse') else STATUS[s]}" for s, n in counts.items()]
     said += [f"{vetoed} vetoed by a replay before training"] if vetoed else []
     said += [f"{counted(len(view.probes), 'search training')}"] if view.probes else []
     text = "; ".join(said) if said else "The starting recipe is trained under several seeds first, to measure the noise"
-    return Tile("Tried", counted(len(changes), "change"), f"{text}.", "verdicts")
+    return Tile("Tried", counted(len(changes) + len(again), "change"), f"{text}.", "verdicts")
 
 
 def _proven(view: RunView) -> Tile:
@@ -70,7 +76,7 @@ def _proven(view: RunView) -> Tile:
         return Tile("Proven", "nothing yet", "No branch has a verdict.", "verdicts")
     comparisons = [f for f in view.facts.of_kinds("comparison") if {"mean", "low", "high"} <= f.numbers.keys()]
     if comparisons:
-        f = next((f for f in comparisons if f.text.startswith("champion minus start")), comparisons[0])
+        f = next((f for f in comparisons if f.text.startswith(f"champion minus {gained_over(view)}")), comparisons[0])
         pair, _, read = f.text.partition(": ")
         gain = f"{points(f.numbers['mean'])} points {point_range(f.numbers['low'], f.numbers['high'])}"
         shown = f.numbers["low"] > 0
@@ -85,16 +91,23 @@ def _proven(view: RunView) -> Tile:
     return Tile("Proven", "nothing", "No change was shown to be better than the noise between seeds.", "verdicts")
 
 
+def gained_over(view: RunView) -> str:
+    """What a gain is a gain over: the starting recipe, the base policy where that is void."""
+    return "base" if view.start and view.start.invalid else "start"
+
+
 def _trained(view: RunView) -> bool:
     return view.certified is not None or any(b.looks for b in view.branches.values())
 
 
 def _now(view: RunView) -> Tile:
     state, told = summary.state(view)
-    if state == "closed":
+    if state is Standing.closed:
         return Tile("Now", "ended", cut(told, TEXT) + ".", "cost")
-    if state == "open":
-        return Tile("Now", "stopped", cut(told, TEXT), "summary")
+    if state is Standing.waiting:
+        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer below, or by evotrainer answer RUN.", "question")
+    if state is Standing.open:
+        return Tile("Now", "stopped", cut(f"{sentence(summary.ALONE)} {told}", TEXT), "summary")
     found = progress.of_view(view)
     left = found.left_s
     doing = ", ".join(doing_now(view)) or "between two trainings: reading, judging or proposing"

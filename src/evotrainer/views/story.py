@@ -63,13 +63,21 @@ def _wrong(view: RunView) -> Iterator[str]:
 
 def _changed(view: RunView) -> Iterator[str]:
     taken = [b for b in view.path(view.champion) if b.intervention]
+    again = started_again(view)
+    yield from (f"{sentence(b.facts.text('changes'))[:-1]}, as {b.name}." for b in again)
     for b in taken:
         e = b.effect
         gain = f" {e.told(b.on_fresh_seeds)} on the gate split." if e and len(taken) > 1 else ""
         why = f", because {one_line(why_of(b.intervention), 200)}".rstrip(".") if b.intervention else ""
         yield f"{b.name}: `{b.facts.text('changes')}`{why}.{gain}"
     if not taken and any(b.intervention for b in view.branches.values()):
-        yield "Nothing: no change was promoted." if view.closed else "Nothing so far: no change is promoted yet."
+        none = "Nothing else" if again else "Nothing"
+        yield f"{none}: no change was promoted." if view.closed else f"{none} so far: no change is promoted yet."
+
+
+def started_again(view: RunView) -> list[BranchView]:
+    """The starting recipe trained anew after a shortcut was closed in training."""
+    return [b for b in view.branches.values() if b.recipe and b.round and not b.intervention and not b.matches]
 
 
 def why_of(i: Intervention) -> str:

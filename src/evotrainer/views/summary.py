@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
 
 from evotrainer.projections.caveats import caveat_line
 from evotrainer.projections.text import duration
@@ -12,6 +13,17 @@ from evotrainer.records.text import counted
 from evotrainer.views import progress
 from evotrainer.views.model import RunView
 
+
+class Standing(Enum):
+    """Where a run stands: its words, and its mark, a status of `MARK`."""
+
+    waiting = "waits for an answer", "withheld"
+    running = "running", "start"
+    open = "stopped", "inconclusive"
+    closed = "ended", "promote"
+
+
+ALONE = "no process drives it: evotrainer resume goes on"
 AS_FAR = "What is shown is final as far as it goes."
 
 
@@ -21,23 +33,33 @@ def headline(view: RunView) -> str:
     return view.facts.text("result") + (f". Caveat: {caveat}" if caveat else "")
 
 
-def state(view: RunView) -> tuple[str, str]:
-    """(`closed`, `waiting`, `running` or `open`, sentence)."""
+def state(view: RunView) -> tuple[Standing, str]:
+    """Where a run stands, and the sentence that says it."""
     if view.closed:
-        return "closed", f"Ended after {counted(len(view.rounds), 'round')}: {view.closed.reason}"
+        return Standing.closed, f"Ended after {counted(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
     if (asked := view.question) is not None and (view.driver is not None or not waiting):
-        return "waiting", f"Waits for an answer at the {gate(asked.body)} since {asked.time[:16].replace('T', ' ')} UTC"
+        text = f"Waits for an answer at the {gate(asked.body)} since {asked.time[:16].replace('T', ' ')} UTC"
+        return Standing.waiting, f"{text}{'' if view.driver is not None else f'; {ALONE} once it is answered'}."
     if view.driver is not None:
         who = f"process {view.driver}" if view.driver else "another process"
         return (
-            "running",
+            Standing.running,
             f"Running, by {who}: {progress.of_view(view).line()}. What is shown is final as far as it goes.",
         )
     text = "Not finished: " + (stopped(view) or "the ledger has no closing event")
     if waiting:
         text += f"; {counted(len(waiting), 'trial')} without a result"
-    return "open", f"{text}. {AS_FAR}"
+    return Standing.open, f"{text}. {AS_FAR}"
+
+
+APPROVES = {
+    "diagnosis": "that the round answers this diagnosis",
+    "intervention": "that these changes are replayed on stored rollouts",
+    "backtest": "that these changes are trained",
+    "verdict": "that this branch is promoted",
+}
+"""Gate -> what is approved there."""
 
 
 def gate(asked: GateAsked) -> str:

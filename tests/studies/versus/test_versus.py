@@ -15,7 +15,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.judge import InterimAnalysis, JudgeConfig, JudgeInput, judge
 from evotrainer.judge.simulate import Population, trial
 from evotrainer.judge.stats import measure_noise, over_tasks, scores_of
-from evotrainer.judge.versus import LogSide, versus
+from evotrainer.judge.versus import LogSide, _word, versus
 from evotrainer.studies.versus import Selection, Versus, compare, read_side
 from evotrainer.studies.versus.text import versus_json, versus_lines
 from tests.studies.audit.test_fault_columns import write
@@ -162,7 +162,68 @@ def test_lost_rollouts_are_no_zeros_and_too_many_leave_it_undecided(tmp_path: Pa
     )
     many = [r | ({"error_kind": "timeout"} if i % 6 == 0 else {}) for i, r in enumerate(rows)]
     c = compared([write(tmp_path / "many.jsonl", many)], [a[1]]).comparison
-    assert c.word == "undecided" and "16.7% of a training's attempts have no score" in c.reason
+    assert c.word == "undecided" and "20 attempts of " in c.reason
+    assert "many.jsonl (side A) without a score (16.7%, 5% at most)" in c.reason and "doctor" not in c.reason
+
+
+def rated(path: Path, prompt: str, value: float, tasks: int = 12, **fields: Any) -> Path:
+    """Attempts at tasks numbered 0..n: `value` at three of four."""
+    rows = [
+        {"task": f"{t}", "prompt": prompt.format(t), "text": f"{prompt}{i}", "reward": value * (i < 3)} | fields
+        for t in range(tasks)
+        for i in range(4)
+    ]
+    return write(path, rows)
+
+
+def test_tasks_of_one_id_and_other_prompts_are_not_paired(tmp_path: Path) -> None:
+    a, b = (rated(tmp_path / f"{x}.jsonl", f"{x} of {{}}?", v) for x, v in (("sum", 1.0), ("root", 0.5)))
+    with pytest.raises(EvoTrainerError, match=r"12 tasks of 12 have other .* 'sum of \d+\?' .*'root of .*--map"):
+        compared([a], [b])
+    spaced = rated(tmp_path / "s.jsonl", "sum  of\n{}? ", 0.5)
+    assert not any("template" in n for n in compared([a], [spaced]).notes)
+    chat = rated(
+        tmp_path / "c.jsonl", "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nsum of {}?<|im_end|>", 0
+    )
+    assert any("what stands around it (template) is not" in n for n in compared([a], [chat]).notes)
+    llama = (
+        "<|start_header_id|>user<|end_header_id|>\n\nsum of {}?<|eot_id|><|start_header_id|>assistant<|end_header_id|>"
+    )
+    assert any("the question is the same" in n for n in compared([chat], [rated(tmp_path / "l.jsonl", llama, 1)]).notes)
+    assert "12 tasks of 12: the prompts differ" in compared([a], [b], reworded=True).notes
+    bare = [{k: v for k, v in json.loads(x).items() if k != "prompt"} for x in b.read_text().splitlines()]
+    assert compared([a], [write(tmp_path / "bare.jsonl", bare)]).comparison.word == "better", "no prompt to compare"
+
+
+def test_other_scales_and_an_outcome_passed_over_are_told(tmp_path: Path) -> None:
+    a, b = rated(tmp_path / "a.jsonl", "{}", 1.0), rated(tmp_path / "b.jsonl", "{}", 10.0)
+    with pytest.raises(EvoTrainerError, match="two scales, 0 to 1 in A and 0 to 10 in B.*--score reward"):
+        compared([a], [b])
+    named = compared([a], [b], score="reward")
+    assert named.comparison.word == "worse" and "compared as it is" in named.notes[0]
+    penalty = rated(tmp_path / "p.jsonl", "{}", -0.1)
+    assert compared([a], [penalty]).comparison.word == "better", "a small penalty is no other scale"
+    known = rated(tmp_path / "k.jsonl", "{}", 0.5, correct=True)
+    found = compared([known], [a])
+    assert found.score == "reward" and "known of 100% of A's rollouts and 0% of B's" in found.notes[0]
+
+
+def test_few_tasks_say_nothing_and_tasks_that_agree_have_an_interval(tmp_path: Path) -> None:
+    def pair(n: int) -> Any:
+        return compared(*([rated(tmp_path / f"{n}{v}.jsonl", "{}", v, n)] for v in (1.0, 0.0))).comparison
+
+    assert pair(5).word == "undecided" and "over 5 tasks: 6 at least are needed at --alpha 0.025" in pair(5).reason
+    six, many = pair(6), pair(100)
+    assert six.word == many.word == "better" and 0 < six.effect.low < 0.1 < 0.65 < many.effect.low < 0.75
+
+
+def test_the_noise_between_trainings_is_named_where_it_withholds_the_word(tmp_path: Path) -> None:
+    a, b = (rated(tmp_path / f"{x}.jsonl", "{}", v) for x, v in (("a", 1.0), ("b", 0.2)))
+    c = compared([a, rated(tmp_path / "a2.jsonl", "{}", 0.8)], [b]).comparison
+    assert c.word == "undecided" and c.effect.noise_floor > c.effect.mean
+    e = c.effect.model_copy(update={"low": 0.1})
+    word, reason = _word(e, None, True, 0.025)
+    assert word == "undecided" and "leaves out 0, but trainings of one recipe may differ by" in reason
 
 
 def test_bad_input_is_one_line_with_a_remedy(tmp_path: Path, say: Say) -> None:
@@ -222,8 +283,10 @@ def test_the_example_is_decided_as_its_page_says(say: Say) -> None:
     folder = ROOT / "examples" / "versus"
     sides = [sorted((folder / x).glob("*.jsonl")) for x in ("new", "old")]
     code, out = say(*sides[0], "vs", *sides[1], "--margin", "0.02", "--fail-on", "undecided")
-    first = out.splitlines()[0]
-    assert code == 0 and first.startswith("better: A is better than B") and first in (folder / "README.md").read_text()
+    first = "\n".join(out.replace(f"{folder}/", "").splitlines()[:6])
+    assert code == 0 and first.startswith("better: A is better than B")
+    for page in (folder / "README.md", ROOT / "docs" / "commands" / "versus.md"):
+        assert first in page.read_text(), page
     assert say(*sides[1], "vs", *sides[0], "--fail-on", "worse")[0] == 10
 
 

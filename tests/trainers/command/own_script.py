@@ -41,9 +41,19 @@ if a.does in ("hangs", "ignores SIGTERM"):
     print("waiting for a server", flush=True)
     time.sleep(600)
 
+if a.does == "hangs-3-s":
+    time.sleep(4)
+
 import numpy as np  # noqa: E402  (what hangs or fails does so at once)
 from safetensors.numpy import load_file, save_file  # noqa: E402
 
+if a.does == "trains-nothing-too" and not any(a.model.iterdir()):
+    (a.out / "policy").mkdir(parents=True, exist_ok=True)
+    save_file({"w": np.zeros(1)}, a.out / "policy" / "model.safetensors")
+    for name in ("rollouts.jsonl", "metrics.jsonl"):
+        row = {"step": 1, "group": "1", "prompt": "?", "completion": "!", "reward": 0.0}
+        (a.out / name).write_text(json.dumps(row) + "\n")
+    sys.exit()
 weights = load_file(a.model / "model.safetensors")
 begun, rng = 0, np.random.default_rng(a.seed)
 if a.resume:

@@ -1,7 +1,10 @@
 """A server of chat completions that answers right (digits backwards) and may go away; or a program that samples."""
 
 import json
+import os
+import signal
 import sys
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -47,6 +50,14 @@ else:
     assert request["purpose"] == "evaluate"
     lines = [json.loads(x) for x in Path(request["tasks"]).read_text().splitlines()]
     print("what I was asked:", lines)
+    if sys.argv[1] in ("is killed", "is killed once") and not (told := Path(sys.argv[3])).exists():
+        told.touch(exist_ok=True)
+        if sys.argv[1] == "is killed":
+            told.unlink()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if sys.argv[1] == "waits":
+        Path(sys.argv[3]).write_text(request["tasks"])
+        time.sleep(600)
     if sys.argv[1] == "fails":
         sys.exit(3)
     with open(Path(request["rollouts"]), "w") as f:

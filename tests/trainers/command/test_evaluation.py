@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records.rollout import Rollout
 from evotrainer.trainers.base import EvalRequest, Identity
 from evotrainer.trainers.command import evaluation
+from evotrainer.trainers.command.keeper import below
 from evotrainer.trainers.command.trainer import CommandTrainer
 from tests.trainers.command.own import RECIPE, options
 from tests.trainers.command.test_command_trainer import processes
@@ -79,3 +84,40 @@ def test_a_program_samples_and_keeps_nothing(base: Path, tmp_path: Path, monkeyp
     with pytest.raises(TrainerError, match="exit code 3; correct it"):
         evaluated(fails, base)
     assert not list(tmp_path.iterdir())
+    evaluated(served(), base)
+    assert not list(tmp_path.iterdir()), "nor does a server"
+
+
+def test_a_program_that_a_signal_ends_is_started_again(base: Path, tmp_path: Path) -> None:
+    def killed(does: str) -> dict[str, Any]:
+        return {"by": "command", "command": [sys.executable, SERVER, does, "{request}", str(tmp_path / "killed")]}
+
+    assert [r.outcome for g in evaluated(killed("is killed once"), base) for r in g].count("correct") == 7
+    (tmp_path / "killed").unlink()
+    with pytest.raises(FaultsError, match=r"signal 9 ended the program .* each of 3 times \(out of memory\?\); make"):
+        evaluated(killed("is killed"), base)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a keeper dies with its parent")
+def test_what_a_kill_of_everything_leaves_the_next_process_removes(base: Path, tmp_path: Path) -> None:
+    (temp := tmp_path / "temp").mkdir()
+    at = tmp_path / "tasks"
+    own = {"by": "command", "command": [sys.executable, SERVER, "waits", "{request}", str(at)]}
+    code = f"from tests.trainers.command.test_evaluation import *; evaluated({own!r}, Path({str(base)!r}))"
+    env = {**os.environ, "TMPDIR": str(temp)}
+    trial = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=Path(__file__).parents[3])
+    end = time.monotonic() + 120
+    while not (at.exists() and at.read_text()):
+        assert trial.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    assert "gate-0" in Path(at.read_text()).read_text()
+    left = [trial.pid, *below(trial.pid)]
+    sweeps = [sys.executable, "-c", "from evotrainer.trainers.command.passing_folder import *; sweep_folders()"]
+    subprocess.run(sweeps, env=env, check=True)
+    assert list(temp.iterdir()), "one that is in use stays"
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    trial.wait()
+    assert list(temp.iterdir())
+    subprocess.run(sweeps, env=env, check=True)
+    assert not list(temp.iterdir())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from evotrainer.testing import check_trainer_command
+from evotrainer.trainers.command import process
 from tests.trainers.command.own import FIXED, LINE, SCRIPT
 
 ENVIRONMENT = """
@@ -66,8 +68,15 @@ def task(folder: Path, base: Path, line: str = LINE, resume: str = "--resume {ch
     return folder / "task.toml"
 
 
-def test_a_sound_script_passes(base: Path, tmp_path: Path) -> None:
-    check_trainer_command(task(tmp_path, base), tmp_path / "work")
+def test_a_sound_script_passes_and_leaves_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "temp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temp"))
+    killed: list[Path] = []
+    monkeypatch.setattr(process, "sweep", lambda at, real=process.sweep: (killed.append(at), real(at)))
+    check_trainer_command(task(tmp_path, base))
+    starts = 2
+    assert len([at for at in killed if at.parts[-2:] == ("ended", "command")]) > starts, "and killed between"
+    assert not list((tmp_path / "temp").iterdir())
 
 
 @pytest.mark.parametrize(
@@ -75,6 +84,8 @@ def test_a_sound_script_passes(base: Path, tmp_path: Path) -> None:
     [
         (LINE.replace("{seed}", "1"), "", "another seed gave the same weights: pass {seed} on"),
         (LINE.replace("{policy}", "BASE"), "--resume {checkpoint}", "it does not train what {policy} names"),
+        (LINE, "", "it does not go on from the one that it is given"),
+        (f"{LINE} --does trains-nothing-too", "--resume {checkpoint}", "the folder {policy} was empty; have it fail"),
     ],
 )
 def test_what_is_wrong_is_said(line: str, resume: str, says: str, base: Path, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 
 from evotrainer import api
 from evotrainer.cli import app
+from evotrainer.errors import ConfigError, FaultsError
 from evotrainer.executors.spec import read_heartbeat
 from tests.small_run import TINY
 from tests.trainers.command.test_kit import LINE, task
@@ -82,6 +83,21 @@ def test_after_kills_the_run_goes_on_and_nothing_is_left(base: Path, tmp_path: P
     for n in (1, 2):
         rows = (trials / f"b0-s{n}" / "command" / "out" / "metrics.jsonl").read_text().splitlines()
         assert [json.loads(x)["step"] for x in rows] == [1, 2, 3]
+
+
+@pytest.mark.timeout(900)
+def test_what_made_a_training_fail_is_mended_by_a_resume(base: Path, tmp_path: Path) -> None:
+    file, run = task(tmp_path, base, f"{LINE} --does hangs-3-s"), tmp_path / "run"
+    wrong = ["trainer.options.patience_s=2", "trainer.options.policy=elsewhere", "trainer.options.grace_s=0.1"]
+    with pytest.raises(FaultsError, match="hung, ended; .*raise trainer.options.patience_s"):
+        api.start(file, run, overrides=[*FEW, *wrong])
+    with pytest.raises(ConfigError, match="a resume cannot change 'trainer.options.seed'"):
+        api.resume(run, ["trainer.options.seed=1"])
+    mended = ["trainer.options.patience_s=600", "trainer.options.policy=policy"]
+    done = api.resume(run, mended)
+    assert done.closed is not None and not done.verify().problems
+    with pytest.raises(ConfigError, match="a resume cannot change 'trainer.options.policy'"):
+        api.resume(run, mended)
 
 
 def at_step(trial: Path) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -16,13 +17,20 @@ from evotrainer.judge.versus import Comparison, LogSide, contrast, versus
 from evotrainer.records import keys
 from evotrainer.records.events import SplitScore, TrialFinished
 from evotrainer.records.findings import Finding
-from evotrainer.records.text import counted
+from evotrainer.records.output import line
+from evotrainer.records.text import clean, counted
 from evotrainer.records.verdicts import Effect
 from evotrainer.studies.versus.seeds import SeedLog, SideLogs
 
 BEHAVIOUR_CONFIDENCE = 0.95
 NAMED = 5
 """Tasks that lack a partner and are named."""
+FAR = 0.5
+"""How far beyond 0 and 1 scores lie where the scale is another one, and not a small bonus or penalty."""
+TEMPLATE = re.compile(r"<\|[^|<>]{1,40}\|>|</?s>|<bos>|<eos>|\[/?INST\]|<</?SYS>>|<(?:start|end)_of_turn>")
+"""Tokens of chat templates."""
+USER = re.compile(r"(?:^|\n)\s*user\s*\n(.*?)(?=\n\s*(?:assistant|model)\s*(?:\n|$)|\Z)", re.DOTALL)
+"""The user's first turn between the names of roles, tokens taken out."""
 ORDER = {"": 0, "info": 1, "warn": 2, "critical": 3}
 SHARES = frozenset(
     (
@@ -113,22 +121,31 @@ def compare(
     alpha: float = 0.025,
     margin: float | None = None,
     common: bool = False,
+    reworded: bool = False,
 ) -> Versus:
     """`score`: outcome, reward or a component; default: the outcome where all trainings record one, else the reward.
+    `reworded`: tasks of one id are the same whatever their prompts.
 
-    Raises ConfigError where a side records no such score, where splits differ, or where no two tasks are on both sides.
+    Raises ConfigError where a side records no such score, where splits differ, where no two tasks are on both sides,
+    where a task has other prompts there, or where scores that nobody named lie on other scales.
     """
-    seeds = [*a.seeds, *b.seeds]
     _check_splits(a, b)
-    score = score or _default_score(seeds)
+    asked, score = score, score or _default_score([*a.seeds, *b.seeds])
     tables = [_table(side, score, name) for side, name in ((a, "A"), (b, "B"))]
     tasks = common_tasks(*tables)
     if len(tasks) < 2:
         raise ConfigError(_no_pairs(a, b, tables, len(tasks)))
-    values = [x for t in tables for per_task in t.values() for x in per_task.values()]
-    shares = min(values) >= 0.0 and max(values) <= 1.0
+    prompts = check_prompts(a, b, tasks, reworded)
+    (low_a, high_a), (low_b, high_b) = ranges = [_range(side, score) for side in (a, b)]
+    shares = min(low_a, low_b) >= 0.0 and max(high_a, high_b) <= 1.0
+    scale = _scales(ranges, score, asked)
     sides = [
-        LogSide(name, [_trial(name, i, s, t[i], score) for i, s in enumerate(logs.seeds, 1)], _claims(logs))
+        LogSide(
+            name,
+            [_trial(name, i, s, t[i], score) for i, s in enumerate(logs.seeds, 1)],
+            _claims(logs),
+            [s.name for s in logs.seeds],
+        )
         for name, logs, t in zip("AB", (a, b), tables, strict=True)
     ]
     show = f"evotrainer audit {a.seeds[0].name}"
@@ -152,7 +169,7 @@ def compare(
         behaviour=_behaviour(a, b),
         findings=_findings(a, b),
         metrics=_metrics(a, b),
-        notes=(*a.notes, *b.notes, *_notes(a, b, tables, score)),
+        notes=(*_passed_over(a, b, score, asked), *scale, *prompts, *a.notes, *b.notes, *_notes(a, b, tables, score)),
     )
 
 
@@ -164,6 +181,74 @@ def _check_splits(a: SideLogs, b: SideLogs) -> None:
             f"A was scored on split {names[0]}, B on {names[1]}: their tasks are not the same; "
             "choose a split that both have with --split"
         )
+
+
+def check_prompts(a: SideLogs, b: SideLogs, tasks: Sequence[str], reworded: bool) -> list[str]:
+    """ConfigError where trainings were asked other things under one task's id; a note where the user said that it is so
+    (`reworded`), or where only what stands around differs (a chat template, a system prompt inside). What records no
+    prompt is compared with nothing."""
+    held = [(s, p) for s in (*a.seeds, *b.seeds) if (p := s.prompts(tasks))]
+    around = 0
+    for s, prompts in held[1:]:
+        first, known = held[0]
+        both = [k for k in prompts if k in known and prompts[k].split() != known[k].split()]
+        other = [k for k in both if not _same_question(known[k], prompts[k])]
+        if other and not reworded:
+            name = first.task_names(other[:1])[0]
+            texts = [line(clean(p[other[0]], 80)) for p in (known, prompts)]
+            raise ConfigError(
+                f"{counted(len(other), 'task')} of {len(tasks)} have other prompts under one id, e.g. task {name}: "
+                f"{texts[0]!r} in {first.name}, {texts[1]!r} in {s.name}; give logs of the same tasks, name a "
+                "column that tells tasks apart (--map task=COLUMN), or say that they are the same: --other-prompts"
+            )
+        around = max(around, len(both))
+    what = "the prompts differ" if reworded else "the question is the same, what stands around it (template) is not"
+    return [f"{counted(around, 'task')} of {len(tasks)}: {what}"] if around else []
+
+
+def _same_question(a: str, b: str) -> bool:
+    """Equal but for spaces and template tokens, or one inside the other."""
+    x, y = (" ".join(["", *_question(t).split(), ""]) for t in (a, b))
+    return len(x) > 2 and len(y) > 2 and (x in y or y in x)
+
+
+def _question(prompt: str) -> str:
+    """What the user says inside a rendered chat template; the prompt itself where it is none."""
+    bare = TEMPLATE.sub("\n", prompt)
+    found = USER.search(bare) if bare != prompt else None
+    return found[1] if found else bare
+
+
+def _range(side: SideLogs, score: str) -> tuple[float, float]:
+    values = np.concatenate([_values(s.batch, score) for s in side.seeds])
+    return float(np.nanmin(values)), float(np.nanmax(values))
+
+
+def _scales(ranges: Sequence[tuple[float, float]], score: str, asked: str | None) -> list[str]:
+    """ConfigError where one side's scores are shares and the other's are none, far off, unless the user named the
+    score; then a note."""
+    inside = [low >= 0 and high <= 1 for low, high in ranges]
+    far = any(low < -FAR or high > 1 + FAR for low, high in ranges)
+    if score == "outcome" or not far or inside[0] == inside[1]:
+        return []
+    told = " and ".join(f"{low:g} to {high:g} in {x}" for x, (low, high) in zip("AB", ranges, strict=True))
+    if asked is None:
+        raise ConfigError(
+            f"the {score} lies on two scales, {told}; bring both to one scale, or compare them as they "
+            f"are: --score {score}"
+        )
+    return [f"{score} lies in {told}: compared as it is, since --score names it"]
+
+
+def _passed_over(a: SideLogs, b: SideLogs, score: str, asked: str | None) -> list[str]:
+    """Says so where an outcome is recorded and something else is the score."""
+    known = [float(np.mean([np.isfinite(s.batch.truth).mean() for s in x.seeds])) for x in (a, b)]
+    if asked is not None or score == "outcome" or not any(known):
+        return []
+    return [
+        f"the score is {score}: an outcome is known of {known[0]:.0%} of A's rollouts and {known[1]:.0%} of B's, so it "
+        "is passed over; record it on both sides, or choose with --score"
+    ]
 
 
 def _values(batch: Batch, score: str) -> Floats:

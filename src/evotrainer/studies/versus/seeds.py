@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -74,11 +75,26 @@ class SeedLog:
         means = group_means(values, code, len(keys))
         return {str(k): float(m) for k, m in zip(keys.tolist(), means, strict=True) if np.isfinite(m)}
 
-    def task_names(self, wanted: Sequence[str]) -> list[str]:
-        """Names of tasks given by key."""
+    def prompts(self, tasks: Sequence[str]) -> dict[str, str]:
+        """Task key -> what the user says before the first answer to it; tasks without such a text are left out."""
+        first = self._first()
+        rows = [first[k] for k in tasks]
+        asked = (
+            " ".join(t.text for t in takewhile(lambda t: t.role != "assistant", turns) if t.role == "user")
+            for turns in self.batch.turns(rows)
+        )
+        return {k: text for k, text in zip(tasks, asked, strict=True) if text.strip()}
+
+    def _first(self) -> dict[str, int]:
+        """Task key -> its first rollout."""
         first: dict[str, int] = {}
         for i, k in enumerate(self.batch.traits.keys["task"].tolist()):
             first.setdefault(str(k), i)
+        return first
+
+    def task_names(self, wanted: Sequence[str]) -> list[str]:
+        """Names of tasks given by key."""
+        first = self._first()
         rows = [first[k] for k in wanted if k in first]
         return [line(clean(t, 60)) for t in self.batch.column("task", rows)]
 

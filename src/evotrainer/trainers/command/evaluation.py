@@ -6,8 +6,8 @@ import contextlib
 import http.client
 import json
 import os
+import shutil
 import socket
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -19,12 +19,14 @@ from typing import Any
 
 from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records import keys
+from evotrainer.records.output import print
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.sealed import SealedSplits
-from evotrainer.records.text import cut
+from evotrainer.records.text import counted, cut
 from evotrainer.trainers.base import EvalRequest, TrainerEnvironment
 from evotrainer.trainers.command import outputs
 from evotrainer.trainers.command.options import CommandOptions, EvaluationOptions, filled
+from evotrainer.trainers.command.passing_folder import passing_folder
 from evotrainer.trainers.command.process import Command, StartedCommand
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.rollouts import Attempt, Provenance, evaluated, grade, to_evaluate
@@ -170,6 +172,7 @@ class PolicyServer:
         self.policy: Path | None = None
         self.endpoint: ChatEndpoint | None = None
         self.started: StartedCommand | None = None
+        self.held = contextlib.ExitStack()
 
     def of(self, request: EvalRequest) -> ChatEndpoint:
         """Ready to answer for the policy of a request; FaultsError where it does not come up."""
@@ -186,7 +189,7 @@ class PolicyServer:
         self.endpoint, self.policy = ChatEndpoint(url, model, self.by), policy
         if self.by.serve:
             o = self.options
-            home = Path(tempfile.mkdtemp(prefix="evotrainer-serve-"))
+            home = self.held.enter_context(passing_folder())
             cwd = Path(o.cwd or ".").absolute()
             command = Command(filled(self.by.serve, names), cwd, o.env, home, self.by.ready_s, o.grace_s, o.log_bytes)
             self.started = command.start()
@@ -215,15 +218,15 @@ class PolicyServer:
     def close(self) -> None:
         if self.started is not None:
             self.started.stop()
+        self.held.close()
         self.started = self.endpoint = self.policy = None
 
 
 def by_program(options: CommandOptions, request: EvalRequest, environment: TrainerEnvironment) -> list[list[Rollout]]:
     """Attempts that a program of the user's writes for the tasks of a split, in a folder that is removed afterwards."""
     tasks, where = to_evaluate(request, environment, keep_tokens=False)
-    with tempfile.TemporaryDirectory(prefix="evotrainer-evaluation-") as name:
-        home, out = Path(name), Path(name) / "out"
-        out.mkdir()
+    with passing_folder() as home:
+        out = home / "out"
         write_tasks(home / "tasks.jsonl", environment, tasks, where.env_knobs)
         asked = CommandRequest(
             purpose="evaluate",
@@ -245,11 +248,7 @@ def by_program(options: CommandOptions, request: EvalRequest, environment: Train
         argv, cwd = filled(options.evaluation.command, names), Path(options.cwd or ".").absolute()
         command = Command(argv, cwd, env, home, options.patience_s, options.grace_s, options.log_bytes)
         o = options.model_copy(update={"rollouts": options.rollouts or "rollouts", "metrics": "", "checkpoint": ""})
-        end = command.run(outputs.Signs(out, o))
-        if end.status:
-            # of gate and cert nothing is told that it printed
-            words = "" if SealedSplits.covers(request.split) else f"; it printed last: {command.last_words()}"
-            raise TrainerError(f"the evaluation's {command.name} failed: exit code {end.status}{words}; correct it")
+        _run_program(command, out, o, request.split)
         found: dict[str, list[Rollout]] = {}
         for row in outputs.read_rollouts(out, o, f"the evaluation's {command.name}"):
             found.setdefault(row.task, []).append(row)
@@ -267,3 +266,26 @@ def by_program(options: CommandOptions, request: EvalRequest, environment: Train
             made.append(a)
             tokens.append(r.tokens if r else None)
     return _graded(made, tokens, where, request, environment)
+
+
+def _run_program(command: Command, out: Path, o: CommandOptions, split: str) -> None:
+    """Run it to a good end, again where a signal ended it."""
+    for n in range(o.restarts + 1):
+        shutil.rmtree(out, ignore_errors=True)
+        out.mkdir()
+        end = command.run(outputs.Signs(out, o))
+        if end.status >= 0:
+            break
+        print(f"note: signal {-end.status} ended the evaluation's command, start {n + 1}", flush=True)
+    if end.status < 0:
+        raise FaultsError(
+            f"signal {-end.status} ended the program of trainer.options.evaluation.command, each of "
+            f"{counted(o.restarts + 1, 'time')} (out of memory?); make room for it, and `evotrainer resume` tries it "
+            "again"
+        )
+    if end.status:
+        # of gate and cert nothing is told that it printed
+        words = "" if SealedSplits.covers(split) else f"; it printed last: {command.last_words()}"
+        raise TrainerError(
+            f"the program of trainer.options.evaluation.command failed: exit code {end.status}{words}; correct it"
+        )

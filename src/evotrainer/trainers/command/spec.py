@@ -17,12 +17,14 @@ from evotrainer.trainers import TRAINERS, check_installed
 from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
 from evotrainer.trainers.command.mapping import Mapped, base_config
 from evotrainer.trainers.command.options import SAMPLERS, filled, parse
+from evotrainer.trainers.command.passing_folder import sweep_folders
 
 
 def make(sampler: SamplerDtype, options: Mapping[str, Any]) -> Trainer:
     """The trainer; ConfigError for an unknown option."""
     from evotrainer.trainers.command.trainer import CommandTrainer
 
+    sweep_folders()
     return CommandTrainer(options)
 
 
@@ -30,6 +32,7 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
     """ConfigError for options that do not fit, a program or file that is not there, and every factor that a recipe
     moves and nothing tells the script."""
     o = parse(options)
+    sweep_folders()
     mapped = Mapped.of(o)
     if o.cwd and not Path(o.cwd).is_dir():
         raise ConfigError(f"trainer.options.cwd {o.cwd}: no such folder; correct it")
@@ -103,4 +106,12 @@ SPEC = TrainerSpec(
     check_warm_start=check_warm_start,
     room=room,
     repeatable=False,  # whatever the script rests on, its key would not know
+    resumable=(
+        "patience_s",
+        "grace_s",
+        "restarts",
+        "log_bytes",
+        *(f"evaluation.{o}" for o in ("ready_s", "timeout_s", "parallel")),
+    ),
+    places=("rollouts", "rollout_format", "metrics", "policy"),
 )

@@ -267,7 +267,7 @@
   function sort(h) {
     const table = h.closest("table"), body = table.tBodies[0], k = h.cellIndex, up = h.getAttribute("aria-sort") === "ascending";
     const pinned = [...body.rows].filter((r) => r.classList.contains("axis"));
-    const rows = [...body.rows].filter((r) => !pinned.includes(r)).map((r) => [cellText(r.cells[k]), r]);
+    const rows = [...body.rows].filter((r) => !pinned.includes(r)).map((r) => [r.cells[k].dataset.sort ?? cellText(r.cells[k]), r]);
     rows.sort(([p], [q]) => { const x = asNumber(p), y = asNumber(q); return (up ? 1 : -1) * (x !== null && y !== null ? x - y : p.localeCompare(q)); });
     body.append(...rows.map((r) => r[1]), ...pinned);
   }

@@ -37,8 +37,7 @@
     let last = after;
     const url = location.pathname.replace(/\/?$/, (end) => end || "/") + "events";
     const source = new EventSource(`${url}?after=${encodeURIComponent(last)}`);
-    source.addEventListener("open", () => say("live", false));
-    source.addEventListener("parts", (e) => { last = e.lastEventId || last; say(`live · event ${last}`, false); take(JSON.parse(e.data)); });
+    source.addEventListener("parts", (e) => { last = e.lastEventId || last; const sent = JSON.parse(e.data); say(`${sent.driven ? "live" : "up to date"} · event ${last}`, false); take(sent); });
     source.addEventListener("problem", (e) => say(JSON.parse(e.data).text, true));
     source.addEventListener("error", () => {
       say("connection lost, trying again; evotrainer ui opens it anew", true);
@@ -61,11 +60,12 @@
     const path = location.pathname.replace(/branch\/[^/]*$/, "");
     const sent = await fetch(`${path}answer`, { method: "POST", body, headers: { "Content-Type": "application/json", "X-EvoTrainer-Token": sessionStorage.getItem("token") ?? "" } }).catch(() => null);
     said.textContent = sent ? await sent.text() : "the server does not answer; try again";
+    if (sent?.ok) for (const b of f.querySelectorAll("button")) b.disabled = true;
   });
 
   // search ----------------------------------------------------------------------------------------------------------
   const form = $("text-search");
-  let running = null;
+  let running = null, skip = new URLSearchParams(location.search).get("skip");
   async function search() {
     running?.abort();
     const mine = running = new AbortController(), hits = $("hits"), said = $("searched");
@@ -73,9 +73,9 @@
     const q = form.elements.q.value;
     if (!q) { said.textContent = ""; return; }
     said.textContent = "searching …";
-    const asked = new URLSearchParams({ q, ...(form.elements.regex.checked ? { regex: "1" } : {}) });
+    const asked = new URLSearchParams({ q, ...(form.elements.regex.checked ? { regex: "1" } : {}), ...(skip ? { skip } : {}) });
     const here = new URL(location.href);
-    here.searchParams.delete("regex");
+    for (const k of ["regex", "skip"]) here.searchParams.delete(k);
     for (const [k, v] of asked) here.searchParams.set(k, v);
     history.replaceState(null, "", here);
     try {
@@ -90,16 +90,16 @@
           const got = JSON.parse(line);
           if (got.html) hits.insertAdjacentHTML("beforeend", got.html);
           else if (got.error) said.textContent = got.error;
-          else said.textContent = `${got.hits}${got.cut ? " or more" : ""} found in ${got.read.toLocaleString("en")} rollouts${got.done ? "" : ", searching …"}`;
+          else said.textContent = got.cut ? `${got.hits} found, more behind the last` : `${got.hits} found in ${got.read.toLocaleString("en")} rollouts${got.done ? "" : ", searching …"}`;
         }
       }
     } catch (e) { if (e.name !== "AbortError") said.textContent = `the search ended: ${e.message}; try again`; }
   }
-  form?.addEventListener("submit", (e) => { e.preventDefault(); search(); });
+  form?.addEventListener("submit", (e) => { e.preventDefault(); skip = null; search(); });
   if (form?.elements.q.value) search();
   $("filters")?.addEventListener("change", (e) => { if (e.target.matches("select")) e.target.form.requestSubmit(); });
   // empty fields make no address longer
-  $("filters")?.addEventListener("submit", (e) => { for (const x of e.target.elements) if (x.name && (!x.value || (x.name === "sort" && x.value === "new"))) x.disabled = true; });
+  $("filters")?.addEventListener("submit", (e) => { for (const x of e.target.elements) if (x.name && (!x.value || (x.name === "sort" && !x.selectedIndex))) x.disabled = true; });
   addEventListener("pageshow", () => { for (const x of $("filters")?.elements ?? []) x.disabled = false; });
 
   // a group ---------------------------------------------------------------------------------------------------------
