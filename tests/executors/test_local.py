@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 
 from evotrainer.errors import StoreError
-from evotrainer.executors import local, process
+from evotrainer.executors import local
 from evotrainer.executors.local import LocalExecutor, Running
 from evotrainer.executors.process import descendants_cpu_s
 from evotrainer.executors.spec import Heartbeat, TrialSpec, trial_dir
+from evotrainer.records import clock
 from evotrainer.records.keys import USER_CODE
 
 
@@ -90,7 +91,7 @@ def test_the_wall_clock_is_set_and_no_trial_ends(
     """What a heartbeat says of the time is for people: silence is what this process heard."""
     executor, r = LocalExecutor(tmp_path, 1), watched(tmp_path)
     now = [r.silence.checked_at]
-    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0], clock_gettime=time.clock_gettime))
     for step in range(5):
         beat(r.folder, step, phase, at=1.7e9 + (jump_s if step > 1 else 0.0))
         for _ in range(60):
@@ -105,7 +106,7 @@ def test_the_wall_clock_is_set_and_no_trial_ends(
 def test_a_driver_that_was_stopped_or_slept_ends_no_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     executor, r = LocalExecutor(tmp_path, 1), watched(tmp_path)
     now = [r.silence.checked_at]
-    monkeypatch.setattr(process, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(clock, "time", SimpleNamespace(monotonic=lambda: now[0], clock_gettime=time.clock_gettime))
     beat(r.folder, 1, "training")
     for _ in range(20):
         now[0] += 36_000.0  # the lid was closed, and some kernels count that

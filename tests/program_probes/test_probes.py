@@ -110,12 +110,14 @@ def test_what_could_not_be_run_says_why_and_never_clean(box: Sandbox) -> None:
         "needs torch": function("return 1", "import torch"),
         "does not end": function("while True: pass"),
         "does not end within": function("return 1", "while True:\n  try:\n    while True: pass\n  except BaseException: pass"),
-        "starts processes": function("return 1", "import os\ntry:\n  while True: os.fork()\nexcept OSError: pass"),
+        "starts processes|does not end within": function("return 1", "import os\ntry:\n  while True: os.fork()\nexcept OSError: pass"),
         "prints or answers more": function("return 'x' * 10**7"),
         "SyntaxError": ProbedProgram("def solve(", "call", SORTS),
     }  # fmt: skip
     for why, record in zip(cases, probe_programs(box, list(cases.values()), QUICK), strict=True):
-        assert not record.ran and not record.facts and why in record.not_run["repeat"], (why, record)
+        assert not record.ran and not record.facts, (why, record)
+        # a slow machine spends the CPU limit before it meets the one of processes
+        assert any(x in record.not_run["repeat"] for x in why.split("|")), (why, record)
 
 
 def test_a_program_that_floods_or_deletes_its_folder_harms_nobody(box: Sandbox) -> None:

@@ -90,7 +90,7 @@ def test_what_a_run_costs_is_recorded_at_the_prices_of_the_day_and_told(
     assert (first.reserve_gpu_s, first.reserve_usd) == (5.0, pytest.approx((2.5 * 0.36 + 5 * 3.6) / 3600))
     assert intended["b1-s1"].reserve_gpu_s == 100, "what the largest took"
     status(run.folder)
-    told = capsys.readouterr().out
+    told = " ".join(capsys.readouterr().out.split())
     total = sum(t.usd for t in done)
     assert f"{total:.2f} (3.6 USD a GPU-hour, 0.36 USD a CPU-hour, as of 2026-11-29)" in told and "of 100" in told
     assert "US dollars" in run.report().read_text(encoding="utf-8")

@@ -90,7 +90,7 @@ def test_the_page_ends_with_a_run_that_is_killed(tmp_path: Path) -> None:
 def test_a_run_goes_on_where_there_can_be_no_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(_page.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with page_beside(tmp_path, True):
         assert "[ui]" in capsys.readouterr().err
     monkeypatch.undo()

@@ -23,6 +23,7 @@ from tests.trainers.command.own import RECIPE, options
 from tests.trainers.command.test_command_trainer import processes
 from tests.trainers.reverse_env import GuessDigitEnv, ReverseEnv
 
+pytestmark = pytest.mark.xdist_group("command-evaluation")  # each looks for processes of this file's server
 SERVER = str(Path(__file__).with_name("own_server.py"))
 
 
