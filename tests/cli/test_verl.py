@@ -34,6 +34,9 @@ def task_file(folder: Path) -> Path:
     return path
 
 
+LORA = "trainer.options.lora={r = 8, alpha = 4}"
+
+
 def test_the_command_renders_a_folder(tmp_path: Path) -> None:
     args = [
         "verl",
@@ -46,11 +49,14 @@ def test_the_command_renders_a_folder(tmp_path: Path) -> None:
         "--gpus",
         "2",
     ]
-    done = CliRunner().invoke(app, [*args, "recipe.loss=dapo", "--set", "reward.num_workers=2"], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, [*args, "recipe.loss=dapo", LORA, "--set", "reward.num_workers=2"], catch_exceptions=False
+    )
     assert done.exit_code == 0
     assert "8 training and 4 validation prompts; plug-ins evo_reward.py, evo_advantage.py" in done.stdout
     assert f"next: evotrainer verl validate {tmp_path / 'v'}" in done.stdout
-    assert "loss_agg_mode: token-mean" in (tmp_path / "v" / "config.yaml").read_text()
+    written = (tmp_path / "v" / "config.yaml").read_text()
+    assert all(x in written for x in ("loss_agg_mode: token-mean", "lora_rank: 8", "lora_alpha: 4"))
 
 
 def test_mistakes_are_answered_with_cause_and_remedy(tmp_path: Path) -> None:
@@ -60,6 +66,7 @@ def test_mistakes_are_answered_with_cause_and_remedy(tmp_path: Path) -> None:
          "policy of the embedded trainer; name a model for verl: --model"),
         (["render", task, "--out", str(tmp_path / "v"), "--model", "o/n", "recipe.sft_anchor=0.1"],
          "sft_anchor: verl's actor loss"),
+        (["render", task, "--out", str(tmp_path / "v"), "policy.base=smollm2-135m"], "verl reads no GGUF"),
     ]:  # fmt: skip
         with pytest.raises(ConfigError, match=said):
             CliRunner().invoke(app, ["verl", *args], catch_exceptions=False)

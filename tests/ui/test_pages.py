@@ -264,7 +264,7 @@ def test_what_trains_now_is_drawn_from_its_stored_rollouts(tmp_path: Path) -> No
         assert seen > 0
 
 
-def test_a_thousand_events_open_in_one_message(tmp_path: Path) -> None:
+def test_a_finished_run_opens_in_one_message(tmp_path: Path) -> None:
     run = build_run(tmp_path / "run")
     with serving(run) as address:
         seen, body = message(events(address, "/run/run/events", 1)[0])

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from evotrainer.cli._common import Overrides, TaskPath
+from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 from evotrainer.records.text import counted
 
@@ -74,8 +75,15 @@ def _render(
     from evotrainer.config.load import load_task
     from evotrainer.extras.verl.configuration import Machine, parse_setting
     from evotrainer.extras.verl.render import model_of, render
+    from evotrainer.trainers.gguf import is_gguf
 
     resolved = load_task(task, overrides)
+    if model is None and is_gguf(resolved.policy.base):
+        raise ConfigError(f"verl reads no GGUF, and policy.base is {resolved.policy.base}; give --model ORG/NAME")
+    if isinstance(lora := resolved.trainer.options.get("lora"), dict):  # its learning rate is one of adapters
+        chosen = {"lora_rank": lora.get("r", 16), **chosen}
+        if alpha := lora.get("alpha"):
+            settings = [f"actor_rollout_ref.model.lora_alpha={alpha}", *settings]
     every = resolved.run.checkpoint_every
     machine = Machine(
         model_of(resolved, model),
