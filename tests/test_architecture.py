@@ -185,7 +185,8 @@ ALLOWED = {
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views executors.process envs "
-    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache executors.warm_start "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers trainers.gguf executors.cache "
+    "executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
     "extras.notify extras.rollout_export extras.tracking extras.verl ui",

@@ -81,9 +81,7 @@ def _render(
     if model is None and is_gguf(resolved.policy.base):
         raise ConfigError(f"verl reads no GGUF, and policy.base is {resolved.policy.base}; give --model ORG/NAME")
     if isinstance(lora := resolved.trainer.options.get("lora"), dict):  # its learning rate is one of adapters
-        chosen = {"lora_rank": lora.get("r", 16), **chosen}
-        if alpha := lora.get("alpha"):
-            settings = [f"actor_rollout_ref.model.lora_alpha={alpha}", *settings]
+        chosen = {"lora_rank": lora.get("r", 16), "lora_alpha": lora.get("alpha"), **chosen}
     every = resolved.run.checkpoint_every
     machine = Machine(
         model_of(resolved, model),

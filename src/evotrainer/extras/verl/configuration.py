@@ -45,6 +45,8 @@ class Machine:
     sdpa: PyTorch's own, padded sequences."""
     lora_rank: int = 0
     """0: full training."""
+    lora_alpha: int | None = None
+    """None: twice the rank."""
     seed: int = 1
     save_every: int = 5
     test_every: int = 5
@@ -148,7 +150,7 @@ def _machine_keys(task: TaskFile, folder: Path, m: Machine) -> dict[str, Any]:
         keys["actor_rollout_ref.model.use_remove_padding"] = False
     if m.lora_rank:
         keys["actor_rollout_ref.model.lora_rank"] = m.lora_rank
-        keys["actor_rollout_ref.model.lora_alpha"] = 2 * m.lora_rank
+        keys["actor_rollout_ref.model.lora_alpha"] = m.lora_alpha or 2 * m.lora_rank
     return keys
 
 
