@@ -18,7 +18,9 @@ from evotrainer.errors import TaskSetError
 from evotrainer.records.recipe import parse_recipe
 from evotrainer.run.checks.rewards import try_rewards
 
-TASK = resolve({"task": {"name": "t"}, "environment": {}, "recipe": {"rewards": {"any": 1.0}}})
+TASK = resolve(
+    {"task": {"name": "t"}, "environment": {}, "trainer": {"name": "trl"}, "recipe": {"rewards": {"any": 1.0}}}
+)
 MINE = '''
 import functools
 

@@ -14,7 +14,9 @@ from evotrainer.envs.base import Environment
 from evotrainer.errors import ConfigError, TaskSetError
 from evotrainer.run.checks.rewards import try_rewards
 
-TASK = resolve({"task": {"name": "t"}, "environment": {}, "recipe": {"rewards": {"right": 1.0}}})
+TASK = resolve(
+    {"task": {"name": "t"}, "environment": {}, "trainer": {"name": "trl"}, "recipe": {"rewards": {"right": 1.0}}}
+)
 ROWS = [{"prompt": f"Add {i} and 1.", "answer": str(i + 1)} for i in range(40)]
 
 

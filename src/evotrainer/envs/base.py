@@ -109,6 +109,15 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class EnvironmentOfTrainers(Protocol):
+    """An environment that not every trainer can play."""
+
+    def check_plays(self, trainer: str) -> None:
+        """TaskSetError where that trainer cannot play it."""
+        ...
+
+
+@runtime_checkable
 class EnvironmentWithDrills(Protocol):
     """An environment that also has skill drills: facts a policy must know before transcripts make sense."""
 

@@ -60,6 +60,14 @@ def check_signature(name: str, f: Callable[..., Any], given: Mapping[str, Any]) 
         pass
 
 
+def named_arguments(f: Callable[..., Any]) -> tuple[str, ...]:
+    """Arguments that a callable names; empty for one that tells nothing of itself (some builtins)."""
+    try:
+        return tuple(inspect.signature(f).parameters)
+    except ValueError:
+        return ()
+
+
 def called(f: Callable[..., Any], given: Mapping[str, Any]) -> list[Any] | Exception:
     """What a reward function gives, or raises, but for errors of ours. One that is awaited has an event loop in a
     thread of its own: here one may be at work, as a notebook's."""

@@ -1,7 +1,7 @@
 """Users' own TRL environments and reward functions, unchanged, over a file of tasks.
 
-TRL's own tool loop plays them, so they need trainer.name = "trl";
-here are their tasks, splits, components and checksums.
+A class is played by TRL's own tool loop, so it needs trainer.name = "trl"; here are its tasks, splits, components and
+checksums. Reward functions alone are single-turn tasks, which every trainer plays.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
+from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
 from evotrainer.envs.callables import (
     NO_CHANCE,
     called,
@@ -24,6 +24,7 @@ from evotrainer.envs.callables import (
     environment_class,
     first_line,
     is_async,
+    named_arguments,
     reward_functions,
 )
 from evotrainer.envs.data.rows import Row, check_shares, renamed, split_of
@@ -47,6 +48,10 @@ TAKEN = ("self", "prompts", "completions", "completion_ids", "trainer_state", "l
          "environments", "_env_type", "evotrainer_reward")  # fmt: skip
 """Names that TRL (`_calculate_rewards`), our own reward or a method's instance have among a reward function's
 arguments: a column of such a name is refused by Python, or another value takes its place."""
+
+
+OF_TRL = ("completion_ids", "trainer_state", "log_extra", "log_metric")
+"""Arguments of a reward function that are there where TRL trains, and nowhere else."""
 
 
 class TrlConfig(Frozen):
@@ -121,6 +126,7 @@ class TrlEnv:
             rows, options.source, options.columns.get("prompt", "prompt")
         )
         """Do prompts go through the policy's chat template?"""
+        self.one_turn = factory is None
         self._worked = _worked(self._tasks["train"], options, places) if options.demonstrations else []
         self.slots = slots_of(factory, self.conversational)
         self._scaffold = Scaffold(name, self.slots)
@@ -149,11 +155,26 @@ class TrlEnv:
         self._scaffold.use(scaffold)
         self.environment_factory = dressed(self._factory, self._scaffold) if self._factory else None
 
+    def check_plays(self, trainer: str) -> None:
+        """TaskSetError where a trainer cannot play it: another than TRL a class, or functions that ask for what only
+        TRL hands them."""
+        if trainer == "trl":
+            return
+        if self._factory is not None:
+            raise TaskSetError(f'environment {self.name} is played by TRL\'s own tool loop; set trainer.name = "trl"')
+        for name, f in self.reward_functions.items():
+            if asked := [k for k in OF_TRL if k in named_arguments(f)]:
+                raise TaskSetError(
+                    f"reward function {name!r} asks for {asked[0]}, which only TRL hands it; do without it (prompts, "
+                    'completions and the columns are there), or set trainer.name = "trl"'
+                )
+
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        raise TaskSetError(f'environment {self.name} is played by TRL\'s tool loop only; set trainer.name = "trl"')
+        self.check_plays("")
+        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
-        raise TaskSetError(f'environment {self.name} is scored by TRL only; set trainer.name = "trl"')
+        return self._graded([(e.task, e.turns[-1].text) for e in episodes], OF_TRL) if episodes else []
 
     def tool_methods(self) -> list[Callable[..., Any]]:
         """What TRL gives the policy as tools, of an instance; TaskSetError where the class cannot be made."""
@@ -175,7 +196,12 @@ class TrlEnv:
         TaskSetError where one cannot take what TRL hands it, gives no number for each, or raises whatever it is given.
         Where it raises, as for a service that is not up or an answer of no form, that is the error of all scores.
         """
-        given, columns, n = self._handed(tries), dict[str, list[Any]](), len(tries)
+        return self._graded(tries)
+
+    def _graded(self, tries: Sequence[tuple[Task, str]], without: Sequence[str] = ()) -> list[Score]:
+        """As `grade`; `without`: what is not handed."""
+        given = {k: v for k, v in self._handed(tries).items() if k not in without}
+        columns, n = dict[str, list[Any]](), len(tries)
         for name, f in self.reward_functions.items():
             check_signature(name, f, given)
             values = called(f, given)

@@ -18,7 +18,7 @@ from evotrainer.api import preflight
 from evotrainer.config.bases import resolve_base
 from evotrainer.config.load import load_task
 from evotrainer.config.preflight import base_identity, fingerprints
-from evotrainer.errors import ConfigError, TrainerError
+from evotrainer.errors import ConfigError, TaskSetError, TrainerError
 from evotrainer.records.hub import looks_like_id, parse_pinned, pinned
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.weights import weights_sha256
@@ -134,7 +134,7 @@ def test_a_task_is_refused_where_its_trainer_cannot_play_it() -> None:
     tools = ROOT / "examples" / "trl-tools.toml"
     local = ["policy.base=warm-start", "trainer.options={}"]
     preflight(load_task(tools, local))
-    with pytest.raises(ConfigError, match='GuessEnv is played by TRL\'s own loop; set trainer.name = "trl"'):
+    with pytest.raises(TaskSetError, match='GuessEnv is played by TRL\'s own tool loop; set trainer.name = "trl"'):
         preflight(load_task(tools, [*local, "trainer.name=embedded"]))
     preflight(load_task(ROOT / "examples" / "trl-gsm8k.toml"))
 

@@ -153,7 +153,7 @@ def test_what_is_wrong_with_a_class_is_said_by_name(player: Path, tmp_path: Path
         environment(tmp_path, name=f"trl:{FILE}:Nope")
     with pytest.raises(TaskSetError, match="rows.jsonl, row 1: field 'fold' is missing"):
         environment(tmp_path, split_column="fold")
-    with pytest.raises(TaskSetError, match="played by TRL's tool loop only; set trainer.name"):
+    with pytest.raises(TaskSetError, match="played by TRL's own tool loop; set trainer.name"):
         environment(tmp_path).step([], [], [])
     with pytest.raises(TaskSetError, match="truth 'nope' is none of reward"):
         environment(tmp_path, truth="nope")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from evotrainer.config.policy import WarmStart
-from evotrainer.envs.base import DRAWN, SPLITS, Environment, EnvironmentWithDraws, Task
+from evotrainer.envs.base import DRAWN, SPLITS, Environment, EnvironmentOfTrainers, EnvironmentWithDraws, Task
 from evotrainer.envs.return_checks import check_tasks, demonstrations_of
 from evotrainer.envs.user_files import call
 from evotrainer.errors import ConfigError, TaskSetError
@@ -31,8 +31,8 @@ def opens(at: BeforeRun) -> None:
     rest = {k: v for k, v in at.task.environment.items() if k != OPTION}  # which is checked beside what recipes name
     at.opened = open_environment(rest, accept_tier_e=at.task.sandbox.accept_tier_e)
     call(f"describe() of environment {at.opened.name}", at.opened.describe)
-    if hasattr(at.opened, "environment_factory") and at.task.trainer.name != "trl":
-        raise ConfigError(f'environment {at.opened.name} is played by TRL\'s own loop; set trainer.name = "trl"')
+    if isinstance(at.opened, EnvironmentOfTrainers):
+        at.opened.check_plays(at.task.trainer.name)
 
 
 def names(at: BeforeRun) -> Found:

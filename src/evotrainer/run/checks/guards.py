@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from evotrainer.config.guards import GuardConfig
+from evotrainer.envs.base import EnvironmentOfTrainers
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
 from evotrainer.judge.planned_seeds import detectable
 from evotrainer.records.text import counted
@@ -48,8 +49,8 @@ def _tasks(at: BeforeRun, g: GuardConfig) -> int:
             raise TaskSetError(f"environment {environment.name} has no {g.split} tasks; set split to one that it has")
         if g.tasks is not None and g.tasks > there:
             raise ConfigError(f"tasks={g.tasks}, but its {g.split} split has {there}; lower it, or leave it out")
-        if hasattr(environment, "environment_factory") and task.trainer.name != "trl":
-            raise ConfigError(f'environment {environment.name} is played by TRL\'s own loop; set trainer.name = "trl"')
+        if isinstance(environment, EnvironmentOfTrainers):
+            environment.check_plays(task.trainer.name)
         if unknown := sorted(set(g.knobs) - set(environment.knobs)):
             known = ", ".join(environment.knobs) or "none"
             raise ConfigError(f"knob {unknown[0]} is unknown; environment {environment.name} has: {known}")

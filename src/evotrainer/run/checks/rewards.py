@@ -4,7 +4,7 @@ length."""
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from evotrainer.config.task import TaskFile
 from evotrainer.envs.base import Environment, Score, Task
@@ -39,7 +39,7 @@ def try_rewards(task: TaskFile, environment: Environment) -> Iterator[str]:
         return
     # as a training scores: what the recipe holds as code is tried with the rest
     with with_written(environment, task.recipe, task.environment, task.sandbox.accept_tier_e) as whole:
-        yield from _notes(task.recipe, whole, tries)
+        yield from _notes(task, whole, tries)
 
 
 def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str]]:
@@ -51,12 +51,11 @@ def _tries(task: TaskFile, environment: Environment) -> Iterator[tuple[Task, str
             yield known[demo[0]], demo[1]
 
 
-def _notes(recipe: Recipe, environment: Environment, tries: Tries) -> Iterator[str]:
+def _notes(task: TaskFile, environment: Environment, tries: Tries) -> Iterator[str]:
     grading = f"the grading of environment {environment.name}"
     cut = [(tries[0][0], text) for text in answers_of_lengths([text for _, text in tries])]
     first, again = (
-        call(grading, functools.partial(_scores, environment, x, recipe.knobs), answers=len(x))
-        for x in (tries, [*tries, *cut])
+        call(grading, functools.partial(_scores, task, environment, x), answers=len(x)) for x in (tries, [*tries, *cut])
     )
     shown = "demonstrations and empty answers" if any(text for _, text in tries) else "empty answers"
     for scores, what in ((first, shown), (again, f"{shown}, and some of every small length")):
@@ -68,16 +67,16 @@ def _notes(recipe: Recipe, environment: Environment, tries: Tries) -> Iterator[s
         return
     truth = next(iter(getattr(environment, "outcome_components", ()) or (environment.proxy or ())[1:]), "")
     yield from none_right(truth or "the outcome", tries, first)
-    yield from pays_nothing(recipe, environment.name, truth, tries, first)
-    yield from constant(recipe, truth, tries, again)
+    yield from pays_nothing(task.recipe, environment.name, truth, tries, first)
+    yield from constant(task.recipe, truth, tries, again)
     yield from differing(tries, first, again)
 
 
-def _scores(environment: Environment, tries: Tries, knobs: Mapping[str, object]) -> list[Score]:
-    """Scores of the tried answers; none where the environment asks for more turns."""
-    if (grade := getattr(environment, "grade", None)) is not None:  # TRL's: its own loop plays and scores
+def _scores(task: TaskFile, environment: Environment, tries: Tries) -> list[Score]:
+    """Scores of the tried answers, as the task's trainer has them; none where the environment asks for more turns."""
+    if task.trainer.name == "trl" and (grade := getattr(environment, "grade", None)) is not None:  # its loop scores
         return list(grade(tries))
-    episodes = [environment.reset(t, dict(knobs)) for t, _ in tries]
+    episodes = [environment.reset(t, dict(task.recipe.knobs)) for t, _ in tries]
     environment.step(episodes, [text for _, text in tries], ["stop"] * len(tries))
     return environment.score(episodes) if all(e.done for e in episodes) else []
 
