@@ -30,15 +30,12 @@ def reads(completions, **columns):
 
 def opened(folder: Path, *, messages: bool = False, also: str = "") -> TrlEnv:
     rows = [{"prompt": f"Add {i} and 1.", "answer": str(i + 1)} for i in range(40)]
-    if messages:
-        rows = [{**r, "prompt": [{"role": "user", "content": r["prompt"]}]} for r in rows]  # type: ignore[dict-item]
     (folder / "rows.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows), encoding="utf-8")
     (folder / "rewards.py").write_text(REWARDS, encoding="utf-8")
     more = {"rewards": [f"{folder}/rewards.py:{also}"]} if also else {}
-    found = open_environment(
-        {"name": f"trl-rewards:{folder}/rewards.py:right", "source": f"{folder}/rows.jsonl", **more}
-    )
-    assert isinstance(found, TrlEnv)
+    name, source = f"trl-rewards:{folder}/rewards.py:right", f"{folder}/rows.jsonl"
+    found = open_environment({"name": name, "source": source, "messages": messages, **more})
+    assert isinstance(found, TrlEnv) and found.conversational is messages
     return found
 
 

@@ -65,6 +65,8 @@ class TrlConfig(Frozen):
     what the task is."""
     columns: dict[str, str] = {}
     """What TRL and the functions call a column -> its name in the rows: {"prompt": "question"}."""
+    messages: bool = False
+    """Is a text in `prompt` made a message of the user, as chat models want it?"""
     rewards: tuple[str, ...] = ()
     """Further TRL reward functions, FILE.py:function each."""
     demonstrations: str | None = None
@@ -142,13 +144,13 @@ class TrlEnv:
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """As TRL renders a row, but for the tools, whose descriptions stand where a template puts them."""
         prompt = self.as_prompt(task.data.get("prompt", ""))
-        messages = [{"role": "user", "content": prompt}] if isinstance(prompt, str) else prompt
+        messages = said(prompt) if isinstance(prompt, str) else prompt
         return [Turn("system" if m.get("role") == "system" else "user", prompt_text([m], "prompt")) for m in messages]
 
     def as_prompt(self, prompt: Any) -> Any:
         """A row's prompt in the texts of the scaffold in use; a class's is messages."""
         wrapped = isinstance(prompt, str) and self._factory is not None
-        return with_prompt([{"role": "user", "content": prompt}] if wrapped else prompt, self._scaffold)
+        return with_prompt(said(prompt) if wrapped else prompt, self._scaffold)
 
     def use_scaffold(self, scaffold: Mapping[str, str]) -> None:
         check_descriptions(self.name, scaffold)
@@ -267,6 +269,11 @@ class TrlEnv:
         }
 
     def close(self) -> None: ...
+
+
+def said(text: str) -> list[dict[str, str]]:
+    """A text as the one message of a user."""
+    return [{"role": "user", "content": text}]
 
 
 def _conversational(rows: Sequence[Row], path: str, column: str) -> bool:
@@ -447,5 +454,8 @@ def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     functions = reward_functions(specs, own_names) if specs else {}
     files = [Path(s.rpartition(":")[0]) for s in dict.fromkeys([spec, *specs])]
     rows = renamed(_rows(o), o.columns, o.source)
+    if o.messages:
+        texts = ((r, r.get("prompt")) for r in rows)
+        rows = [{**r, "prompt": said(p)} if isinstance(p, str) and p else r for r, p in texts]
     name = factory.__name__ if factory else next(iter(functions))
     return TrlEnv(name, rows, factory, functions, o, files, own_names)
