@@ -38,8 +38,10 @@ def init(
     """Make a task of your own: tasks, reward function, splits, task file. Runs at once.
 
     Example: evotrainer init my-task && evotrainer run my-task/task.toml
-    Example: evotrainer init my-task --trainer command    (docs/command-trainer.md)
-    Example: evotrainer init my-audit --from ci-audit     (--from list shows all)
+
+    Example: evotrainer init my-task --trainer command
+
+    Example: evotrainer init my-audit --from ci-audit
     """
     if trainer not in ("", "command"):
         raise ConfigError(f"--trainer {trainer}: give command, or leave it out (trainer.name in task.toml chooses)")
@@ -78,6 +80,10 @@ def copy_example(name: str, folder: Path) -> None:
         raise ConfigError(f"--from {name}: no such example; {hint}")
     check_new_folder(folder)
     shutil.copytree(example(name), folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
+    for page in folder.glob("*.md"):  # links that leave the folder lead nowhere in a copy
+        page.write_text(
+            re.sub(r"\[([^]]*)\]\(\.\./\.\./([^)]*)\)", r"\1 (EvoTrainer's \2)", page.read_text("utf-8")), "utf-8"
+        )
     at = shlex.quote(str(folder))
     print(f"{gallery()[name]} {folder / 'README.md'} tells. In that folder:\n\ncd {at}")
     print("\n".join(commands(folder / "README.md")))

@@ -18,7 +18,8 @@ def resume(
     """Resume an interrupted run, or go on with a finished one. Nothing is lost, and no finished trial runs again.
 
     Example: evotrainer resume runs/mine budget.cpu_s=5000
-    More rounds for a finished run: evotrainer resume runs/mine run.rounds=6 budget.cpu_s=9000
+
+    More rounds for a finished run: evotrainer resume runs/mine run.rounds=6
     """
     from evotrainer import api
 
