@@ -130,6 +130,8 @@ def compare(
     where a task has other prompts there, or where scores that nobody named lie on other scales.
     """
     _check_splits(a, b)
+    if a.unknown and b.unknown:
+        raise ConfigError(a.unknown)
     asked, score = score, score or _default_score([*a.seeds, *b.seeds])
     tables = [_table(side, score, name) for side, name in ((a, "A"), (b, "B"))]
     tasks = common_tasks(*tables)
@@ -148,7 +150,7 @@ def compare(
         )
         for name, logs, t in zip("AB", (a, b), tables, strict=True)
     ]
-    show = f"evotrainer audit {a.seeds[0].name}"
+    show = f"evotrainer audit {a.seeds[0].path}"
     done = versus(*sides, alpha=alpha, margin=margin, common=common, show=show, shares=shares)
     per_seed = [tuple(float(np.mean([t[s][k] for k in tasks])) for s in sorted(t)) for t in tables]
     per_task = [np.array([np.mean([t[s][k] for s in t]) for k in tasks]) for t in tables]
@@ -169,8 +171,19 @@ def compare(
         behaviour=_behaviour(a, b),
         findings=_findings(a, b),
         metrics=_metrics(a, b),
-        notes=(*_passed_over(a, b, score, asked), *scale, *prompts, *a.notes, *b.notes, *_notes(a, b, tables, score)),
+        notes=(
+            *_passed_over(a, b, score, asked),
+            *scale,
+            *prompts,
+            *_of_side(a),
+            *_of_side(b),
+            *_notes(a, b, tables, score),
+        ),
     )
+
+
+def _of_side(x: SideLogs) -> tuple[str, ...]:
+    return (*x.notes, *([f"{x.unknown}; taken as one training"] if x.unknown else ()))
 
 
 def _check_splits(a: SideLogs, b: SideLogs) -> None:
