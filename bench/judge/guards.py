@@ -152,9 +152,9 @@ def main(runs: int) -> None:
             f"{platform.python_version()}, {date.today()}, commit {commit}: {time.process_time() - start:.0f} CPU-s.",
             "",
             f"{runs} simulated promotions a cell, each through the judge's own gate of a guard: tasks of Beta(0.6, "
-            "0.6) difficulty, a branch that moves single tasks by 5 points (zero on average), trainings of one recipe 2 "
-            "points apart; one base policy, as many trainings of the control as of the branch. With 1 training a side "
-            "the claim is about these two policies: none are apart. Standard error of a share: at most "
+            "0.6) difficulty, a branch that moves single tasks by 5 points (zero on average), trainings of one recipe "
+            "2 points apart; one base policy, as many trainings of the control as of the branch. With 1 training a "
+            "side the claim is about these two policies: none are apart. Standard error of a share: at most "
             f"{50 / runs**0.5:.1f} points.",
             "",
             "## One guard",

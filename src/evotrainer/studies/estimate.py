@@ -309,6 +309,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0, "gpu_s": gpu_s, "usd": usd}
     if e.price:
         lines.append(f"prices: {e.price.line}{'' if e.gpus else '; no GPU is held here'}")
+        lines += [x for x in [e.price.stale()] if x]
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
     first = e.trainings[START].least
     for name, limit in e.limits.items():
