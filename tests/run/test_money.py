@@ -297,4 +297,4 @@ def test_dollars_of_trials_on_several_devices_end_a_run_at_its_limit(
     assert [t.usd for t in done if t.steps] == pytest.approx([each] * sum(bool(t.steps) for t in done), abs=1e-5)
     spent = sum(t.usd for t in done)
     assert spent <= 0.6 < spent + each, "the next training would not have fitted"
-    assert run.closed is not None and "usd" in run.closed.reason
+    assert run.closed is not None and run.closed.reason == "the budget holds no further branch"
