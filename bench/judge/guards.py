@@ -142,8 +142,8 @@ def main(runs: int) -> None:
     start = time.process_time()
     head = ["| margin, points | tasks | attempts | 1 training a side | 3 | 5 |", "|---|---|---|---|---|---|"]
     short = ["| | 1 training a side | 3 | 5 |", "|---|---|---|---|"]
-    single, pairs, edges = rows(runs), two(runs), edge(runs)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    single, pairs, edges = rows(runs), two(runs), edge(runs)
     text = "\n".join(
         [
             "# Guards judged",
