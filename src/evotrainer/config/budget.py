@@ -6,7 +6,13 @@ from datetime import UTC, date, datetime
 
 from pydantic import Field, field_validator, model_validator
 
+from evotrainer.records.clock import unix_time
 from evotrainer.records.frozen import Frozen
+
+
+def _today() -> date:
+    return datetime.fromtimestamp(unix_time(), UTC).date()
+
 
 STALE_DAYS = 30
 """Age from which prices are said to be old."""
@@ -25,7 +31,7 @@ class PriceConfig(Frozen):
     @field_validator("as_of")
     @classmethod
     def _past(cls, v: date) -> date:
-        if (v - datetime.now(UTC).date()).days > 1:  # a day ahead somewhere on earth
+        if (v - _today()).days > 1:  # a day ahead somewhere on earth
             raise ValueError(f"as_of = {v} lies in the future; give the day on which the prices were looked up")
         return v
 
@@ -42,7 +48,7 @@ class PriceConfig(Frozen):
 
     def stale(self) -> str:
         """How old the prices are, where that is long enough to look again; "" where it is not."""
-        days = (datetime.now(UTC).date() - self.as_of).days
+        days = (_today() - self.as_of).days
         if days <= STALE_DAYS:
             return ""
         return f"the prices of budget.price are {days} days old (as of {self.as_of}): look them up again, and set as_of"
