@@ -171,7 +171,7 @@ def test_guards_are_refused_before_anything_is_spent(task: Path) -> None:
         return check_run(BeforeRun(load_task(task, overrides), dry=True))
 
     notes = asked()
-    assert any("guard elsewhere reads 20 tasks" in n and "a wider margin" in n for n in notes)
+    assert any("guard elsewhere of 20 tasks, 2 attempts each, can hardly ever clear a margin of 4" in n for n in notes)
     for old, new, told in (
         ("tasks = 20", "tasks = 100000", "lower it, or leave it out"),
         (f'name = "python:{ENV}:environment"\n"""', "", ""),
@@ -189,6 +189,10 @@ def test_guards_are_refused_before_anything_is_spent(task: Path) -> None:
                                                        "run.agent_options={}"))  # fmt: skip
 
 
+def check_notes(task: Any) -> list[str]:
+    return [n for n in check_run(BeforeRun(task, dry=True)) if "guard" in n]
+
+
 def test_the_estimate_counts_them(task: Path) -> None:
     loaded = load_task(task)
     assert count_guarded(loaded) == (4, 10, 10)
@@ -196,6 +200,9 @@ def test_the_estimate_counts_them(task: Path) -> None:
     assert told.guard_s == pytest.approx(40 * told.cost.attempt_s)
     text = "\n".join(estimate_lines(told))
     assert "guards: 10 policies are evaluated on them likely (4 to 10)" in text
+    assert "can hardly ever clear a margin of 4 points: with 3 trainings a side" in text
+    (note,) = check_notes(loaded)
+    assert note in text, "--dry-run and --estimate say the same"
 
 
 def test_a_guard_is_really_evaluated_under_names_of_its_own(

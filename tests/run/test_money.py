@@ -7,6 +7,7 @@ import random
 import signal
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,7 @@ from evotrainer.cli.status import status
 from evotrainer.config.budget import PriceConfig
 from evotrainer.config.load import load_task
 from evotrainer.errors import BudgetError, ConfigError
-from evotrainer.executors.devices import GIVEN, gpus_held
+from evotrainer.executors.devices import GIVEN, gpus_held, visible_gpus
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, Heartbeat, TrialSpec, write_atomic
 from evotrainer.executors.worker import TrialProcess
@@ -215,3 +216,85 @@ def test_the_estimate_tells_gpu_hours_and_dollars(task: Path, monkeypatch: pytes
     assert told.gpus == 4 and "GPU-hours" in text and "US dollars" in text
     assert "prices: 3.6 USD a GPU-hour, 0.36 USD a CPU-hour, as of 2026-11-29" in text
     assert "budget.usd = 1 ends the search earlier" in text
+
+
+def test_prices_that_are_old_say_how_old_and_those_of_tomorrow_are_refused(task: Path) -> None:
+    today = datetime.now(UTC).date()
+
+    def asked(age: int) -> tuple[list[str], str]:
+        task.write_text(TASK.replace("2026-11-29", str(today - timedelta(days=age))), encoding="utf-8")
+        loaded = load_task(task)
+        notes = [n for n in check_run(BeforeRun(loaded, dry=True)) if "days old" in n]
+        return notes, "\n".join(estimate_lines(estimate(loaded, step_s=1.0)))
+
+    assert asked(30)[0] == [] and "days old" not in asked(30)[1]
+    (note,), told = asked(45)
+    assert f"45 days old (as of {today - timedelta(days=45)}): look them up again" in note and note in told
+    with pytest.raises(ConfigError, match="lies in the future"):
+        asked(-3)
+
+
+def test_a_resume_with_more_money_or_other_prices_is_told_by_these(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(GIVEN, "2")
+    paper = Paper(finish)
+    with paper.stopped(lambda spec: spec.trial == "b0-s2"):
+        paper.start(task, tmp_path / "run")
+    run = paper.resume(tmp_path / "run", ["budget.usd=250", "budget.price.gpu_hour=7.2"])
+    status(run.folder)
+    told = " ".join(capsys.readouterr().out.split())
+    assert "of 250" in told and "7.2 USD a GPU-hour" in told and "of 100" not in told
+    cost = {t.trial: t.usd for t in bodies(run, "finished")}
+    assert cost["b0-s1"] == 0.104 and cost["b1-s1"] == pytest.approx((40 * 0.36 + 100 * 7.2) / 3600, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("shown", "files", "n"),
+    [
+        (None, 4, 4),
+        ("0,2", 4, 2),
+        ("0, 1, 3", 8, 3),
+        ("0,1,", 4, 2),
+        ("1,-1,2", 4, 1),
+        ("0,7", 2, 1),
+        ("9", 2, 0),
+        ("GPU-3f2a,GPU-77", 8, 2),
+        ("", 4, 0),
+        ("-1", 4, 0),
+    ],
+)
+def test_devices_are_counted_as_cuda_counts_them(
+    shown: str | None, files: int, n: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for i in range(files):
+        (tmp_path / f"nvidia{i}").touch()
+    monkeypatch.setattr("evotrainer.executors.devices.FILES", str(tmp_path / "nvidia[0-9]*"))
+    monkeypatch.setattr("evotrainer.executors.devices.gpu_visible", lambda: shown is None or shown not in ("", "-1"))
+    if shown is None:
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    else:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", shown)
+    assert visible_gpus() == n
+
+
+def test_dollars_of_trials_on_several_devices_end_a_run_at_its_limit(
+    task: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four devices a trial: the estimate, the reservations, what is booked and the stop are of all four."""
+    monkeypatch.setenv(GIVEN, "4")
+
+    def held(spec: TrialSpec) -> TrialFinished:
+        done = finish(spec)
+        return done.model_copy(update={"gpu_s": 4 * done.wall_s})
+
+    loaded = load_task(task, ["budget.usd=0.6"])
+    assert estimate(loaded, step_s=1.0).gpus == 4
+    task.write_text(loaded.to_toml(), encoding="utf-8")
+    run = Paper(held).start(task, tmp_path / "run")
+    done = bodies(run, "finished")
+    each = (40 * 0.36 + 200 * 3.6) / 3600
+    assert [t.usd for t in done if t.steps] == pytest.approx([each] * sum(bool(t.steps) for t in done), abs=1e-5)
+    spent = sum(t.usd for t in done)
+    assert spent <= 0.6 < spent + each, "the next training would not have fitted"
+    assert run.closed is not None and run.closed.reason == "the budget holds no further branch"

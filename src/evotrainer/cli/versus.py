@@ -22,7 +22,7 @@ Sides = Annotated[
     list[str],
     typer.Argument(
         metavar="A... vs B...",
-        help="Files or folders, one a training: those of A, the word vs, those of B. Two paths need no vs.",
+        help="Files or folders of A, the word vs, those of B; two paths need no vs. A path may hold several trainings.",
     ),
 ]
 Score = Annotated[
@@ -43,6 +43,13 @@ Common = Annotated[bool, typer.Option("--common-tasks", help="Decide on the task
 Reworded = Annotated[
     bool,
     typer.Option("--other-prompts", help="Pair tasks by id though their prompts differ: the same tasks, reworded."),
+]
+Seeds = Annotated[
+    str | None,
+    typer.Option(
+        help="What tells a path's trainings apart: file, folder, a column, or one (it is one training); default: what "
+        "names and columns say."
+    ),
 ]
 Fault = Annotated[
     list[str] | None,
@@ -66,6 +73,7 @@ def versus(
     split: Split = None,
     policy: Policy = None,
     steps: Steps = None,
+    seeds: Seeds = None,
     common_tasks: Common = False,
     other_prompts: Reworded = False,
     fault: Fault = None,
@@ -81,8 +89,8 @@ def versus(
     """Is A better than B? One word (better, no worse, worse, undecided) over two sets of anybody's rollouts.
 
     Paired by task, so both sides need the same ones; several trainings (seeds) a side are clusters, as in a run's
-    verdict, and the word speaks of the recipes. With one training a side it speaks of these two policies' outputs. Any
-    format that `audit` reads.
+    verdict, and the word speaks of the recipes. With one training a side it speaks of these two policies' outputs.
+    Seeds in one folder are told apart by the names of files and policies and by columns. Any format that `audit` reads.
 
     Example: evotrainer versus new/ old/
 
@@ -96,7 +104,7 @@ def versus(
     from evotrainer.studies.versus.text import versus_json, versus_lines
 
     folder = None if no_cache else cache or default_cache()
-    wanted = Selection(format, map or (), fault or (), split, policy, _steps(steps), folder, workers)
+    wanted = Selection(format, map or (), fault or (), split, policy, _steps(steps), folder, workers, seeds)
     with progress() as say:
         logs = [read_side(paths, wanted, side, say) for paths, side in ((a, "A"), (b, "B"))]
         say("comparing", 0, 1)

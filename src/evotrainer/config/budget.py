@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from evotrainer.records.clock import unix_time
 from evotrainer.records.frozen import Frozen
+
+
+def _today() -> date:
+    return datetime.fromtimestamp(unix_time(), UTC).date()
+
+
+STALE_DAYS = 30
+"""Age from which prices are said to be old."""
 
 
 class PriceConfig(Frozen):
@@ -19,6 +28,13 @@ class PriceConfig(Frozen):
     as_of: date
     """Day (2026-11-29) on which the prices were looked up: they change, and every sum names it."""
 
+    @field_validator("as_of")
+    @classmethod
+    def _past(cls, v: date) -> date:
+        if (v - _today()).days > 1:  # a day ahead somewhere on earth
+            raise ValueError(f"as_of = {v} lies in the future; give the day on which the prices were looked up")
+        return v
+
     def usd(self, cpu_s: float, gpu_s: float) -> float:
         """What so many CPU- and GPU-seconds cost."""
         return (cpu_s * (self.cpu_hour or 0.0) + gpu_s * (self.gpu_hour or 0.0)) / 3600
@@ -29,6 +45,13 @@ class PriceConfig(Frozen):
         rows = ((self.gpu_hour, "GPU-hour"), (self.cpu_hour, "CPU-hour"))
         told = ", ".join(f"{x:g} USD a {what}" for x, what in rows if x is not None)
         return f"{told}, as of {self.as_of}"
+
+    def stale(self) -> str:
+        """How old the prices are, where that is long enough to look again; "" where it is not."""
+        days = (_today() - self.as_of).days
+        if days <= STALE_DAYS:
+            return ""
+        return f"the prices of budget.price are {days} days old (as of {self.as_of}): look them up again, and set as_of"
 
 
 class BudgetConfig(Frozen):

@@ -20,17 +20,16 @@ def fingerprints(environment: Mapping[str, Any]) -> dict[str, str]:
     """SHA-256 of every file the environment's section names: user modules, data sets, reward files."""
     out: dict[str, str] = {}
     options = [v for k, v in environment.items() if k != "payable"]  # its names are of components, not of files
-    for value in [x for v in options for x in (v if isinstance(v, list | tuple) else [v])]:
-        if not isinstance(value, str):
-            continue
+    values = [x for v in options for x in (v if isinstance(v, list | tuple) else [v]) if isinstance(x, str)]
+    for value in values:
         name = value.removeprefix("python:").removeprefix("trl:").removeprefix("trl-rewards:")
-        path = Path(name.split(".py:")[0] + ".py" if ".py:" in name else name)
-        if path.is_file():
+        stem, attribute, _ = name.partition(".py:")
+        if (path := Path(stem + attribute.rstrip(":"))).is_file():
             out[str(path)] = sha256_file(path)
     folder = Path(str(environment.get("source") or "")).expanduser()
     if environment.get("source") and folder.is_dir():  # a folder of data files, as envs/data/tables.py reads it
-        files = (f for place in (folder, folder / "data") if place.is_dir() for f in place.iterdir())
-        out |= {str(f): sha256_file(f) for f in sorted(files) if f.is_file() and DATA.search(f.name)}
+        files = sorted([*folder.glob("*"), *folder.glob("data/*")])
+        out |= {str(f): sha256_file(f) for f in files if f.is_file() and DATA.search(f.name)}
     return out
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Sequence
+from itertools import takewhile
 
 GIVEN = "EVOTRAINER_TRIAL_GPUS"
 """GPUs (a share of one is a fraction) that an executor gave a trial, all its processes together."""
 DRIVERS = ("/proc/driver/nvidia/version", "/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 """Files of a GPU's driver: NVIDIA's, the same under WSL, AMD's."""
+
+FILES = "/dev/nvidia[0-9]*"
 
 
 def gpu_visible(drivers: Sequence[str] = DRIVERS) -> bool:
@@ -25,8 +28,15 @@ def visible_gpus() -> int:
     """How many, as PyTorch counts them, as far as files and CUDA_VISIBLE_DEVICES tell."""
     if not gpu_visible():
         return 0
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return len(shown.split(",")) if shown else max(1, len(glob.glob("/dev/nvidia[0-9]*")))
+    files, shown = len(glob.glob(FILES)), os.environ.get("CUDA_VISIBLE_DEVICES")
+    if not shown:
+        return max(1, files)
+
+    def is_one(name: str) -> bool:
+        return bool(name) and not name.startswith("-") and not (files and name.isdecimal() and int(name) >= files)
+
+    # CUDA counts up to the first name that is none
+    return len(list(takewhile(is_one, map(str.strip, shown.split(",")))))
 
 
 def gpus_held(trainer_takes: bool) -> float:

@@ -156,8 +156,8 @@ def call_of(raw: Any) -> MessageCall:
     # OpenAI nests name and arguments, Anthropic and our own form do not
     f = raw["function"] if isinstance(raw.get("function"), dict) else raw
     name = next((f[k] for k in ("name", "function", "function_name", "tool_name", "toolName") if f.get(k)), None)
-    kind = raw.get("type")
-    if name is None and isinstance(kind, str) and kind.endswith("_call"):
+    kind = str(raw.get("type"))
+    if name is None and kind.endswith("_call"):
         name = kind.removesuffix("_call")
     keys = ("arguments", "args", "input", "parameters", "kwargs", "action", "queries", "code")
     given = next((f[k] for k in keys if f.get(k) is not None), None)

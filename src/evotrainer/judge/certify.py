@@ -181,6 +181,7 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
         edge = ((1 - confidence) / 2) ** (1 / f.tasks)
         low, high = (0.0, 1 - edge) if mean == 0 else (edge, 1.0)
     scores = [e.scores[s] for s in sorted(e.scores)]
+    greedy = [s.greedy for s in scores if s.greedy is not None]
     names = sorted(set.intersection(*(set(s.components) for s in scores)))
     # components that only some seeds recorded would average over other seeds than the score does
     means = {n: sum(s.components[n] for s in scores) / len(scores) for n in names}
@@ -196,9 +197,7 @@ def _row(e: CertEntry, f: _Family, confidence: float, proxy: tuple[str, str] | N
         per_seed=tuple(sum(s.per_task.values()) / len(s.per_task) for s in scores),
         components=means,
         proxy_gap=gap,
-        greedy=sum(s.greedy for s in scores if s.greedy is not None) / len(scores)
-        if all(s.greedy is not None for s in scores)
-        else None,
+        greedy=sum(greedy) / len(scores) if len(greedy) == len(scores) else None,
         temperature=scores[0].temperature,
         decoding=e.decoding,
     )

@@ -134,8 +134,8 @@ def identical(
     branch_trials: Sequence[TrialFinished], control_trials: Sequence[TrialFinished], split: str
 ) -> GateResult:
     """False where every shared seed has the control's very weights, or the control's very scores on every task."""
-    b = {t.seed: t for t in branch_trials if t.status == "complete"}
-    c = {t.seed: t for t in control_trials if t.status == "complete"}
+    sides = branch_trials, control_trials
+    b, c = ({t.seed: t for t in trials if t.status == "complete"} for trials in sides)
     shared = sorted(b.keys() & c.keys())
     # an empty hash is "not recorded": two unknown policies must not count as the same
     weights = bool(shared) and all(b[s].policy_sha256 and b[s].policy_sha256 == c[s].policy_sha256 for s in shared)
@@ -145,7 +145,7 @@ def identical(
     scores_b, scores_c = scores_of(branch_trials, split), scores_of(control_trials, split)
     # the score may be equal by accident on few tasks; on every task and every shared seed it is the same policy in
     # effect
-    scores = bool(shared) and all(s in scores_b and scores_b[s] == scores_c.get(s) for s in shared)
+    scores = bool(shared) and all(scores_b.get(s) == scores_c.get(s) is not None for s in shared)
     numbers = {"shared_seeds": float(len(shared))}
     if not (weights or scores):
         return GateResult(gate="identical", passed=True, message="differs from the control", numbers=numbers)

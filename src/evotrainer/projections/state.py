@@ -354,6 +354,9 @@ def _searched(state: RunState, event: Event) -> None:
 
 @_folds(ev.RunClosed, ev.Resumed)
 def _ended(state: RunState, event: Event) -> None:
+    if isinstance(event.body, ev.Resumed) and state.opened is not None and event.body.budget is not None:
+        given = {"budget": event.body.budget, "price": event.body.price or state.opened.price}
+        state.opened = state.opened.model_copy(update=given)
     state.closed_by = event.body if isinstance(event.body, ev.RunClosed) else None
     if state.closed_by is not None:
         state.ends += 1

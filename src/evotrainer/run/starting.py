@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from evotrainer.config.load import apply_overrides, load_run_task, resolve
 from evotrainer.config.overrides import Overrides, as_texts, check_resumable
@@ -91,6 +91,11 @@ def resume_run(folder: Path, overrides: Overrides, caller: Caller) -> None:
     _go(folder, changed, every, caller, task_hash=task.hash)
 
 
+def _costs(task: TaskFile) -> dict[str, Any]:
+    price = task.budget.price
+    return {"budget": task.budget.limits(), "price": price.line if price else ""}
+
+
 def _go(
     folder: Path, task: TaskFile, overrides: Sequence[str], caller: Caller, *, task_hash: str | None = None
 ) -> None:
@@ -110,7 +115,9 @@ def _go(
         if ledger.get("run") is not None:
             keep_look_number(ledger, task, folder)
             n = len(ledger.events("resumed")) + 1
-            ledger.append("resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended))
+            ledger.append(
+                "resumed", keys.resumed(n), Resumed(n=n, overrides=tuple(overrides), files=mended, **_costs(task))
+            )
             if mended:
                 caller.observer.note(
                     f"goes on with the corrected {', '.join(mended)}; no training rested on the earlier one"

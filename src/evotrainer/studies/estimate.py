@@ -20,6 +20,7 @@ from evotrainer.envs import probe_options
 from evotrainer.errors import ConfigError
 from evotrainer.executors import gpus_of, local_workers
 from evotrainer.judge.alpha_spending import share
+from evotrainer.judge.guard_power import outlook
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
 from evotrainer.records.probes import PROBE_CPU, spent_by
 from evotrainer.records.reader import LONGEST
@@ -82,6 +83,8 @@ class RunEstimate:
     """Policies that are evaluated on every guard."""
     guard_s: float = 0.0
     """Seconds that one of them takes, by the cost of an attempt at the task's own environment."""
+    guard_notes: tuple[str, ...] = ()
+    """Of guards that mostly block what loses nothing."""
     probed: str = ""
     """What probes take, in words; empty: there are none."""
 
@@ -145,6 +148,8 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
     only_search = _probes(task) == "sample"
     probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
+    guards = [(g.name, g.tasks or _guard_tasks(task, g), g.attempts, g.margin) for g in task.guard]
+    guarded = count_guarded(task)
     return RunEstimate(
         trainings=count_trainings(task),
         cost=cost,
@@ -158,8 +163,9 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         probed=_probed(task, probes_s if cost.measured else None),
         gpus=gpus_of(task),
         price=task.budget.price,
-        guards=count_guarded(task),
-        guard_s=cost.attempt_s * sum(g.attempts * (g.tasks or _guard_tasks(task, g)) for g in task.guard),
+        guards=guarded,
+        guard_s=cost.attempt_s * sum(tasks * attempts for _, tasks, attempts, _ in guards),
+        guard_notes=tuple(outlook(guards, max(task.judge.min_seeds, len(task.run.seeds)))) if guarded.most else (),
     )
 
 
@@ -298,11 +304,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             f"guards: {likely} policies are evaluated on them likely ({low} to {high}), {_time(e.guard_s)} each by the "
             "cost of an attempt here; counted in these"
         )
-    lines += [x for x in (e.probed, e.read) if x]
+    lines += [x for x in (*e.guard_notes, e.probed, e.read) if x]
     gpu_s, usd = _money(e, e.training_s)
     cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0, "gpu_s": gpu_s, "usd": usd}
     if e.price:
         lines.append(f"prices: {e.price.line}{'' if e.gpus else '; no GPU is held here'}")
+        lines += [x for x in [e.price.stale()] if x]
     ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
     first = e.trainings[START].least
     for name, limit in e.limits.items():

@@ -217,14 +217,16 @@ def view_of(audit: AuditPage, remedies: Mapping[str, Sequence[str]], about: Mapp
 
 
 def short_names(sources: Sequence[str]) -> list[str]:
-    """Paths without the folder that all of them share."""
+    """Paths without the folder that all of them share, else their last parts, as many as tell them apart."""
     try:
         common = os.path.commonpath([os.path.dirname(s) for s in sources]) if len(sources) > 1 else ""
     except ValueError:
         common = ""
     if common.strip(os.sep):
         return [os.path.relpath(s, common) for s in sources]
-    return [os.path.join(*Path(s).parts[-2:]) if Path(s).parts else s for s in sources]
+    parts = [Path(s).parts or (s,) for s in sources]
+    ends = ([os.path.join(*p[-n:]) for p in parts] for n in range(2, max(map(len, parts), default=1) + 1))
+    return next((e for e in ends if len(set(e)) == len(set(sources))), list(sources))
 
 
 def rank_of(severity: str) -> int:

@@ -70,13 +70,17 @@ WAITS = Notice("waiting", "waits for you <here> & now", "2026-01-01T00:00:00+00:
 
 @pytest.mark.parametrize(
     ("form", "says"),
-    [("json", '"kind": "waiting"'), ("slack", "&lt;here&gt; &amp; now"), ("discord", '"content"'), ("ntfy", "r: wai")],
+    [
+        ("json", '"kind": "waiting"'),
+        ("slack", "&lt;here&gt; &amp; now"),
+        ("discord", '"content"'),
+        ("ntfy", '"priority": 4'),
+    ],
 )
 def test_each_service_gets_the_form_that_it_understands(hook: Hook, form: Any, says: str) -> None:
     send(NotifyConfig(webhook=hook.url(), form=form), "r", "runs/r", [WAITS])
-    ((headers, body),) = hook.got
+    ((_, body),) = hook.got
     assert says in body.decode()
-    assert form != "ntfy" or (headers["Title"], headers["Priority"]) == ("r", "high")
 
 
 @pytest.mark.parametrize(("path", "says"), [("/500", "it answered 500"), ("/moved", "it answered 302")])

@@ -107,6 +107,6 @@ def _same(got: Any, expected: Any) -> bool:
             return False
         named = {_name(k): v for k, v in got.items()}
         return set(named) == set(expected) and all(_same(named[k], v) for k, v in expected.items())
-    if isinstance(expected, bool) or expected is None or isinstance(expected, str):
+    if isinstance(expected, bool | str | None):
         return type(got) is type(expected) and got == expected
     return type(got) in (int, float) and got == expected

@@ -171,9 +171,9 @@ class CodeEnv(WithScaffold):
         """Every episode's score, and whether it would be the same again."""
         attempts = [self._attempt(e) for e in episodes]
         plans = [_plan(a) for a in attempts]
-        jobs = [_job(a, plan) for a, plan in zip(attempts, plans, strict=True)]
-        run = [i for i, j in enumerate(jobs) if j is not None]
-        graded = dict(zip(run, self.grader.grade([j for j in jobs if j is not None]), strict=True))
+        pairs = enumerate(zip(attempts, plans, strict=True))
+        jobs = {i: job for i, (a, plan) in pairs if (job := _job(a, plan)) is not None}
+        graded = dict(zip(jobs, self.grader.grade([*jobs.values()]), strict=True))
         unparsed = InputResult("error", None, "SyntaxError: the text is not a Python program")
         results = [graded.get(i) or GradedProgram((unparsed,) * len(plan)) for i, plan in enumerate(plans)]
         probed = self._probed([a if i in graded else None for i, a in enumerate(attempts)])

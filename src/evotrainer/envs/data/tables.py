@@ -242,9 +242,8 @@ def _fits(value: Any, wanted: Any, where: str) -> bool:
             bounds = [float(value) if isinstance(b, (int, float)) else str(value) for b in wanted.values()]
         except (TypeError, ValueError):
             raise TaskSetError(f"{where}: {quoted(value, 40)} is no number to compare; correct the row") from None
-        found = dict(zip(wanted, bounds, strict=True))
-        low = "min" not in wanted or found["min"] >= wanted["min"]
-        return low and ("max" not in wanted or found["max"] <= wanted["max"])
+        sides = zip(wanted.items(), bounds, strict=True)
+        return all(x >= bound if side == "min" else x <= bound for (side, bound), x in sides)
     any_of = wanted if isinstance(wanted, list) else [wanted]
     values = value if isinstance(value, (list, tuple)) else [value]
     return any(v == w or str(v) == str(w) for v in values for w in any_of)

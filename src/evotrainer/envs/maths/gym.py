@@ -7,10 +7,11 @@ reasoning-gym's.
 
 from __future__ import annotations
 
+import json
 import random
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import cache, lru_cache
 from itertools import permutations, product
 from string import ascii_lowercase
@@ -22,155 +23,129 @@ from evotrainer.envs.reasoning_gym import FULL, data_set, own_score
 from evotrainer.errors import TaskSetError
 from evotrainer.records.text import quoted
 
+Read = tuple[str, list[str], int]
+"""Of an item: template, working, level."""
+
 
 @cache
-def _dataset(name: str, seed: int, options: tuple[tuple[str, int], ...]) -> Any:
-    return data_set(name, seed, 10**9, dict(options))
-
-
-class _Gym(ABC):
-    """A reasoning-gym data set as a generator: its items from a random place on."""
-
-    name: str
-    dataset: str
-    version = "1"
-    held_by: tuple[str, ...] = ("template", "level")
-    options: tuple[tuple[str, int], ...]
-
-    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
-        data = _dataset(self.dataset, 0, self.options)
-        while True:
-            p = self.classify(data[rng.randrange(10**9)])
-            if p is not None:
-                yield p
-
-    @abstractmethod
-    def classify(self, item: Mapping[str, Any]) -> MathsProblem | None:
-        """The problem of an item, None where it fits none of the templates and levels."""
-
-    def held_template(self, p: MathsProblem) -> bool:
-        return False
-
-    def held_level(self, p: MathsProblem) -> bool:
-        return False
-
-    def reworded(self, question: str, template: str, rng: random.Random) -> str:
-        """The question itself: it has one wording."""
-        return question
-
-    def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
-        return _score(self.dataset, self.options, answer, p_answer)
+def _dataset(name: str, options: tuple[tuple[str, int], ...]) -> Any:
+    return data_set(name, 0, 10**9, dict(options))
 
 
 @lru_cache(maxsize=20_000)
-def _score(dataset: str, options: tuple[tuple[str, int], ...], answer: str, gold: str) -> bool:
-    entry = {"answer": gold, "metadata": {}}
-    return own_score(_dataset(dataset, 0, options), dataset, answer, entry) >= FULL
+def _right(name: str, options: tuple[tuple[str, int], ...], answer: str, entry: str) -> bool:
+    """The full score of the data set's own scorer; `entry`: the item as JSON."""
+    return own_score(_dataset(name, options), name, answer, json.loads(entry)) >= FULL
 
 
-class ChainSum(_Gym):
-    """`1 - 3 + 9 =`. Template: the sequence of signs. Difficulty: the largest number in the working.
+@dataclass(slots=True, eq=False)
+class GymItems:
+    """A data set of reasoning-gym as a generator: its items from a random place on, each read for what is held out."""
 
-    Held out are the sequences `-+`, and those of three and more signs with `+-+` or `-+-` in them.
-    """
+    name: str
+    dataset: str
+    options: tuple[tuple[str, int], ...]
+    read: Callable[[Mapping[str, Any]], Read | None]
+    """None where an item fits none of the templates and levels."""
+    hardest: int
+    """Level from which on problems are held out."""
+    held: Callable[[str], bool] = lambda template: False
+    """Is a template held out?"""
+    reword: Callable[[str, str, random.Random], str] = lambda question, template, rng: question
+    held_by: tuple[str, ...] = ("template", "level")
+    version: str = "1"
 
-    name = dataset = "chain_sum"
-    options = (("min_terms", 2), ("max_terms", 5), ("min_digits", 1), ("max_digits", 1))
-    held = ("+-+", "-+-")
-    bounds = (8, 15, 45)
-    """Largest number in the working of levels 1, 2 and 3; level 3 is held out."""
-
-    def classify(self, item: Mapping[str, Any]) -> MathsProblem:
-        terms = item["metadata"]["expression"].split()
-        total, steps = int(terms[0]), []
-        for sign, b in zip(terms[1::2], terms[2::2], strict=True):
-            new = total + int(b) if sign == "+" else total - int(b)
-            steps.append(f"{total}{sign}{b}={new}")
-            total = new
-        template, level = "".join(terms[1::2]), level_of(steps, self.bounds)
-        return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, level)
-
-    def held_template(self, p: MathsProblem) -> bool:
-        return p.template == "-+" or any(x in p.template for x in self.held)
-
-    def held_level(self, p: MathsProblem) -> bool:
-        return p.level == len(self.bounds)
-
-
-class Gcd(_Gym):
-    """Two numbers. Template: which of them is larger. Difficulty: the number of steps of Euclid's algorithm."""
-
-    name = dataset = "gcd"
-    held_by: tuple[str, ...] = ("level",)
-    options = (("min_numbers", 2), ("max_numbers", 2), ("min_value", 2), ("max_value", 40))
-    train_steps = 3
-
-    def classify(self, item: Mapping[str, Any]) -> MathsProblem:
-        a, b = item["metadata"]["numbers"]
-        template = "first" if a > b else "second" if b > a else "equal"
-        a, b = max(a, b), min(a, b)
-        steps = []
-        while b:
-            steps.append(f"{a}%{b}={a % b}")
-            a, b = b, a % b
-        return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, len(steps))
-
-    def held_level(self, p: MathsProblem) -> bool:
-        return p.level > self.train_steps
-
-    def reworded(self, question: str, template: str, rng: random.Random) -> str:
-        """The two numbers in either order: Euclid's algorithm goes the same way."""
-        swapped = re.sub(r": (\d+), (\d+)\.", r": \2, \1.", question)
-        return rng.choice((question, swapped))
-
-
-class Equations(_Gym):
-    """One unknown. Template: form of the left side with the question's wording. Difficulty: size of the right side."""
-
-    name, dataset = "equation", "simple_equations"
-    options = (("min_terms", 2), ("max_terms", 2), ("min_value", 1), ("max_value", 9))
-    bounds = (15, 30, 60)
-    """Largest |right side| of levels 1, 2 and 3; level 3 is held out."""
-    held = frozenset({"ax:Solve", "ax+b:Find", "ax-b:Determine", "b-ax:Solve"})
+    def problems(self, rng: random.Random) -> Iterator[MathsProblem]:
+        data = _dataset(self.dataset, self.options)
+        while True:
+            if (p := self.classify(data[rng.randrange(10**9)])) is not None:
+                yield p
 
     def classify(self, item: Mapping[str, Any]) -> MathsProblem | None:
-        left, right = item["metadata"]["equation"].split(" = ")
-        r = int(right)
-        level = next((i for i, most in enumerate(self.bounds, 1) if abs(r) <= most), None)
-        parsed = _linear(left)
-        if level is None or parsed is None:
+        """The problem of an item, None where it is none of these."""
+        if (found := self.read(item)) is None:
             return None
-        form, a, b = parsed
-        steps, rest = [], r
-        if form == "ax+b":
-            rest = r - b
-            steps.append(f"{r}-{b}={rest}")
-        elif form == "ax-b":
-            rest = r + b
-            steps.append(f"{r}+{b}={rest}")
-        elif form == "b-ax":
-            rest = b - r
-            steps.append(f"{b}-{r}={rest}" if r >= 0 else f"{b}+{-r}={rest}")
-        if a != 1:
-            steps.append(f"{rest}/{a}={rest // a}")
-        if not steps or str(rest // a) != item["answer"]:
-            return None
-        template = f"{form}:{item['question'].split()[0]}"
+        template, steps, level = found
         return MathsProblem(self.name, item["question"], item["answer"], tuple(steps), template, level)
 
     def held_template(self, p: MathsProblem) -> bool:
-        return p.template in self.held
+        return self.held(p.template)
 
     def held_level(self, p: MathsProblem) -> bool:
-        return p.level == len(self.bounds)
+        return p.level >= self.hardest
 
     def reworded(self, question: str, template: str, rng: random.Random) -> str:
-        """Another letter, and another wording that is not held out for this form."""
-        form = template.partition(":")[0]
-        asked = [w for w in EQUATION_WORDINGS if f"{form}:{w.split()[0]}" not in self.held]
-        equation = question.rpartition(": ")[2]
-        letter = rng.choice(ascii_lowercase)
-        return rng.choice(asked).format(letter=letter) + re.sub(r"[a-z]", letter, equation)
+        return self.reword(question, template, rng)
+
+    def correct(self, answer: str, p_answer: str, entry: Mapping[str, Any]) -> bool:
+        return _right(self.dataset, self.options, answer, json.dumps({"answer": p_answer, "metadata": {}}))
+
+
+SUM_BOUNDS = (8, 15, 45)
+"""Largest number in the working of a sum of levels 1, 2 and 3."""
+
+
+def _sum(item: Mapping[str, Any]) -> Read:
+    """`1 - 3 + 9 =`. Template: the sequence of signs. Difficulty: the largest number in the working."""
+    terms = item["metadata"]["expression"].split()
+    total, steps = int(terms[0]), []
+    for sign, b in zip(terms[1::2], terms[2::2], strict=True):
+        new = total + int(b) if sign == "+" else total - int(b)
+        steps.append(f"{total}{sign}{b}={new}")
+        total = new
+    return "".join(terms[1::2]), steps, level_of(steps, SUM_BOUNDS)
+
+
+def _gcd(item: Mapping[str, Any]) -> Read:
+    """Template: which of the two numbers is larger. Difficulty: the number of steps of Euclid's algorithm."""
+    a, b = item["metadata"]["numbers"]
+    template = "first" if a > b else "second" if b > a else "equal"
+    a, b = max(a, b), min(a, b)
+    steps = []
+    while b:
+        steps.append(f"{a}%{b}={a % b}")
+        a, b = b, a % b
+    return template, steps, len(steps)
+
+
+def _swapped(question: str, template: str, rng: random.Random) -> str:
+    """The two numbers in either order: Euclid's algorithm goes the same way."""
+    return rng.choice((question, re.sub(r": (\d+), (\d+)\.", r": \2, \1.", question)))
+
+
+EQUATION_BOUNDS = (15, 30, 60)
+"""Largest |right side| of equations of levels 1, 2 and 3."""
+HELD_EQUATIONS = frozenset({"ax:Solve", "ax+b:Find", "ax-b:Determine", "b-ax:Solve"})
+
+
+def _equation(item: Mapping[str, Any]) -> Read | None:
+    """One unknown. Template: form of the left side with the question's wording. Difficulty: size of the right side."""
+    left, right = item["metadata"]["equation"].split(" = ")
+    r = int(right)
+    level = next((i for i, most in enumerate(EQUATION_BOUNDS, 1) if abs(r) <= most), None)
+    parsed = _linear(left)
+    if level is None or parsed is None:
+        return None
+    form, a, b = parsed
+    rest, step = {
+        "ax": (r, ""),
+        "ax+b": (r - b, f"{r}-{b}={r - b}"),
+        "ax-b": (r + b, f"{r}+{b}={r + b}"),
+        "b-ax": (b - r, f"{b}-{r}={b - r}" if r >= 0 else f"{b}+{-r}={b - r}"),
+    }[form]
+    steps = [x for x in (step, f"{rest}/{a}={rest // a}" * (a != 1)) if x]
+    if not steps or str(rest // a) != item["answer"]:
+        return None
+    return f"{form}:{item['question'].split()[0]}", steps, level
+
+
+def _other_letter(question: str, template: str, rng: random.Random) -> str:
+    """Another letter, and another wording that is not held out for this form."""
+    form = template.partition(":")[0]
+    asked = [w for w in EQUATION_WORDINGS if f"{form}:{w.split()[0]}" not in HELD_EQUATIONS]
+    equation = question.rpartition(": ")[2]
+    letter = rng.choice(ascii_lowercase)
+    return rng.choice(asked).format(letter=letter) + re.sub(r"[a-z]", letter, equation)
 
 
 EQUATION_WORDINGS = (
@@ -191,6 +166,33 @@ def _linear(left: str) -> tuple[str, int, int] | None:
         return "b-ax", int(m.group(2) or 1), int(m.group(1))
     return None
 
+
+CHAIN_SUM = GymItems(
+    "chain_sum",
+    "chain_sum",
+    (("min_terms", 2), ("max_terms", 5), ("min_digits", 1), ("max_digits", 1)),
+    _sum,
+    hardest=3,
+    held=lambda signs: signs == "-+" or "+-+" in signs or "-+-" in signs,
+)
+GCD = GymItems(
+    "gcd",
+    "gcd",
+    (("min_numbers", 2), ("max_numbers", 2), ("min_value", 2), ("max_value", 40)),
+    _gcd,
+    hardest=4,
+    reword=_swapped,
+    held_by=("level",),
+)
+EQUATIONS = GymItems(
+    "equation",
+    "simple_equations",
+    (("min_terms", 2), ("max_terms", 2), ("min_value", 1), ("max_value", 9)),
+    _equation,
+    hardest=3,
+    held=HELD_EQUATIONS.__contains__,
+    reword=_other_letter,
+)
 
 OPS = "+-*/"
 WORDINGS = (
@@ -274,7 +276,7 @@ class Countdown:
         """reasoning-gym evaluates an answer as Python: it only gets what our own arithmetic found right."""
         if evaluate(answer) != entry["target"] or sorted(integers(answer)) != sorted(entry["numbers"]):
             return False
-        return _countdown_score(answer, tuple(entry["numbers"]), int(entry["target"]))
+        return _right(self.name, (), answer, json.dumps({"metadata": dict(entry)}))
 
 
 def _asked(question: str) -> tuple[str, str]:
@@ -284,9 +286,3 @@ def _asked(question: str) -> tuple[str, str]:
         if m := re.match(pattern, question):
             return m["n"], m["t"]
     raise TaskSetError(f"countdown: {quoted(question)} has none of the known wordings; see envs/maths/gym.py")
-
-
-@lru_cache(maxsize=20_000)
-def _countdown_score(answer: str, numbers: tuple[int, ...], target: int) -> bool:
-    data = _dataset("countdown", 0, ())
-    return own_score(data, "countdown", answer, {"metadata": {"numbers": list(numbers), "target": target}}) >= FULL

@@ -6,12 +6,12 @@ import random
 from collections.abc import Iterator, Mapping, Sequence, Set
 
 from evotrainer.envs.base import Task
-from evotrainer.envs.maths.gym import ChainSum, Countdown, Equations, Gcd
+from evotrainer.envs.maths.gym import CHAIN_SUM, EQUATIONS, GCD, Countdown
 from evotrainer.envs.maths.problems import Generator, MathsProblem
 from evotrainer.envs.maths.stories import Stories
 from evotrainer.errors import TaskSetError
 
-_ALL: tuple[Generator, ...] = (ChainSum(), Gcd(), Equations(), Countdown(), Stories())
+_ALL: tuple[Generator, ...] = (CHAIN_SUM, GCD, EQUATIONS, Countdown(), Stories())
 GENERATORS: Mapping[str, Generator] = {g.name: g for g in _ALL}
 SHARES: Mapping[str, float] = {"chain_sum": 0.25, "gcd": 0.15, "equation": 0.25, "countdown": 0.05, "story": 0.3}
 """Share of each generator in every split and in the demonstrations."""

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
+import ssl
 import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 from urllib.error import HTTPError, URLError
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from evotrainer.config.task import NotifyConfig
@@ -22,8 +25,12 @@ ANSWER_S = 20.0
 """Seconds in which a webhook has to answer."""
 COMMAND_S = 30.0
 """Seconds that a command may take."""
-DISCORD = 2000
-"""Letters of a message there."""
+SLACK, DISCORD, NTFY = 4_000, 2_000, 4_096
+"""Longest message: characters (Slack cuts there), UTF-16 units (more is refused), bytes (more becomes a file, or is
+refused)."""
+SAID, READ = 120, 4096
+"""Letters of a receiver's reason that are quoted, and bytes of its answer that are read for it."""
+TOPIC = re.compile(r"[-_A-Za-z0-9]{1,64}")
 URGENT = ("waiting", "crash", "stalled")
 
 
@@ -78,9 +85,16 @@ def _address(section: NotifyConfig) -> str:
     url = section.webhook or os.environ.get(section.webhook_env, "")
     if not url:
         raise ConfigError(f"notify.webhook_env: the variable {section.webhook_env} is not set; export it")
-    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
-        where = f"in {section.webhook_env}" if section.webhook_env else "of notify.webhook"
+    where = f"in {section.webhook_env}" if section.webhook_env else "of notify.webhook"
+    try:
+        parts = urlsplit(url)
+        known = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        known = False
+    if not known or any(c.isspace() for c in url):
         raise ConfigError(f"the address {where} is none of http:// or https://; correct it")
+    if section.form == "ntfy" and not TOPIC.fullmatch(parts.path.rstrip("/").rpartition("/")[2]):
+        raise ConfigError(f"the address {where} does not end in a topic of ntfy; give https://ntfy.sh/TOPIC")
     return url
 
 
@@ -90,48 +104,78 @@ class _Stay(HTTPRedirectHandler):
 
 
 def _post(section: NotifyConfig, body: dict[str, Any]) -> None:
-    data, headers = FORMS[section.form](body)
+    address = urlsplit(_address(section))
+    host = address.netloc.rpartition("@")[2]
+    headers = {"User-Agent": "evotrainer", "Content-Type": "application/json"}
+    if address.username is not None:  # ntfy and others: https://user:password@host/
+        user = f"{unquote(address.username)}:{unquote(address.password or '')}"
+        headers["Authorization"] = f"Basic {base64.b64encode(user.encode()).decode()}"
+    path, fields = FORMS[section.form](body, address.path)
+    data = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
     try:
-        request = Request(_address(section), data, {"User-Agent": "evotrainer", **headers}, method="POST")
+        request = Request(urlunsplit(address._replace(netloc=host, path=path)), data, headers, method="POST")
         with build_opener(_Stay).open(request, timeout=ANSWER_S):
             pass
     except HTTPError as e:
-        e.close()
-        raise NotifyError(f"it answered {e.code}") from None
+        raise NotifyError(_refused(e, address)) from None
     except URLError as e:
-        raise NotifyError(str(e.reason)) from None
+        hint = "; name the file of its authority in SSL_CERT_FILE" if isinstance(e.reason, ssl.SSLError) else ""
+        raise NotifyError(str(e.reason).replace(address.hostname or host, "the host") + hint) from None
     except TimeoutError:
         raise NotifyError(f"no answer within {ANSWER_S:g} s") from None
     except Exception as e:  # http.client's, or one whose text may quote the address
         raise NotifyError(type(e).__name__) from None
 
 
-def _json(body: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
-    return json.dumps(body, ensure_ascii=False).encode(), {"Content-Type": "application/json"}
+def _refused(e: HTTPError, address: SplitResult) -> str:
+    """The receiver's code and its reason, unless that is a page, or holds a part of the address."""
+    with contextlib.closing(e), contextlib.suppress(Exception):
+        if e.code in range(300, 400):
+            return f"it answered {e.code}, a redirect: give the address that it leads to"
+        said = e.read(READ).decode("utf-8", "replace")
+        with contextlib.suppress(ValueError):
+            found = json.loads(said)
+            said = str(found.get("error") or found.get("message") or "") if isinstance(found, dict) else said
+        said = " ".join(said.split())
+        secrets = [x for x in re.split(r"[/?&=@:]", "/".join(address[1:])) if len(x) > 3]
+        if 0 < len(said) <= SAID and "<" not in said and not any(x in said for x in secrets):
+            return f"it answered {e.code}: {said}"
+    return f"it answered {e.code}"
 
 
-def _slack(body: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
-    text = body["text"].replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-    return _json({"text": text})
+def _short(text: str, most: int, encoding: str = "utf-32-le", width: int = 4) -> str:
+    """At most so many units of an encoding, the last an ellipsis where something was cut off; no control characters, of
+    which JSON makes six bytes each."""
+    whole = "".join(c for c in text if c.isprintable() or c in "\n\t").encode(encoding)
+    dot = "…".encode(encoding)
+    short = whole if len(whole) <= most * width else whole[: most * width - len(dot)] + dot
+    return short.decode(encoding, "ignore")
 
 
-def _discord(body: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
-    return _json({"content": body["text"][:DISCORD], "allowed_mentions": {"parse": []}})
+def _slack(body: dict[str, Any], path: str) -> tuple[str, dict[str, Any]]:
+    text = _short(body["text"], SLACK)
+    return path, {"text": text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")}
 
 
-def _ntfy(body: dict[str, Any]) -> tuple[bytes, dict[str, str]]:
+def _discord(body: dict[str, Any], path: str) -> tuple[str, dict[str, Any]]:
+    return path, {"content": _short(body["text"], DISCORD, "utf-16-le", 2), "allowed_mentions": {"parse": []}}
+
+
+def _ntfy(body: dict[str, Any], path: str) -> tuple[str, dict[str, Any]]:
+    """Published as JSON: to the folder of the topic, which stands in the message."""
+    root, _, topic = path.rstrip("/").rpartition("/")
     urgent = any(m["kind"] in URGENT for m in body["messages"])
-    title = body["run"].encode("ascii", "replace").decode()
-    return body["text"].encode(), {"Title": title, "Priority": "high" if urgent else "default"}
+    message = _short(body["text"], NTFY, "utf-8", 1)
+    return f"{root}/", {"topic": topic, "title": body["run"], "message": message, "priority": 4 if urgent else 3}
 
 
-FORMS: dict[str, Callable[[dict[str, Any]], tuple[bytes, dict[str, str]]]] = {
-    "json": _json,
+FORMS: dict[str, Callable[[dict[str, Any], str], tuple[str, dict[str, Any]]]] = {
+    "json": lambda body, path: (path, body),
     "slack": _slack,
     "discord": _discord,
     "ntfy": _ntfy,
 }
-"""`notify.form` -> (body of the request, its headers)."""
+"""`notify.form` -> (path of the request, its JSON), from the message and the address's path."""
 
 
 def _call(command: Sequence[str], body: dict[str, Any]) -> None:

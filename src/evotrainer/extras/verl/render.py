@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evotrainer import __version__
-from evotrainer.config.task import TaskFile
+from evotrainer.config.task import NotifyConfig, TaskFile
 from evotrainer.errors import ConfigError
 from evotrainer.extras.verl import VERSION
 from evotrainer.extras.verl.configuration import Machine, configuration
@@ -126,7 +126,8 @@ def _write_files(
         (folder / name).mkdir(parents=True, exist_ok=True)
     for split in SPLITS:
         _write_parquet(folder / "data" / f"{split}.parquet", rows[split])
-    (folder / "task.toml").write_text(task.to_toml(), encoding="utf-8")
+    # without the address of [notify], which is a secret
+    (folder / "task.toml").write_text(task.model_copy(update={"notify": NotifyConfig()}).to_toml(), encoding="utf-8")
     (folder / "recipe.json").write_text(task.recipe.canonical(), encoding="utf-8")
     source = Path(__file__).parent / "plugins"
     for name in plugins_of(task.recipe):

@@ -88,7 +88,7 @@ class Atif(LogFormat):
             # else that file's reading takes the result along
             if not any(_is_trajectory(read_json_or_none(p)) for p in trajectories):
                 yield attempt(path.name, lambda: rollout(path, {}, data, path.parent))
-        elif not isinstance(data, dict) or not isinstance(data.get("steps"), list):
+        elif not isinstance(mapping(data).get("steps"), list):
             yield Skipped(path.name, "no ATIF trajectory: an object with schema_version and steps was expected")
         elif path.name != MAIN and (path.parent / MAIN).is_file():
             yield Skipped(
@@ -222,7 +222,7 @@ def _turns(parts: list[dict[str, Any]]) -> tuple[tuple[Turn, ...], list[dict[str
             source, metrics = step.get("source"), mapping(step.get("metrics"))
             thought = step.get("reasoning_content")
             spoken = [thought if isinstance(thought, str) else "", text(step.get("message"))]
-            words = "\n".join(x for x in spoken if x)
+            words = "\n".join(filter(None, spoken))
             if source == "agent" and not copied:
                 calls = [{"id": mapping(c).get("tool_call_id"), **mapping(c)} for c in listing(step.get("tool_calls"))]
                 t.add_turn("assistant", words, calls, whole_number(metrics.get("completion_tokens")))

@@ -68,7 +68,7 @@ class ClaudeCode(LogFormat):
         talk = [r for r in talk if not r.get("isSidechain") and not r.get("parent_tool_use_id")]
         # a resumed session may repeat lines
         talk = list({digest([r["uuid"], r["message"]]) if "uuid" in r else i: r for i, r in enumerate(talk)}.values())
-        attempts = [x for x in _attempts(talk) if x]
+        attempts = list(filter(None, _attempts(talk)))
         if not attempts:
             yield Skipped(path.name, "a session without messages of its own")
         elif (longer := _continued(path, talk)) is not None:

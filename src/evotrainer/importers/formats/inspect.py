@@ -138,6 +138,8 @@ def rollout(path: Path, place: str, log: dict[str, Any], sample: Any) -> Rollout
     if not kind and main in silent:
         error, kind = f"{main}: the reply of the model that scores is {silent[main]}", "judge"
     components = {c: v for c, v in components.items() if c.split("/")[0] not in silent}
+    if kind:
+        reward, components = None, {}
     log_id = word(spec.get("eval_id"), spec.get("task_id"), spec.get("run_id"), path.stem)
     prompt = "\n".join(t.text for t in transcript if t.role != "assistant")
     metadata = mapping(sample.get("metadata"))
@@ -148,9 +150,9 @@ def rollout(path: Path, place: str, log: dict[str, Any], sample: Any) -> Rollout
         id=ident(path, log_id, key, epoch),
         task=f"{word(spec.get('task'))}/{key}",
         turns=transcript,
-        reward=None if kind else reward,
-        components={} if kind else components,
-        outcome=verdict(None if kind else reward),
+        reward=reward,
+        components=components,
+        outcome=verdict(reward),
         finish=_finish(sample, choice, kind),
         run=word(spec.get("run_id"), log_id),
         policy=word(spec.get("model"), mapping(sample.get("output")).get("model")),

@@ -223,7 +223,7 @@ def _detail(r: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
     """The rest of the record, the gold patch and the tests of a SWE task under their usual names."""
     instance = from_text(mapping(params.get("metadata")).get("instance_dict"))
     out = {SWE_TASK[key]: value for key, value in mapping(instance).items() if key in SWE_TASK}
-    out |= {key: value for key, value in r.items() if key not in _DROP and key not in out}
+    out = {key: value for key, value in r.items() if key not in _DROP} | out
     if isinstance(result := out.get("result"), dict):  # the turns and the prompt once more
         out["result"] = {k: v for k, v in result.items() if k not in ("messages", "ticks", "policy")}
     if (report := _report(r)).get("tests_status"):

@@ -158,13 +158,13 @@ def _event(t: Conversation, e: dict[str, Any]) -> None:
         return
     made = mapping(e.get("tool_call_metadata"))
     call = {"id": made.get("tool_call_id"), "name": word(made.get("function_name"), kind)}
-    parts = [word(args.get("thought"), args.get("final_thought"))]
+    thought = word(args.get("thought"), args.get("final_thought"))
     # the arguments as the model wrote them; what the agent made of them where these are not kept
     response = mapping(next(iter(listing(mapping(made.get("model_response")).get("choices"))), None))
     calls = listing(mapping(response.get("message")).get("tool_calls"))
     own = next((mapping(c.get("function")) for c in calls if mapping(c).get("id") == call["id"]), {})
     given = own.get("arguments") or {k: v for k, v in args.items() if k not in _NOISE and v not in (None, "", -1)}
-    t.add_turn("assistant", "\n".join(x for x in parts if x), [call | {"arguments": as_text(given)}])
+    t.add_turn("assistant", thought, [call | {"arguments": as_text(given)}])
 
 
 _NOISE = frozenset((
@@ -189,12 +189,12 @@ def _sdk_event(t: Conversation, e: dict[str, Any]) -> None:
         name = word(e.get("tool_name"), made.get("name"))
         thoughts = [text(e.get("reasoning_content")), text(e.get("thought"))]
         raw = {"id": e.get("tool_call_id"), "name": name, "arguments": as_text(given)}
-        t.add_turn("assistant", "\n".join(x for x in thoughts if x), [raw])
+        t.add_turn("assistant", "\n".join(filter(None, thoughts)), [raw])
     elif kind in ("ObservationEvent", "AgentErrorEvent", "UserRejectObservation"):
         seen, to = mapping(e.get("observation")), e.get("tool_call_id")
         words = text(seen.get("content", seen.get("output"))) or text(e.get("error"))
         code = number(seen.get("exit_code", mapping(seen.get("metadata")).get("exit_code")))
-        failed = kind != "ObservationEvent" or seen.get("is_error") is True or (code is not None and code != 0)
+        failed = kind != "ObservationEvent" or seen.get("is_error") is True or code not in (None, 0)
         t.reply(short(words, SHOWN), to if isinstance(to, str) else None, not failed)
 
 

@@ -91,13 +91,15 @@ def trial(path: Path, row: Any, n: int) -> Rollout | Skipped:
         error = text(info["error"])
         # the message first; a traceback's last line only where the message names no class
         kind = kind_of(error, last_line(info.get("traceback")))
-    reward = None if kind else number(row.get("reward"))
+    reward = number(row.get("reward"))
     graded = mapping(info.get("reward_info"))
     parts = {k: number(v) for k, v in mapping(graded.get("info")).items() if isinstance(v, int | float)}
     # an episode that ended by itself carries its grading; one that ran out of steps carries none
     ended: Finish | None = None
     if "reward_info" in info:
         ended = "stop" if graded else "turn_limit"
+    if kind:
+        reward, parts, ended = None, {}, "error"
     domain = [d for d in DOMAINS if d in path.stem.lower()][:1]
     task = "/".join([*domain, word(row["task_id"])])
     found = {
@@ -110,9 +112,9 @@ def trial(path: Path, row: Any, n: int) -> Rollout | Skipped:
         task=task,
         turns=turns(row.get("traj"), error_prefix),
         reward=reward,
-        components={} if kind else parts,
+        components=parts,
         outcome=verdict(reward if reward is None else abs(reward - 1) < 1e-6),
-        finish="error" if kind else ended,
+        finish=ended,
         run=path.stem,
         policy=path.stem,
         group=f"{path.stem}/{task}",

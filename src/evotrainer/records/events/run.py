@@ -208,6 +208,10 @@ class Resumed(Frozen):
     files: dict[str, str] = {}
     """Files of the environment that were corrected since, path -> SHA-256: taken up as long as no training had
     finished, and what follows rests on them."""
+    budget: dict[str, float] | None = None
+    """The limits from here on; None: those of before."""
+    price: str = ""
+    """The prices from here on; empty: those of before."""
 
 
 class RunClosed(Frozen):

@@ -7,12 +7,8 @@ import contextlib
 from evotrainer.config.guards import GuardConfig
 from evotrainer.envs.base import EnvironmentOfTrainers
 from evotrainer.errors import ConfigError, EvoTrainerError, TaskSetError
-from evotrainer.judge.planned_seeds import detectable
-from evotrainer.records.text import counted
+from evotrainer.judge.guard_power import outlook
 from evotrainer.run.checks.base import BeforeRun, Found
-
-LEVEL = 0.05
-"""Of a guard's one-sided bound."""
 
 
 def guards(at: BeforeRun) -> Found:
@@ -21,20 +17,13 @@ def guards(at: BeforeRun) -> Found:
     if task.guard and (task.run.search_only or task.run.evaluate_only):
         yield "[[guard]] is asked before a promotion, and this run promotes nothing: it has no effect"
         return
+    there = []
     for g in task.guard:
         try:
-            tasks = _tasks(at, g)
+            there.append((g.name, _tasks(at, g), g.attempts, g.margin))
         except EvoTrainerError as e:
             yield type(e)(f"guard {g.name}: {e}")
-            continue
-        seeds = max(task.judge.min_seeds, len(task.run.seeds))
-        if tasks > 1 and (least := detectable(tasks, g.attempts, seeds, LEVEL)) > g.margin:
-            yield (
-                f"guard {g.name} reads {counted(tasks, 'task')}, {counted(g.attempts, 'attempt')} each: with {seeds} "
-                f"trainings a side a policy that lost nothing passes four times in five only where margin is "
-                f"{100 * least:.0f} points or more (it is {100 * g.margin:g}), if trainings differ by 2 points; take "
-                "more tasks or seeds, or a wider margin, or expect promotions to stay open"
-            )
+    yield from outlook(there, max(task.judge.min_seeds, len(task.run.seeds)))
 
 
 def _tasks(at: BeforeRun, g: GuardConfig) -> int:

@@ -183,11 +183,13 @@ def idle_settings(at: BeforeRun) -> Iterator[str]:
 
 
 def prices(at: BeforeRun) -> Found:
-    """With budget.usd, what trials take has a price; a note where budget.gpu_s limits nothing."""
+    """With budget.usd, what trials take has a price; notes on old prices, and where budget.gpu_s limits nothing."""
     task, price = at.task, at.task.budget.price
     gpus = gpus_of(task)
     if task.budget.gpu_s is not None and not gpus:
         yield f"budget.gpu_s={task.budget.gpu_s:g} limits nothing: trials hold no GPU here"
+    if price is not None and (old := price.stale()):
+        yield old
     if task.budget.usd is None or price is None:
         return
     if gpus and price.gpu_hour is None:

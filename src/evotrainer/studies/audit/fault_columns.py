@@ -107,6 +107,10 @@ def _as_word(x: Any) -> str:
     return f"{x:g}" if isinstance(x, float) else str(x).strip().lower()
 
 
+def _says_yes_or_no(column: str, x: Any) -> bool:
+    return _boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and _mentions_error(words_of(column)))
+
+
 def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
     """ConfigError where no rollout has a column, or where it holds no yes and no."""
     left = dict.fromkeys(columns, False)
@@ -117,13 +121,7 @@ def check_columns(rollouts: Iterator[Rollout], columns: Sequence[str]) -> None:
             column, value = split(given)
             found, x = value_of(r, column)
             left[given] |= found
-            if (
-                found
-                and value is None
-                and not (
-                    _boolean(x) or column == EVERY_REPLY or (isinstance(x, str) and _mentions_error(words_of(column)))
-                )
-            ):
+            if found and value is None and not _says_yes_or_no(column, x):
                 raise ConfigError(
                     f"--fault {column}: it holds {quoted(x, 40)}, which is no yes or no; name the value that is a "
                     f"fault: --fault '{column}=VALUE' (VALUE* for a beginning)"

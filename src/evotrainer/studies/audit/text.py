@@ -167,7 +167,7 @@ def _reading(r: SubjectReading) -> str:
     for what, value in r.assumed.items():
         inferred = " -> ".join(value) if what == "proxy" else ", ".join(f"{k} {v:g}" for k, v in value.items())
         lines.append(f"- taken from the data: {what} {line(inferred)}")
-    return "\n".join([*lines, *_curve_table(r), *([inferred] if (inferred := _blind(r)) else [])]) + "\n"
+    return "\n".join([*lines, *_curve_table(r), *filter(None, [_blind(r)])]) + "\n"
 
 
 def _curve_table(r: SubjectReading) -> list[str]:

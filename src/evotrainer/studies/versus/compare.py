@@ -12,7 +12,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import Batch
 from evotrainer.harness.columns.numerics import Floats, group_means
 from evotrainer.judge.inputs import JudgeConfig
-from evotrainer.judge.stats import Scores, common_tasks
+from evotrainer.judge.stats import Scores, common_tasks, table
 from evotrainer.judge.versus import Comparison, LogSide, contrast, versus
 from evotrainer.records import keys
 from evotrainer.records.events import SplitScore, TrialFinished
@@ -130,6 +130,8 @@ def compare(
     where a task has other prompts there, or where scores that nobody named lie on other scales.
     """
     _check_splits(a, b)
+    if a.unknown and b.unknown:
+        raise ConfigError(a.unknown)
     asked, score = score, score or _default_score([*a.seeds, *b.seeds])
     tables = [_table(side, score, name) for side, name in ((a, "A"), (b, "B"))]
     tasks = common_tasks(*tables)
@@ -139,20 +141,11 @@ def compare(
     (low_a, high_a), (low_b, high_b) = ranges = [_range(side, score) for side in (a, b)]
     shares = min(low_a, low_b) >= 0.0 and max(high_a, high_b) <= 1.0
     scale = _scales(ranges, score, asked)
-    sides = [
-        LogSide(
-            name,
-            [_trial(name, i, s, t[i], score) for i, s in enumerate(logs.seeds, 1)],
-            _claims(logs),
-            [s.name for s in logs.seeds],
-        )
-        for name, logs, t in zip("AB", (a, b), tables, strict=True)
-    ]
-    show = f"evotrainer audit {a.seeds[0].name}"
+    sides = [_log_side(name, logs, t, score) for name, logs, t in zip("AB", (a, b), tables, strict=True)]
+    show = f"evotrainer audit {a.seeds[0].path}"
     done = versus(*sides, alpha=alpha, margin=margin, common=common, show=show, shares=shares)
-    per_seed = [tuple(float(np.mean([t[s][k] for k in tasks])) for s in sorted(t)) for t in tables]
-    per_task = [np.array([np.mean([t[s][k] for s in t]) for k in tasks]) for t in tables]
-    d = per_task[0] - per_task[1]
+    y_a, y_b = (table(t, tasks) for t in tables)
+    d = y_a.mean(axis=0) - y_b.mean(axis=0)
     better, worse = int((d > 1e-9).sum()), int((d < -1e-9).sum())
     every = [{k for per_task in t.values() for k in per_task} for t in tables]
     return Versus(
@@ -161,16 +154,27 @@ def compare(
         score=score,
         shares=shares,
         comparison=done,
-        means=(float(per_task[0].mean()), float(per_task[1].mean())),
-        per_seed=(per_seed[0], per_seed[1]),
+        means=(float(y_a.mean()), float(y_b.mean())),
+        per_seed=(tuple(y_a.mean(axis=1).tolist()), tuple(y_b.mean(axis=1).tolist())),
         tasks=(len(tasks), len(every[0] | every[1])),
         counts={"better": better, "worse": worse, "alike": len(d) - better - worse},
         only=(_only(a, every[0] - every[1]), _only(b, every[1] - every[0])),
         behaviour=_behaviour(a, b),
         findings=_findings(a, b),
         metrics=_metrics(a, b),
-        notes=(*_passed_over(a, b, score, asked), *scale, *prompts, *a.notes, *b.notes, *_notes(a, b, tables, score)),
+        notes=(
+            *_passed_over(a, b, score, asked),
+            *scale,
+            *prompts,
+            *_of_side(a),
+            *_of_side(b),
+            *_notes(a, b, tables, score),
+        ),
     )
+
+
+def _of_side(x: SideLogs) -> tuple[str, ...]:
+    return (*x.notes, *([f"{x.unknown}; taken as one training"] if x.unknown else ()))
 
 
 def _check_splits(a: SideLogs, b: SideLogs) -> None:
@@ -279,7 +283,12 @@ def _table(side: SideLogs, score: str, name: str) -> dict[int, dict[str, float]]
     return out
 
 
-def _trial(side: str, seed: int, s: SeedLog, per_task: dict[str, float], score: str) -> TrialFinished:
+def _log_side(name: str, logs: SideLogs, scores: Scores, score: str) -> LogSide:
+    trials = [_trial(name, i, s, scores[i], score) for i, s in enumerate(logs.seeds, 1)]
+    return LogSide(name, trials, _claims(logs), [s.name for s in logs.seeds])
+
+
+def _trial(side: str, seed: int, s: SeedLog, per_task: Mapping[str, float], score: str) -> TrialFinished:
     """A training as the judge knows one. A rollout without a score was lost to it as one with a fault was."""
     values = _values(s.batch, score)
     scored = int(np.isfinite(values).sum())
@@ -290,7 +299,7 @@ def _trial(side: str, seed: int, s: SeedLog, per_task: dict[str, float], score: 
         step=0,
         score=mean,
         attempts=max(1, round((scored + lost) / len(per_task))),
-        per_task=per_task,
+        per_task=dict(per_task),
         errors=lost,
     )
     return TrialFinished(
@@ -336,7 +345,7 @@ def _notes(a: SideLogs, b: SideLogs, tables: Sequence[Scores], score: str) -> li
         for s in b.seeds
         if s.content in held
     ]
-    out += [ONE_SEED] if len(a.seeds) == len(b.seeds) == 1 else []
+    out += [ONE_SEED] * (len(a.seeds) == len(b.seeds) == 1)
     attempts = [
         sum(s.batch.n for s in x.seeds) / sum(map(len, t.values())) for x, t in zip((a, b), tables, strict=True)
     ]
@@ -350,9 +359,7 @@ def _notes(a: SideLogs, b: SideLogs, tables: Sequence[Scores], score: str) -> li
         faults = sum(s.faults for s in x.seeds)
         if lost or faults:
             out.append(f"{counted(lost + faults, 'rollout')} of {name} without a score (faults: {faults}), in no mean")
-    if ("" in frozenset().union(*(s.splits for s in a.seeds))) != (
-        "" in frozenset().union(*(s.splits for s in b.seeds))
-    ):
+    if any("" in s.splits for s in a.seeds) != any("" in s.splits for s in b.seeds):
         out.append("only one side says which split its tasks are of")
     return out
 
@@ -404,7 +411,7 @@ def _behaviour(a: SideLogs, b: SideLogs) -> tuple[Difference, ...]:
 
 
 def _mean(scores: Scores, tasks: Sequence[str]) -> float:
-    return float(np.mean([[per_task[k] for k in tasks] for per_task in scores.values()]))
+    return float(table(scores, tasks).mean())
 
 
 def _findings(a: SideLogs, b: SideLogs) -> tuple[FindingChange, ...]:

@@ -1,10 +1,10 @@
-"""One side of a comparison: a path is a training (a seed), read in whatever format it is in."""
+"""One side of a comparison: the trainings (seeds) that its paths hold, read in whatever format they are in."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from evotrainer.studies.audit.engine import SourceFiles, TemporaryFolder, open_a
 from evotrainer.studies.audit.reading import batch_of, subjects_of, without_step
 from evotrainer.studies.audit.trait_cache import read_traits
 from evotrainer.studies.audit.units import OpenedSource
+from evotrainer.studies.versus.trainings import FileRows, PathRows, UnknownColumnError, unmarked
 
 NAMED = 5
 
@@ -41,6 +42,8 @@ class Selection:
     """First and last step that are read."""
     cache: Path | None = None
     workers: int | None = None
+    seeds: str | None = None
+    """What tells trainings of a path apart: one, file, folder or a column; None: found out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +51,12 @@ class SeedLog:
     """The rollouts of one training."""
 
     name: str
+    path: str
+    """To its files, as the user gave it."""
     batch: Batch
     health: HealthReport
     formats: tuple[str, ...]
-    files: int
     splits: frozenset[str]
-    policies: frozenset[str]
     steps: tuple[int, int]
     skipped: tuple[Skipped, ...]
 
@@ -105,12 +108,14 @@ class SideLogs:
 
     seeds: tuple[SeedLog, ...]
     notes: tuple[str, ...] = ()
+    unknown: str = ""
+    """Why --seeds does not apply."""
     folder: TemporaryFolder | None = field(default=None, repr=False)
     """Where what was read lies when nothing is kept."""
 
 
 def read_side(paths: Sequence[Path], wanted: Selection, side: str, say: Progress) -> SideLogs:
-    """The trainings of a side, one a path; files that a trainer writes step by step are one, however they are named.
+    """The trainings of a side; a path may hold several (`trainings`).
 
     Raises ConfigError for a path without a scored rollout, with several policies or splits, or given twice.
     """
@@ -121,7 +126,7 @@ def read_side(paths: Sequence[Path], wanted: Selection, side: str, say: Progress
     for path in paths:
         sources, unknown = sources_of([path], wanted.format, wanted.map)
         sources = with_faults(sources, wanted.faults)
-        # the files of one reading (a folder of completions_*.parquet) are one training
+        # the files of one reading (a folder of completions_*.parquet) are read together, however they are named
         key = tuple(sorted({s.label for s in sources})) or (str(path),)
         names, held, strange = given.setdefault(key, ([], [], []))
         if any(Path(n).resolve() == path.resolve() for n in names):
@@ -130,15 +135,23 @@ def read_side(paths: Sequence[Path], wanted: Selection, side: str, say: Progress
         held += sources
         strange += unknown
     harness = Harness.default()
-    seeds = []
+    seeds: list[SeedLog] = []
+    notes: list[str] = []
+    missing = ""
     for i, (names, held, strange) in enumerate(given.values()):
         say(f"reading {names[0]}", i, len(given))
-        seeds.append(_seed(names, held, strange, wanted, folder, harness, say))
+        found, note, why = _seeds(names, held, strange, wanted, folder, harness, say)
+        seeds += found
+        missing = missing or why
+        notes += [f"{side}: {note}"] if note else []
+        if strange:
+            some = ", ".join(dict.fromkeys(Path(s.where).name for s in strange[:NAMED]))
+            notes.append(f"{side}: {counted(len(strange), 'file')} without rollouts passed over: {clean(some, 160)}")
     _check_copies(seeds, side)
-    return SideLogs(tuple(seeds), tuple(_notes(seeds, len(paths), side)), own)
+    return SideLogs(tuple(seeds), (*notes, *_notes(seeds, len(paths), side)), missing, own)
 
 
-def _seed(
+def _seeds(
     names: Sequence[str],
     held: Sequence[SourceFiles],
     strange: Sequence[Skipped],
@@ -146,40 +159,56 @@ def _seed(
     cache: Path,
     harness: Harness,
     say: Progress,
-) -> SeedLog:
-    name = names[0] if len(names) == 1 else os.path.commonpath(names)
-    whole = OpenedSource(skipped=list(strange))
+) -> tuple[list[SeedLog], str, str]:
+    """(the trainings of a path, what was taken as what, why --seeds does not apply)."""
+    whole, files = OpenedSource(), []
     for source in held:
-        one = open_all(source, cache, wanted.workers, say)
-        whole.parts += one.parts
-        whole.skipped += one.skipped
+        for place in source.paths:
+            one = open_all(replace(source, paths=[place]), cache, wanted.workers, say)
+            files.append(FileRows(place[0], source.label, source.importer, one.n))
+            whole.parts += one.parts
+            whole.skipped += one.skipped
+    name = names[0] if len(names) == 1 else os.path.commonpath(names)
     if not whole.n:
-        why = f": {whole.skipped[0].reason}" if whole.skipped else ""
+        why = f": {skipped[0].reason}" if (skipped := [*strange, *whole.skipped]) else ""
         raise ConfigError(f"no rollout could be read of {name}{why}; evotrainer audit {names[0]} tells more")
     traits = read_traits(whole, cache, wanted.workers, say)
     rows, splits, policies = _chosen(name, whole, traits, wanted)
-    batch = batch_of(whole, traits, rows)
-    if not batch.n:
-        raise ConfigError(f"{name}: every rollout that is asked for is an infrastructure fault; nothing to compare")
-    step = np.nan_to_num(batch.trait("step"))
-    context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch))
-    return SeedLog(
-        name=name,
-        batch=batch,
-        health=harness.read(batch, name, context),
-        formats=tuple(sorted({s.importer.name for s in held})),
-        files=sum(len(s.paths) for s in held),
-        splits=splits,
-        policies=policies,
-        steps=(int(step.min()), int(step.max())),
-        skipped=tuple(whole.skipped),
-    )
+    path = PathRows(names, files, whole, traits, rows, policies)
+    missing = ""
+    try:
+        trainings, note = path.trainings(wanted.seeds)
+    except UnknownColumnError as e:
+        trainings, note, missing = [(name, rows)], "", str(e)
+    out: list[SeedLog] = []
+    for training, mine in trainings:
+        batch = batch_of(whole, traits, mine)
+        if not batch.n:
+            raise ConfigError(
+                f"{training}: every rollout that is asked for is an infrastructure fault; nothing to compare"
+            )
+        step = np.nan_to_num(batch.trait("step"))
+        context = HarnessContext(proxy=proxy_pair(batch), paid=paid_weights(batch))
+        out.append(
+            SeedLog(
+                name=training,
+                path=names[0],
+                batch=batch,
+                health=harness.read(batch, training, context),
+                formats=tuple(sorted({s.importer.name for s in held})),
+                splits=splits,
+                steps=(int(step.min()), int(step.max())),
+                skipped=tuple(whole.skipped) if not out else (),
+            )
+        )
+    return out, note, missing
 
 
 def _chosen(
     name: str, whole: OpenedSource, traits: Traits, wanted: Selection
-) -> tuple[np.ndarray, frozenset[str], frozenset[str]]:
-    """(rows, their splits, their policies); ConfigError where they are of several splits or policies."""
+) -> tuple[np.ndarray, frozenset[str], np.ndarray]:
+    """(rows, their splits, policy of each row); ConfigError where they are of several splits or policies, names that
+    differ in a seed alone being one."""
     # greedy attempts beside sampled ones are a second reading of them
     parts = [np.arange(traits.n) if rows is None else rows for _, rows in subjects_of(traits)]
     rows = np.sort(np.concatenate(parts)) if parts else np.arange(0)
@@ -192,10 +221,11 @@ def _chosen(
     lost = traits.fault.code[rows] >= 0  # what was lost may name no policy
     for option, asked, values in (("split", wanted.split, splits), ("policy", wanted.policy, policies)):
         if asked is not None:
-            if not (values == asked).any():
+            named = np.array([unmarked(v) for v in values], dtype=object) if option == "policy" else values
+            if not ((values == asked) | (named == asked)).any():
                 there = ", ".join(sorted({v or "(none)" for v in values})[:NAMED])
                 raise ConfigError(f"--{option} {asked}: {name} has no rollout of it; it has {there}")
-            kept &= (values == asked) | ((values == "") & lost)
+            kept &= (values == asked) | (named == asked) | ((values == "") & lost)
     if wanted.steps is not None:
         step = np.nan_to_num(traits.columns["step"].astype(float))[rows]
         kept &= (step >= wanted.steps[0]) & (step <= wanted.steps[1])
@@ -203,10 +233,10 @@ def _chosen(
             raise ConfigError(f"--steps: {name} has no rollout of these steps; it has {step.min():g} to {step.max():g}")
     for option, values in (("split", splits[kept]), ("policy", policies[kept])):
         found = sorted({v for v in values if v})
-        if len(found) > 1:
+        if len({unmarked(v) if option == "policy" else v for v in found}) > 1:
             some = ", ".join(found[:NAMED]) + (", ..." if len(found) > NAMED else "")
             raise ConfigError(f"{name} holds rollouts of several {_MANY[option]}: {some}; choose one with --{option}")
-    return rows[kept], frozenset(splits[kept]), frozenset(policies[kept])
+    return rows[kept], frozenset(splits[kept]), policies[kept]
 
 
 _MANY: Mapping[str, str] = {"split": "splits", "policy": "policies"}
@@ -228,15 +258,12 @@ def _notes(seeds: Sequence[SeedLog], paths: int, side: str) -> list[str]:
     out = []
     if len(seeds) < paths:
         out.append(
-            f"{paths} paths of {side} are {counted(len(seeds), 'training')}: files of one folder that are read as one"
+            f"{paths} paths of {side} are {counted(len(seeds), 'training')}: files of one folder that are read as one; "
+            "where each is a training of its own: --seeds file"
         )
     for s in seeds:
-        if s.files > 1 and len(seeds) == 1 and s.steps[0] == s.steps[1]:
-            out.append(
-                f"{s.name} holds {s.files} files, read as one training; where each is a training of its own, name them"
-            )
         if s.skipped:
-            out.append(f"{s.name}: {len(s.skipped):,} records or files not read: {clean(s.skipped[0].reason, 160)}")
+            out.append(f"{s.name}: {len(s.skipped):,} records not read: {clean(s.skipped[0].reason, 160)}")
     if courses := [s for s in seeds if s.steps[0] < s.steps[1]]:
         steps = ", ".join(dict.fromkeys(f"{s.steps[0]} to {s.steps[1]}" for s in courses))
         out.append(

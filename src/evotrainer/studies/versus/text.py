@@ -69,15 +69,14 @@ def versus_lines(v: Versus) -> list[str]:
     chance = f"of {len(rest)} that did not change, {len(rest) * 0.05:.1f} would by chance"
     out += ["", f"changed in behaviour: {len(moved)} of {len(rest)} quantities leave out 0 ({chance})"]
     out += [*map(_row, moved)] or ["  nothing"]
-    if v.findings:
-        out += ["", "findings that differ, A against B (trainings):"]
-        out += [
-            f"  {f.detector:24}{_found(f.a, f.trainings_a):>14}{_found(f.b, f.trainings_b):>14}" for f in v.findings
-        ]
-    if v.metrics:
-        out += ["", "metrics that left or came back to their healthy range, A against B:"]
-        out += [f"  {m.metric:32}{m.a:>10.4g}{m.b:>10.4g}  healthy {_range(m.healthy)}" for m in v.metrics]
-    return out
+    found = [f"  {f.detector:24}{_found(f.a, f.trainings_a):>14}{_found(f.b, f.trainings_b):>14}" for f in v.findings]
+    metrics = [f"  {m.metric:32}{m.a:>10.4g}{m.b:>10.4g}  healthy {_range(m.healthy)}" for m in v.metrics]
+    out += _part("findings that differ, A against B (trainings):", found)
+    return out + _part("metrics that left or came back to their healthy range, A against B:", metrics)
+
+
+def _part(title: str, rows: list[str]) -> list[str]:
+    return ["", title, *rows] if rows else []
 
 
 def unpaired(v: Versus) -> list[str]:
