@@ -20,6 +20,7 @@ from typing import Any
 import anyio.to_thread
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.projections.text import seen
 from evotrainer.records.text import cause
 
 LOOK_S = 1.0
@@ -57,7 +58,7 @@ class Rendered:
     def pieces(self) -> dict[str, str]:
         """Everything that can be sent by itself: sections as they are, data as JSON."""
         parts = {m[1] or m[2]: m[0] for m in _PART.finditer(self.html)}
-        return parts | {f"data:{k}": json.dumps(v) for k, v in self.data.items()}
+        return parts | {f"data:{k}": json.dumps(seen(v)) for k, v in self.data.items()}
 
 
 def stamps(pieces: Mapping[str, str]) -> dict[str, str]:
