@@ -176,12 +176,12 @@ class RunPlace:
         try:
             view = self.view()
             how = served(self.base, self.title, view.event_count, home=self.home, actions=self.actions)
-            data = page_data(view, live=True)
+            data = page_data(view, live=True) | ({"of": name} if name else {})
             driven = view.driver is not None
             if not name:
-                return Rendered(view.event_count, render(view, how), data, driven=driven)
-            page = render(view, how, "branch_page.html.j2", b=view.branches[name], only=True)
-            return Rendered(view.event_count, page, data | {"of": name}, driven=driven)
+                return Rendered(view.event_count, render(view, how, data=data), data, driven=driven)
+            page = render(view, how, "branch_page.html.j2", data, b=view.branches[name], only=True)
+            return Rendered(view.event_count, page, data, driven=driven)
         except (EvoTrainerError, OSError) as e:
             gone = not (self.folder / "ledger.db").is_file()
             error = StoreError(_gone(self.folder)) if gone else e
