@@ -106,7 +106,7 @@ def _now(view: RunView) -> Tile:
         return Tile("Now", "ended", cut(told, TEXT) + ".", "cost")
     if state is Standing.waiting:
         by = "evotrainer answer RUN" if view.question else "evotrainer propose RUN FILE"
-        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer below, or by {by}.", "question")
+        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer here, or by {by}.", "question")
     if state is Standing.open:
         return Tile("Now", "stopped", cut(f"{sentence(summary.ALONE)} {told}", TEXT), "summary")
     found = progress.of_view(view)
