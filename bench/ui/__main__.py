@@ -1,7 +1,8 @@
 """What the page costs: `python -m bench.ui` writes bench/ui/results.json, whose table is bench/ui/README.md.
 
-Filters over a million stored rollouts, a search of their text, and the CPU time of a run's driver with 0, 1 and 20
-pages that follow it. `python -m bench.ui rollouts` or `driver` does one part.
+Filters over a million stored rollouts and a search of their text; a page of a thousand events, opened in a browser; the
+CPU time of a run's driver with 0, 1 and 20 pages that follow it, in the order 0, 1, 20, 20, 1, 0 on one machine that
+should do nothing else. `python -m bench.ui rollouts`, `page` or `driver` does one part.
 """
 
 from __future__ import annotations
@@ -9,26 +10,34 @@ from __future__ import annotations
 import http.client
 import json
 import os
+import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
+from evotrainer.records import keys
 from evotrainer.records.arrow_schema import arrow_schema, encode
+from evotrainer.records.events import SeatAnswered
 from evotrainer.records.ingest import write_batches
+from evotrainer.records.ledger import Ledger
 from evotrainer.records.output import print
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.ui.index import RolloutFilter, RolloutIndex, run_units
+from evotrainer.ui.places import RunsPlace
 
 HERE = Path(__file__).parent
 ROWS, BATCH, GROUP = 1_000_000, 8_000, 8
 REPEATS = 7
+ORDER = (0, 1, 20, 20, 1, 0)
+"""Pages open in one run after another: what drifts while it is measured weighs on all alike."""
 FILTERS = {
     "none": RolloutFilter(),
     "branch": RolloutFilter(branch="b3"),
@@ -38,8 +47,8 @@ FILTERS = {
     "branch, split, outcome, component": RolloutFilter("b3", "train", outcome="correct", component="hidden>=0.5"),
 }
 SMALL = (
-    "recipe.steps=4", "recipe.prompts_per_step=6", "recipe.group_size=4", "evaluation.search_tasks=16",
-    "evaluation.gate_tasks=24", "evaluation.cert_tasks=24", "run.rounds=1", "run.branches=1", "run.probes=0",
+    "recipe.steps=4", "recipe.prompts_per_step=4", "recipe.group_size=4", "evaluation.search_tasks=8",
+    "evaluation.gate_tasks=12", "evaluation.cert_tasks=12", "run.rounds=1", "run.branches=1", "run.probes=0",
     "run.seeds=[1,2]", "judge.min_seeds=2", "run.certify_seeds=[101]", "run.cache=off", "run.keys=off", "run.looks=off",
     "evaluation.draw=fixed",
 )  # fmt: skip
@@ -100,6 +109,97 @@ def rollouts() -> dict[str, object]:
         return out
 
 
+EVENTS, OPENED = 1_000, 7
+
+
+def page() -> dict[str, object]:
+    """Milliseconds until a run of a thousand events is there: of the server to make its page, first and again with one
+    event more, and of a browser from the address to the page that follows."""
+    from tests.ui_server import port_of, serving
+    from tests.whole_run import build_run
+
+    with tempfile.TemporaryDirectory(prefix="bench-ui-") as folder:
+        run = build_run(Path(folder) / "run")
+        events = grow(run)
+        place, cpu = RunsPlace(run, alone=True).runs["run"], []
+        for n in range(-OPENED, 0):
+            began = time.thread_time()
+            place.page("")._render()
+            cpu.append(1000 * (time.thread_time() - began))
+            append_note(run, n)
+        with serving(run) as address:
+            made, opened = [], []
+            for n in range(OPENED):
+                made.append(timed(lambda: ask(port_of(address), "/run/run/")))
+                append_note(run, n)
+            browser = chromium(folder)
+            try:
+                for _ in range(OPENED):
+                    opened.append(timed(lambda: shown(browser, f"{address}run/run/")))
+            finally:
+                browser.quit()
+        first, *rest = made
+        out = {"events": events, "first_ms": round(first), "anew_ms": round(statistics.median(rest))}
+        out |= {"first_cpu_ms": round(cpu[0]), "anew_cpu_ms": round(statistics.median(cpu[1:]))}
+        return out | {"opened_ms": round(statistics.median(opened)), "worst_opened_ms": round(max(opened))}
+
+
+def grow(run: Path) -> int:
+    """Skills that were kept, until the ledger has a thousand events; how many it has."""
+    with Ledger.open(run / "ledger.db") as ledger:
+        for n in range(EVENTS - len(ledger.events())):
+            note(ledger, n)
+        return len(ledger.events())
+
+
+def append_note(run: Path, n: int) -> None:
+    with Ledger.open(run / "ledger.db") as ledger:
+        note(ledger, 2 * EVENTS + n)
+
+
+def note(ledger: Ledger, n: int) -> None:
+    """An event as a long run has many: a seat's answer with a text."""
+    answer = SeatAnswered(round=1, step=f"search{n}", attempt=0, carrier="llm", raw="why this should help " * 20,
+                          input_tokens=2000, output_tokens=300, wall_s=3.0)  # fmt: skip
+    ledger.append("answered", keys.answered(1, f"search{n}", 0), answer)
+
+
+def timed(do: Callable[[], object]) -> float:
+    """Milliseconds."""
+    began = time.perf_counter()
+    do()
+    return 1000 * (time.perf_counter() - began)
+
+
+def ask(port: int, path: str) -> None:
+    c = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    c.request("GET", path)
+    assert c.getresponse().read()
+    c.close()
+
+
+def chromium(folder: str) -> Any:
+    """A headless browser."""
+    from selenium import webdriver
+
+    options = webdriver.ChromeOptions()
+    options.binary_location = shutil.which("chromium") or ""
+    for flag in ("--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile"):
+        options.add_argument(flag)
+    return webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
+
+
+def shown(browser: Any, url: str) -> None:
+    """Open a page, until it has drawn its charts and follows the run."""
+    browser.get("about:blank")
+    browser.get(url)
+    follows = (
+        "return document.documentElement.dataset.ready && /event/.test(document.getElementById('live').textContent)"
+    )
+    while not browser.execute_script(follows):
+        time.sleep(0.01)
+
+
 def follow(port: int, over: threading.Event) -> None:
     """A page that is open: it asks for the page, then follows it, again where the stream ends."""
     while not over.is_set():
@@ -145,17 +245,24 @@ def driver(pages: int) -> dict[str, float]:
         return {"driver_cpu_s": round(cpu, 2), "wall_s": round(time.perf_counter() - began, 1)}
 
 
+def drivers() -> dict[str, object]:
+    """`driver` of each number of pages, in `ORDER`."""
+    runs = [(n, driver(n)) for n in ORDER]
+    return {str(n): [r for m, r in runs if m == n] for n in sorted(set(ORDER))}
+
+
+PARTS: dict[str, Callable[[], dict[str, object]]] = {"rollouts": rollouts, "page": page, "driver": drivers}
+
+
 def main(parts: list[str]) -> None:
     results = json.loads((HERE / "results.json").read_text()) if (HERE / "results.json").is_file() else {}
-    if "rollouts" in parts:
-        results["rollouts"] = rollouts()
-    if "driver" in parts:
-        results["driver"] = {str(n): driver(n) for n in (0, 1, 20)}
+    for part in parts:
+        before = os.getloadavg()[0]
+        results[part] = PARTS[part]() | {"load_average": [round(before, 1), round(os.getloadavg()[0], 1)]}
     results["cores"] = os.cpu_count()
-    results["load_average"] = [round(x, 1) for x in os.getloadavg()]
     (HERE / "results.json").write_text(json.dumps(results, indent=1) + "\n")
     print(json.dumps(results, indent=1))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["rollouts", "driver"])
+    main(sys.argv[1:] or list(PARTS))

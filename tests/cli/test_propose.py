@@ -20,11 +20,13 @@ def told(key: str, **said: Any) -> SimpleNamespace:
 
 @pytest.mark.parametrize("asks", [True, False])
 def test_a_text_that_was_refused_may_be_meant_for_the_request_that_waits(
-    monkeypatch: pytest.MonkeyPatch, asks: bool
+    asks: bool,
 ) -> None:
-    open_ = SimpleNamespace(round=1, step="proposal0", attempt=0, carrier="command")
-    monkeypatch.setattr("evotrainer.cli.seat.waiting", lambda run: open_ if asks else None)
-    run: Any = SimpleNamespace(folder="f", events=lambda: [told(REFUSED, problem="no such factor")])
+    body = SimpleNamespace(round=1, step="proposal0", attempt=0, carrier="command")
+    open_ = [SimpleNamespace(id="r1/asked/proposal0/0", kind="asked", body=body)] * asks
+    run: Any = SimpleNamespace(
+        folder="f", closed=None, events=lambda: [told(REFUSED, problem="no such factor"), *open_]
+    )
     with pytest.raises(AgentError) as e:
         answer(run, " {}\n")
     past = "it was refused as the answer to r1/asked/search0/0: no such factor; correct it"

@@ -17,7 +17,6 @@ from bench.compare.paper import draw_result
 from evotrainer import api
 from evotrainer.agents.carriers import CarrierError
 from evotrainer.agents.seat.carriers.command import CommandCarrier, unwrapped
-from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.agents.seat.text import SHOWN, render_request
 from evotrainer.cli._seat_tools import TOOLS, SeatTools
 from evotrainer.cli.propose import outcome
@@ -26,6 +25,7 @@ from evotrainer.errors import AgentError, ConfigError, StoreError
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.projections.seat import SeatSpend
 from evotrainer.records.events import TrialFinished
+from evotrainer.records.queued import put_answer
 from evotrainer.records.seat import MOST, SeatBriefing, read_answer
 from evotrainer.verify import Record, checks
 from tests.acting import policy

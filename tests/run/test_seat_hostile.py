@@ -10,9 +10,9 @@ import pytest
 
 from evotrainer import api
 from evotrainer.agents import make_agent
-from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.agents.seat.text import render_request
 from evotrainer.errors import ConfigError
+from evotrainer.records.queued import put_answer
 from evotrainer.records.seat import DEEPEST, SeatProposal, read_answer
 from tests.paper import Paper, bodies, complaints
 from tests.run.test_seat import GOOD, finish, found, program, request, say, task, trial

@@ -16,12 +16,12 @@ from bench.seat.gaming import stored
 
 from evotrainer import api
 from evotrainer.agents.briefing import render
-from evotrainer.agents.seat.carriers.queue import put_answer
 from evotrainer.cli._seat_tools import SeatTools, sections
 from evotrainer.cli.seat import waiting
 from evotrainer.errors import AgentError, ConfigError, StoreError, TimeOverError
 from evotrainer.projections.trials import labelled
 from evotrainer.records.findings import Finding, Quote
+from evotrainer.records.queued import put_answer
 from evotrainer.sandbox.reward_runner import RewardRunner
 from tests.agents.briefings import briefing
 from tests.cli.call import in_this_process as evotrainer

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +18,7 @@ from evotrainer.records.answers import read_answer
 from evotrainer.records.ledger import Ledger
 from evotrainer.records.rollout import groups_of
 from evotrainer.records.store import RolloutStore
+from tests.run.test_seat import GOOD, TASK, Paper, finish
 from tests.ui.test_beside import QUESTION, command, waiting_run
 from tests.ui.test_pages import append
 from tests.ui_server import port_of, serving
@@ -23,6 +26,7 @@ from tests.views.conftest import ATTACK, hostile_body, hostile_rollout
 from tests.views.test_report_in_browser import CONTRAST
 from tests.whole_run import SPECS, build_run, rollouts_of
 
+GOOD_CHANGES = json.loads(GOOD["proposal0"])["trials"][0]["changes"]
 HOMOGLYPH = "se\u0430rch-96"
 """The third letter is Cyrillic."""
 
@@ -132,7 +136,7 @@ def test_what_rollouts_say_is_text(online: Any, tmp_path: Path) -> None:
         place = "const r = document.getElementById('hit').getBoundingClientRect(); "
         assert online.execute_script(place + "return r.top >= 0 && r.bottom <= innerHeight"), "the page jumps to it"
         text = online.execute_script("return document.getElementById('main').textContent")
-        assert "\u202e" not in text and "\\x202e" in text and "\x1b" not in text
+        assert not set(text) & set("\u202e\u200b\x1b") and "\\u202e" in text and "ze\\u200bro" in text
         harmless(online)
         show(online, f"{base}rollouts?component={quote('<img src=x onerror=window.pwned=9>>=1')}")
         assert "mixed alphabets" in online.find_element("css selector", ".group h2").text
@@ -200,3 +204,112 @@ def test_a_human_answers_with_the_address_that_was_printed(online: Any, tmp_path
         assert (given.answer, given.words) == ("APPROVE", "fine")
         until(lambda: not online.find_elements("id", "question"), "the question goes away by itself")
         assert online.get_log("browser") == []
+
+
+def test_rollouts_that_are_written_are_counted_and_shown_where_asked_for(online: Any, tmp_path: Path) -> None:
+    run = build_run(tmp_path / "run", until="b1/judged")
+    with serving(run) as address:
+        show(online, f"{address}run/run/rollouts?branch=b0")
+        until(lambda: "rollouts" in live(online), "the page follows")
+        online.execute_script("window.mine = 1; document.querySelector('[name=task]').value = 'typed'")
+        before = heading(online)
+        new = [
+            replace(r, id=f"{'e' * 30}{i:02d}", group="new", step=99) for i, r in enumerate(rollouts_of(SPECS[0], 0))
+        ]
+        with RolloutStore(run / "rollouts" / "b0-s8") as store:
+            store.append(groups_of([*new[:4], *(replace(r, branch="b1", group="other") for r in new[4:8])]))
+        bar = online.find_element("id", "newer")
+        until(bar.is_displayed, "the bar")
+        assert bar.text == "4 newer: show", "only those that are asked for"
+        assert heading(online) == before, "what is read does not move"
+        bar.find_element("css selector", "button").click()
+        until(lambda: heading(online) != before and not bar.is_displayed(), "they are shown")
+        assert number(heading(online)) == number(before) + 4
+        first = online.find_element("css selector", ".group .attempts a").get_attribute("href")
+        assert "e" * 30 in first, "the last written are first"
+        kept = online.execute_script("return [window.mine, document.querySelector('[name=task]').value]")
+        assert kept == [1, "typed"], "without a reload"
+        assert online.get_log("browser") == []
+
+
+def heading(browser: Any) -> str:
+    return str(browser.find_element("css selector", "#rollouts h1").text)
+
+
+def number(text: str) -> int:
+    return int(text.split()[0].replace(",", ""))
+
+
+def test_a_run_that_is_deleted_while_one_looks_is_told_and_comes_back(online: Any, tmp_path: Path, runs: Path) -> None:
+    run, away = Path(shutil.copytree(runs / "early", tmp_path / "run")), tmp_path / ".away"
+    lost = "return document.getElementById('live').classList.contains('lost')"
+    with serving(tmp_path) as address:
+        for path in ("run/run/", "run/run/rollouts"):
+            show(online, f"{address}{path}")
+            until(lambda: "connecting" not in live(online), "the page follows")
+            run.rename(away)
+            until(lambda: online.execute_script(lost), "it is told")
+            assert "moved or deleted" in live(online) and "evotrainer ui" in live(online)
+            assert online.find_elements("css selector", "main h1"), "what was read stays"
+            away.rename(run)
+            until(lambda: not online.execute_script(lost), "it goes on by itself")
+        show(online, address)
+        names = "return [...document.querySelectorAll('.runs tbody th a')].map(a => a.textContent)"
+        until(lambda: online.execute_script(names) == ["run"], "the list of runs")
+        run.rename(away)
+        until(lambda: online.execute_script(names) == [], "it is in no list any more")
+        assert online.get_log("browser") == []
+
+
+def test_a_seat_is_answered_in_the_browser_and_nothing_written_is_lost(online: Any, tmp_path: Path) -> None:
+    (tmp_path / "task.toml").write_text(TASK)
+    options = ["run.agent_options.carrier=queue", "run.agent_options.timeout_s=120", "run.probes=2"]
+    got: list[Any] = []
+    folder = tmp_path / "run"
+    worker = threading.Thread(target=lambda: got.append(Paper(finish).start(tmp_path / "task.toml", folder, options)))
+    worker.start()
+    until(lambda: (folder / "ledger.db").exists(), "the run begins")
+    said = "return document.querySelector('#answer [role=status]').textContent"
+    words = "return document.querySelector('#answer textarea').value"
+    with command("ui", folder, "--port", "0", "--allow-actions") as (_, printed):
+        show(online, printed.replace("#", "run/run/#"))
+        until(lambda: online.find_elements("id", "answer"), "the request")
+        text = online.find_element("id", "question").text
+        assert "search 0 of round 1" in text and "the statistical agent chooses" in text
+        assert "waits for an answer" in online.find_element("css selector", ".tiles").text
+        online.execute_script(WRITE, '{"trials": [{"changes": {"lrr": 1}, "why": "x"}]}')
+        online.find_element("css selector", "#answer button[value=propose]").click()
+        until(lambda: "did you mean lr" in online.execute_script(said), "what is wrong is told")
+        online.execute_script(WRITE, '{"trials": [')
+        online.find_element("css selector", "#answer [data-add]").click()
+        assert "no JSON" in online.execute_script(said)
+        online.refresh()
+        until(lambda: online.find_elements("id", "answer"), "the request")
+        assert online.execute_script(words) == '{"trials": [', "what was written is there again"
+        online.execute_script(WRITE, '{"trials": []}')
+        for factor, value in (("group_size", "12"), ("prompts_per_step", "20")):
+            fields = "[f.factor.value, f.value.value, f.why.value] = [...arguments, 'larger']"
+            online.execute_script(f"const f = document.getElementById('answer').elements; {fields}", factor, value)
+            online.find_element("css selector", "#answer [data-add]").click()
+        online.find_element("css selector", "#answer button[value=check]").click()
+        until(lambda: "valid" in online.execute_script(said), "it is checked")
+        online.find_element("css selector", "#answer button[value=propose]").click()
+        until(lambda: "proposal 0" in online.find_element("id", "main").text, "the next request")
+        assert online.execute_script(words) == '{"format": "evotrainer-proposal-v1", "trials": []}'
+        online.execute_script(WRITE, GOOD["proposal0"])
+        online.find_element("css selector", "#answer button[value=propose]").click()
+        worker.join(120)
+        until(lambda: not online.find_elements("id", "question"), "the question goes away by itself")
+        errors = [x for x in online.get_log("browser") if "409" not in x["message"]]
+        assert errors == []
+    with Ledger.open(folder / "ledger.db", readonly=True) as ledger:
+        given = [e.body for e in ledger.events("answered")]
+    trials = [[t.changes for t in a.proposal.trials] for a in given]
+    assert trials == [[{"group_size": 12}, {"prompts_per_step": 20}], [GOOD_CHANGES]]
+    assert all(a.by.endswith("in the browser") and "@" in a.by and a.at.startswith("20") for a in given)
+
+
+WRITE = (
+    "const t = document.querySelector('#answer textarea'); t.value = arguments[0];"
+    "t.dispatchEvent(new Event('input', {bubbles: true}))"
+)

@@ -16,7 +16,7 @@ from tests.whole_run import build_run, with_text
 
 ATTACK = (
     "</script><script>window.pwned=1</script><img src=x onerror='window.pwned=2'>"
-    "<svg onload=window.pwned=3> {{ 7*7 }} \x1b[31mred\x1b[0m \x00nul \u202ereversed \ud800lone <!--"
+    "<svg onload=window.pwned=3> {{ 7*7 }} \x1b[31mred\x1b[0m \x00nul \u202ereversed ze\u200bro \ud800lone <!--"
 )
 LONG_LINE = 10_000_000
 

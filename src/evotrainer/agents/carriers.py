@@ -50,6 +50,9 @@ class Reply:
     """Why it ends early, if it does: the cause where it cannot be read."""
     estimated: bool = False
     """Whoever answered told no tokens."""
+    by: str = ""
+    """Of a queue: who handed it over, and when (UTC, ISO 8601)."""
+    at: str = ""
 
 
 def count(usage: Mapping[str, Any], *names: str) -> int:

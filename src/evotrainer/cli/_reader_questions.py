@@ -36,8 +36,8 @@ def asked_about(run: Run, asked: Event) -> tuple[Rollout, Question]:
 def judge(run: Run, asked: Event, raw: str) -> tuple[str, bool]:
     """Answer a question: the key of the event that will hold it, and whether it was answered before. AgentError, and
     the run still waits, where the answer is none."""
-    from evotrainer.agents.seat.carriers.queue import answer_file, put_answer
     from evotrainer.records import keys
+    from evotrainer.records.queued import answer_file, put_answer
     from evotrainer.records.reader import read_verdict
 
     if problem := read_verdict(raw, asked_about(run, asked)[0])[1]:
@@ -45,7 +45,4 @@ def judge(run: Run, asked: Event, raw: str) -> tuple[str, bool]:
     b = asked.body
     name = keys.reader_turn(b.branch, b.reading, b.place, b.attempt)
     key, folder = keys.reader_answered(b.branch, b.reading, b.place, b.attempt), run.folder / "seat"
-    if answer_file(folder, name).exists():
-        return key, True
-    put_answer(folder, name, raw)
-    return key, False
+    return key, answer_file(folder, name).exists() or put_answer(folder, name, raw)

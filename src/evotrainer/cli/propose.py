@@ -11,7 +11,7 @@ import typer
 
 from evotrainer.cli._common import RunFolder
 from evotrainer.cli._reader_questions import judge, waiting_question
-from evotrainer.errors import AgentError, ConfigError
+from evotrainer.errors import ConfigError
 from evotrainer.records.output import print
 from evotrainer.records.regular_file import read_text
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evotrainer.projections.branches import Branch
 
 EVERY_S = 0.2
+SEATED = " run.agent=seat run.agent_options.carrier=queue"
 
 
 def propose(
@@ -55,49 +56,15 @@ def propose(
 
 
 def answer(run: Run, raw: str, to: str = "") -> tuple[str, bool]:
-    """Answer the request that waits: the key of the event that will tell what came of it, and whether it was given
-    before. AgentError where nobody is asked, or with what is wrong: the run still waits then.
+    """`queued.propose` on a run; of one that has ended with the command that goes on and asks again."""
+    from evotrainer.records import queued
 
-    `to`: the request that is meant, by its id or by the key of its answer. Without it a text that the run has had is a
-    retry of that answer, not one to what is asked now.
-    """
-    from evotrainer.agents.seat.carriers.queue import answer_file, put_answer
-    from evotrainer.cli.seat import request_id, waiting
-    from evotrainer.records import keys
-    from evotrainer.records.seat import read_answer
-
-    open_ = waiting(run)
-    meant, now = keys.request_of(to), request_id(open_)
-    had = {e.id: e.body for e in run.events() if e.kind == "answered" and e.body.raw.strip()}
-    if meant != now or not meant:
-        for key, a in reversed(had.items()):
-            if a.raw.strip() == raw.strip() and meant in ("", keys.request_of(key)):
-                if a.problem:
-                    other = f", or add --to {now} to answer that with it" if now else ""
-                    past = f"it was refused as the answer to {keys.request_of(key)}: {a.problem}"
-                    raise AgentError(f"{past}; correct it{other}")
-                return key, True
-    if meant and meant != now:
-        raise AgentError(f"{run.folder} waits for no answer to {meant}; {f'{now} waits' if now else 'none waits'}")
-    if open_ is None:
+    idle = ""
+    if run.closed:
         o, rounds = run.task.run, run.state.last_round + 1
-        queued = o.agent == "seat" and o.agent_options.get("carrier") == "queue"
-        seat = "" if queued else " run.agent=seat run.agent_options.carrier=queue"
-        more = f"it has ended: `evotrainer resume {run.folder} run.rounds={rounds}{seat}` goes on and asks again"
-        when = f"`evotrainer seat {run.folder}` shows when it does"
-        raise AgentError(f"{run.folder} asks nobody now; {more if run.closed else when}")
-    if open_.carrier != "queue":
-        raise AgentError(f"{run.folder} asks by carrier {open_.carrier}, not queue; nobody reads an answer given here")
-    if problem := read_answer(raw, open_.request)[1]:
-        raise AgentError(f"{problem}; correct the answer and propose again: the run still waits")
-    name = f"r{open_.round}-{open_.step}-{open_.attempt}"
-    key, file = keys.answered(open_.round, open_.step, open_.attempt), answer_file(run.folder / "seat", name)
-    if not file.exists():
-        put_answer(run.folder / "seat", name, raw)
-        return key, False
-    if read_text(file, errors="replace").strip() != raw.strip():
-        raise AgentError(f"{name} is answered already; the first answer counts")
-    return key, True
+        seat = "" if o.agent == "seat" and o.agent_options.get("carrier") == "queue" else SEATED
+        idle = f"it has ended: `evotrainer resume {run.folder} run.rounds={rounds}{seat}` goes on and asks again"
+    return queued.propose(run.folder, run.events(), raw, to=to, idle=idle)
 
 
 def taken_already(key: str) -> str:

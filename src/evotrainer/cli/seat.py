@@ -54,12 +54,10 @@ def _show_question(run: Run, asked: Event, as_json: bool) -> None:
 
 def waiting(run: Run) -> SeatAsked | None:
     """The request that has no answer yet."""
-    from evotrainer.records import keys
+    from evotrainer.records.queued import open_request
 
-    events = run.events()
-    done = {keys.request_of(e.id) for e in events if e.kind == "answered"}
-    open_: list[SeatAsked] = [e.body for e in events if e.kind == "asked" and e.id not in done]
-    return open_[-1] if open_ else None
+    asked = open_request(run.events())
+    return asked.body if asked else None
 
 
 def request_id(asked: SeatAsked | None) -> str:

@@ -66,9 +66,18 @@ def last_part(path: Any) -> str:
     return Path(text).name if Path(text).is_absolute() else text
 
 
+def seen(value: Any) -> Any:
+    """What JSON holds, with every string and name in it `visible`."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, Mapping):
+        return {visible(str(k)): seen(v) for k, v in value.items()}
+    return [seen(v) for v in value] if isinstance(value, list | tuple) else value
+
+
 def script_json(value: Any) -> str:
-    """JSON that is safe inside an HTML script element: no `<`, `>`, `&`, no raw line separators, ASCII only."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), sort_keys=True, allow_nan=False)
+    """JSON that is safe inside an HTML script element: no `<`, `>`, `&`, ASCII only, and `seen`."""
+    text = json.dumps(seen(value), ensure_ascii=True, separators=(",", ":"), sort_keys=True, allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 

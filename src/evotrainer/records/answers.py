@@ -7,10 +7,8 @@ first is taken, and the run records it in the ledger with who gave it and when.
 from __future__ import annotations
 
 import contextlib
-import errno
 import getpass
 import os
-import secrets
 import socket
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,14 +20,13 @@ from pydantic import Field, ValidationError
 from evotrainer.errors import AgentError, ConfigError
 from evotrainer.records.chain import Event
 from evotrainer.records.clock import unix_time
-from evotrainer.records.durable import fsync, os_errors, write_all, write_synced
+from evotrainer.records.durable import put_first
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.regular_file import read_text
 
 FOLDER = "gates"
 MOST = 4000
 """Letters of a human's words."""
-NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)
 Choice = Literal["APPROVE", "REVISE", "ABORT"]
 CHOICES: dict[str, Choice] = {"approve": "APPROVE", "revise": "REVISE", "abort": "ABORT"}
 
@@ -75,6 +72,11 @@ def whoami() -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def stamp() -> str:
+    """Now, UTC, ISO 8601."""
+    return datetime.fromtimestamp(unix_time(), UTC).isoformat(timespec="seconds")
+
+
 def give_answer(
     folder: Path, events: Sequence[Event], answer: str, words: str = "", *, by: str = "", to: str = ""
 ) -> GateAnswer:
@@ -101,11 +103,12 @@ def give_answer(
             answer=choice,
             words=_plain(words),
             by=_plain(by) or whoami(),
-            at=datetime.fromtimestamp(unix_time(), UTC).isoformat(timespec="seconds"),
+            at=stamp(),
         )
     except ValidationError:
         raise ConfigError(f"an answer has at most {MOST:,} letters, and a name at most 200; shorten it") from None
-    if (first := _put(answer_file(folder, asked.id), given)) is not None:
+    file, data = answer_file(folder, asked.id), given.model_dump_json().encode()
+    if (first := put_first(file, data, lambda: read_answer(folder, asked.id))) is not None:
         raise AgentError(
             f"{asked.id} was answered already: {first.answer.lower()} by {first.by} at {first.at}; the first counts"
         )
@@ -128,31 +131,3 @@ def read_answer(folder: Path, question: str) -> GateAnswer | None:
 def answer_file(folder: Path, question: str) -> Path:
     """Where the answer to a question is put."""
     return folder / FOLDER / f"{question.replace('/', '-')}.json"
-
-
-def _put(path: Path, given: GateAnswer) -> GateAnswer | None:
-    """Put an answer where none is; returns the one that was there before it."""
-    data = given.model_dump_json().encode()
-    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    with os_errors(f"cannot write {path}"):
-        path.parent.mkdir(exist_ok=True)
-        write_synced(part, data)
-        try:
-            os.link(part, path)  # whole, and only where nothing is
-        except FileExistsError:
-            if (first := read_answer(path.parent.parent, given.to)) is not None:
-                return first
-            os.replace(part, path)  # what nobody can read is no answer
-        except OSError as e:
-            if e.errno not in NO_LINKS:
-                raise
-            try:
-                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-            except FileExistsError:
-                return read_answer(path.parent.parent, given.to)
-            with open(fd, "wb", buffering=0) as f:
-                write_all(f.fileno(), data)
-        finally:
-            part.unlink(missing_ok=True)
-        fsync(path.parent)
-    return None

@@ -6,11 +6,13 @@ import errno
 import fcntl
 import hashlib
 import os
+import secrets
 import shutil
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from evotrainer.errors import StoreError
 from evotrainer.records.regular_file import open_regular, regular_fd
@@ -195,6 +197,38 @@ def replace_synced(path: Path, data: bytes) -> None:
     write_synced(temporary, data)
     os.replace(temporary, path)
     fsync(path.parent)
+
+
+T = TypeVar("T")
+_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES)
+
+
+def put_first(path: Path, data: bytes, read: Callable[[], T | None]) -> T | None:
+    """Write `path`, whole, where it is not there yet, and return None; else what `read` says of the one that is there.
+    One that `read` cannot read (None) is replaced. StoreError where it cannot be written."""
+    part = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os_errors(f"cannot write {path}"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_synced(part, data)
+        try:
+            os.link(part, path)  # whole, and only where nothing is
+        except FileExistsError:
+            if (first := read()) is not None:
+                return first
+            os.replace(part, path)
+        except OSError as e:
+            if e.errno not in _NO_LINKS:
+                raise
+            try:
+                fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+            except FileExistsError:
+                return read()
+            with open(fd, "wb", buffering=0) as f:
+                write_all(f.fileno(), data)
+        finally:
+            part.unlink(missing_ok=True)
+        fsync(path.parent)
+    return None
 
 
 def sha256_tree(folder: Path, base: Path) -> dict[str, str]:

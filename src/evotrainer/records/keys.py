@@ -342,6 +342,11 @@ def answered(n: int, step: str, attempt: int) -> str:
     return f"r{n}/answered/{step}/{attempt}"
 
 
+def seat_turn(n: int, step: str, attempt: int) -> str:
+    """The request as a name that fits a file: `r1-search4-0`."""
+    return f"r{n}-{step}-{attempt}"
+
+
 def request_of(key: str) -> str:
     """Key of the request that a key of `answered` belongs to."""
     return key.replace("/answered/", "/asked/", 1)

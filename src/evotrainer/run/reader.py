@@ -215,6 +215,8 @@ class ReaderQuestions:
                 question=asked.body.question,
                 raw=reply.raw,
                 model=reply.model,
+                by=reply.by,
+                at=reply.at,
                 input_tokens=reply.input_tokens,
                 output_tokens=reply.output_tokens,
                 dollars=reply.dollars,

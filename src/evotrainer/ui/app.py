@@ -27,6 +27,7 @@ from starlette.routing import Route
 
 from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
 from evotrainer.records.regular_file import read_bytes
+from evotrainer.records.seat import MOST
 from evotrainer.records.text import clean
 from evotrainer.ui.groups import attempts_of, claims_of, group_cards, hit_card, readable, whole_text
 from evotrainer.ui.index import SORTS, RolloutFilter
@@ -64,7 +65,8 @@ PAGE = 20
 """Groups on a page."""
 HITS = 200
 """Hits of a search that are sent."""
-MOST_ANSWER = 32_768
+MOST_ANSWER = 8 * MOST
+"""Bytes of an answer as JSON."""
 LOOPBACK = ("127.0.0.1", "::1")
 TYPES = {".js": "text/javascript; charset=utf-8", ".css": "text/css; charset=utf-8"}
 
@@ -162,6 +164,7 @@ class Pages:
             Route(run + "branch/{branch}", self.page),
             Route(run + "branch/{branch}/events", self.events),
             Route(run + "rollouts", self.rollouts),
+            Route(run + "rollouts/events", self.rollout_events),
             Route(run + "search", self.search),
             Route(run + "rollout/{name}", self.rollout),
             Route(run + "rollout/{name}/text", self.text),
@@ -245,7 +248,7 @@ class Pages:
         return fill(
             "rollouts.html.j2",
             {},
-            served=served(place.base, place.title, live=False, home=place.home),
+            served=served(place.base, place.title, found.total, live=not place.audit, home=place.home),
             what="rollouts",
             place=place,
             asked=asked,
@@ -262,6 +265,12 @@ class Pages:
             more=lambda at: "?" + urlencode({**kept, "start": at}),
             query=urlencode(kept),
         )
+
+    async def rollout_events(self, request: Request) -> Any:
+        place = await self._place(request)
+        if not isinstance(place, RunPlace):
+            return await self.missing(request)
+        return self._stream(request, place.follow(_filter(request.query_params)))
 
     async def search(self, request: Request) -> Response:
         place, given = await self._place(request), dict(request.query_params)
@@ -333,8 +342,8 @@ class Pages:
         except (ValueError, KeyError, TypeError):
             return PlainTextResponse("give {to, answer, words} as JSON\n", 400)
         except EvoTrainerError as e:
-            return PlainTextResponse(clean(str(e), 400) + "\n", 409)
-        return PlainTextResponse(f"answered {taken}\n")
+            return PlainTextResponse(clean(str(e), 800) + "\n", 409)
+        return PlainTextResponse(f"{taken}\n")
 
     async def missing(self, request: Request, error: Exception | None = None) -> Response:
         why = (

@@ -13,7 +13,9 @@ from urllib.parse import quote
 from markupsafe import Markup, escape
 
 from evotrainer.errors import StoreError
+from evotrainer.projections.text import clean as fit
 from evotrainer.projections.text import number, one_line
+from evotrainer.records.output import visible
 from evotrainer.records.rollout import Rollout, Turn, turn_text
 from evotrainer.records.text import clean
 from evotrainer.ui.index import RolloutIndex
@@ -28,14 +30,13 @@ WHOLE = 50_000_000
 PROMPT = 12_000
 SHOWN = 32
 """Attempts of a group that are shown with their text."""
-_UNSEEN = re.compile("[\u200b-\u200f\u061c\u2028\u2029\u2060-\u2064\ufeff\u00ad\u180e\U000e0000-\U000e007f]")
 _SCRIPTS = ("LATIN", "CYRILLIC", "GREEK", "ARMENIAN", "CHEROKEE")
 
 
 def readable(text: object, limit: int = 200) -> Markup:
     """A text that nobody vouches for, in one line: what cannot be seen is made visible, letters of several alphabets
     in one word, which can look like another name, are marked."""
-    shown = unhidden(one_line(text, limit))
+    shown = one_line(text, limit)
     mixed = [w for w in re.findall(r"[^\W\d_]+", shown) if not w.isascii() and len(_alphabets(w)) > 1]
     warning = f"letters of several alphabets: {', '.join(ascii(w)[1:-1] for w in mixed[:3])}"
     mark = Markup(' <span class="mixed" title="{}">⚠ mixed alphabets</span>').format(warning) if mixed else Markup("")
@@ -45,11 +46,6 @@ def readable(text: object, limit: int = 200) -> Markup:
 def _alphabets(word: str) -> set[str]:
     names = (unicodedata.name(c, "").partition(" ")[0] for c in word)
     return {n for n in names if n in _SCRIPTS}
-
-
-def unhidden(text: str) -> str:
-    """Letters without width and marks of direction as code points."""
-    return _UNSEEN.sub(lambda m: f"\\u{ord(m[0]):04x}", text)
 
 
 def group_cards(groups: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
@@ -108,7 +104,7 @@ def hit_card(row: Mapping[str, Any], found: tuple[str, str, str], base: str) -> 
             readable(row["task"], 80),
             readable(where, 120),
             reward,
-            *(unhidden(clean(x, 240)) for x in (found[0], span or "(matches)", found[2])),
+            *(fit(x, 240) for x in (found[0], span or "(matches)", found[2])),
         )
     )
 
@@ -142,28 +138,20 @@ def _end(reward: float | None, ends: tuple[float | None, float | None]) -> str:
 
 def _attempt(row: Mapping[str, Any], r: Rollout, shared: int, span: str) -> dict[str, Any]:
     entry = fitted_entry(replace(r, turns=r.turns[shared:]), CHARS, [span] if span else ())
-    turns = [
-        {
-            "role": t["role"],
-            "text": unhidden(t["text"]),
-            "calls": [c | {"text": unhidden(c["text"])} for c in t["calls"]],
-        }
-        for t in entry["turns"]
-    ]
+    turns = entry["turns"]
     cut = any("characters not shown" in t["text"] or "more characters" in t["text"] for t in turns)
-    return {"row": row, "entry": entry, "turns": turns, "detail": unhidden(entry["detail"]), "cut": cut}
+    return {"row": row, "entry": entry, "turns": turns, "detail": entry["detail"], "cut": cut}
 
 
 def _turn(t: Turn, span: str) -> dict[str, Any]:
-    text = clean(turn_text(t), PROMPT)
-    return {"role": t.role, "text": unhidden(text), "calls": []}
+    return {"role": t.role, "text": fit(turn_text(t), PROMPT), "calls": []}
 
 
 def _mark_first(prompt: list[dict[str, Any]], attempts: list[dict[str, Any]], span: str) -> None:
     """Split the text in which a span stands first into before, it, after; answers are looked at before the prompt."""
     if not span:
         return
-    wanted = unhidden(clean(span, 400)).rstrip("…")
+    wanted = visible(span[:400]).rstrip("…")
     pieces = [wanted, *sorted(re.split(r"\\x[0-9a-f]{2}|[…\ufffd?]", wanted), key=len, reverse=True)[:1]]
     for piece in (p for p in pieces if len(p) >= 3):
         for turn in [c for a in attempts for t in a["turns"] for c in (t, *t["calls"])] + prompt:
@@ -184,4 +172,4 @@ def whole_text(index: RolloutIndex, rows: Sequence[Mapping[str, Any]], name: str
     turns = [
         f"--- {t.role}\n{turn_text(t)}" + "".join(f"\n→ {c.name} {c.arguments}" for c in t.tool_calls) for t in r.turns
     ]
-    return unhidden(clean("\n".join([f"task: {r.task}", f"reward: {r.reward}", *facts, *turns]), WHOLE)) + "\n"
+    return visible("\n".join([f"task: {r.task}", f"reward: {r.reward}", *facts, *turns])[:WHOLE]) + "\n"

@@ -226,6 +226,11 @@ class RolloutIndex:
         )
         return [(r["v"], r["n"]) for r in self._rows(f"SELECT * FROM ({sql}) ORDER BY v LIMIT {most}")]
 
+    def count(self, asked: RolloutFilter) -> int:
+        """Rollouts that are asked for."""
+        where, given = asked.where(self._names)
+        return int(self._rows(f"SELECT count(*) AS n FROM rollout WHERE {where}", given)[0]["n"])
+
     def find(self, asked: RolloutFilter, sort: str = "new", start: int = 0, most: int = 20) -> GroupPage:
         """One page of the groups that hold a rollout which is asked for."""
         where, given = asked.where(self._names)

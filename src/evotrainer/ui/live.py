@@ -20,12 +20,13 @@ from typing import Any
 import anyio.to_thread
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.projections.text import seen
 from evotrainer.records.text import cause
 
 LOOK_S = 1.0
 """Seconds between two looks at what is shown."""
 REST = 12
-"""A page that takes a second to make is made every so many seconds at most, for a training may run beside."""
+"""A page that takes a CPU-second to make is made every so many seconds at most, for a training may run beside."""
 SILENCE_S = 15.0
 """After so many seconds without news a comment is sent, which shows who is gone."""
 SLOW_S = 20.0
@@ -57,7 +58,7 @@ class Rendered:
     def pieces(self) -> dict[str, str]:
         """Everything that can be sent by itself: sections as they are, data as JSON."""
         parts = {m[1] or m[2]: m[0] for m in _PART.finditer(self.html)}
-        return parts | {f"data:{k}": json.dumps(v) for k, v in self.data.items()}
+        return parts | {f"data:{k}": json.dumps(seen(v)) for k, v in self.data.items()}
 
 
 def stamps(pieces: Mapping[str, str]) -> dict[str, str]:
@@ -86,9 +87,8 @@ class LivePage:
         async with self._lock:
             mark = await anyio.to_thread.run_sync(self._look)
             if self._now is None or mark != self._mark:
-                began = time.monotonic()
-                made = await anyio.to_thread.run_sync(self._render)
-                self._cost = time.monotonic() - began
+                made, cost = await anyio.to_thread.run_sync(self._timed)
+                self._cost = cost if self._now else 0.0  # the first one imports what makes pages
                 pieces = {} if made.problem else made.pieces()
                 self._mark, self._now, self._pieces, self._stamps = mark, made, pieces, stamps(pieces)
                 if not made.problem:
@@ -98,6 +98,11 @@ class LivePage:
                 async with self._news:
                     self._news.notify_all()
             return self._now
+
+    def _timed(self) -> tuple[Rendered, float]:
+        """The page, and the CPU-seconds of its making: on a busy machine it takes longer, and costs others no more."""
+        began = time.thread_time()
+        return self._render(), time.thread_time() - began
 
     async def _watch(self) -> None:
         while self.readers:

@@ -12,15 +12,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from evotrainer.errors import ConfigError, EvoTrainerError, StoreError
+from evotrainer.errors import AgentError, ConfigError, EvoTrainerError, StoreError
 from evotrainer.projections.text import point_range, points
 from evotrainer.records.answers import give_answer, whoami
 from evotrainer.records.durable import writer_of
 from evotrainer.records.head import head_path
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.queued import checked, open_request, propose
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.text import cause, clean
-from evotrainer.ui.index import RolloutIndex, run_units
+from evotrainer.ui.index import RolloutFilter, RolloutIndex, run_units
 from evotrainer.ui.live import LivePage, Rendered
 from evotrainer.views import summary
 from evotrainer.views.first_screen import TRAINS_NOTHING, gained_over, running
@@ -66,10 +67,11 @@ class RunPlace:
         self.folder, self.title, self.home, self.actions = folder, clean(title, 80), home, actions
         self.base = f"/run/{quote(title.replace('/', '~'), safe='~')}/"
         self._pages: dict[str, LivePage] = {}
+        self._counts: dict[RolloutFilter, LivePage] = {}
         self._lock = threading.RLock()
         self._view: tuple[Hashable, RunView] | None = None
 
-    def look(self) -> Hashable:
+    def look(self) -> tuple[Hashable, ...]:
         """What the pages of a run depend upon: its ledger's head, heartbeats, who runs it."""
         try:
             head = read_bytes(head_path(self.folder / "ledger.db"))
@@ -82,8 +84,8 @@ class RunPlace:
             except OSError:
                 continue
         there = (self.folder / "ledger.db").is_file()
-        asked = tuple(sorted(p.name for p in (self.folder / "gates").glob("*.json")))
-        return there, head, tuple(beats), asked, writer_of(self.folder / LOCK) if there else None
+        given = [p.name for at in ("gates/*.json", "seat/*.answer.json") for p in sorted(self.folder.glob(at))]
+        return there, head, tuple(beats), tuple(given), writer_of(self.folder / LOCK) if there else None
 
     def view(self) -> RunView:
         """The run as it is, with the curves of what trains; StoreError with the remedy where it cannot be read."""
@@ -115,11 +117,23 @@ class RunPlace:
         return found + [(q.rollout, "harness " + v.name) for v in view.coevolution.versions for q in v.body.quotes]
 
     def answer(self, to: str, choice: str, words: str) -> str:
-        """Answer the question `to`; what was taken. AgentError where the run asks something else, or nothing."""
+        """Answer the question `to`; what was taken. AgentError where the run asks something else, or nothing.
+
+        `choice`: approve, revise or abort at a gate, with `words`; of a seat propose, or check, with the answer.
+        """
         with Ledger.open(self.folder / "ledger.db", readonly=True) as ledger:
             events = ledger.events()
-        given = give_answer(self.folder, events, choice, words, by=f"{whoami()} in the browser", to=to)
-        return f"{given.to}: {given.answer.lower()}"
+        by = f"{whoami()} in the browser"
+        if choice == "check":
+            if (asked := open_request(events)) is None or asked.id != to:
+                raise AgentError(f"{to} no longer waits: it was answered, or its time was over")
+            checked(words, asked.body.request)
+            return "a valid answer; nothing was sent yet"
+        if choice == "propose":
+            key, again = propose(self.folder, events, words, to=to, by=by)
+            return f"{'answered before' if again else 'answered'}: {key}; the run says below what came of it"
+        given = give_answer(self.folder, events, choice, words, by=by, to=to)
+        return f"answered {given.to}: {given.answer.lower()}"
 
     def page(self, name: str) -> LivePage:
         if name not in self._pages:
@@ -127,21 +141,47 @@ class RunPlace:
                 raise ConfigError(
                     f"this run has no branch {clean(name, 60)!r}; there are: {', '.join(self.view().branches)}"
                 )
-            for idle in [n for n, p in self._pages.items() if n and not p.readers][: max(0, len(self._pages) - PAGES)]:
-                del self._pages[idle]
+            self._make_room(self._pages)
             self._pages[name] = LivePage(self.look, lambda: self._rendered(name), generator())
         return self._pages[name]
+
+    def follow(self, asked: RolloutFilter) -> LivePage:
+        """How many rollouts are asked for, as they are written."""
+        if asked not in self._counts:
+            self._make_room(self._counts)
+            self._counts[asked] = LivePage(self.stored, lambda: self._counted(asked), generator())
+        return self._counts[asked]
+
+    def stored(self) -> Hashable:
+        """What an index of this run's rollouts depends upon."""
+        return self.look()[1], tuple(unit[0] for unit in run_units(self.folder))
+
+    def _counted(self, asked: RolloutFilter) -> Rendered:
+        try:
+            if not (self.folder / "ledger.db").is_file():
+                raise StoreError(_gone(self.folder))
+            self.index.refresh()
+            n = self.index.count(asked)
+            return Rendered(n, "", {"total": n}, driven=writer_of(self.folder / LOCK) is not None)
+        except (EvoTrainerError, OSError) as e:
+            return Rendered(0, "", problem=cause(e, 600))
+
+    @staticmethod
+    def _make_room(pages: dict[Any, LivePage]) -> None:
+        """Forget pages that nobody follows, where there are many."""
+        for idle in [n for n, p in pages.items() if n and not p.readers][: max(0, len(pages) - PAGES)]:
+            del pages[idle]
 
     def _rendered(self, name: str) -> Rendered:
         try:
             view = self.view()
             how = served(self.base, self.title, view.event_count, home=self.home, actions=self.actions)
-            data = page_data(view, live=True)
+            data = page_data(view, live=True) | ({"of": name} if name else {})
             driven = view.driver is not None
             if not name:
-                return Rendered(view.event_count, render(view, how), data, driven=driven)
-            page = render(view, how, "branch_page.html.j2", b=view.branches[name], only=True)
-            return Rendered(view.event_count, page, data | {"of": name}, driven=driven)
+                return Rendered(view.event_count, render(view, how, data=data), data, driven=driven)
+            page = render(view, how, "branch_page.html.j2", data, b=view.branches[name], only=True)
+            return Rendered(view.event_count, page, data, driven=driven)
         except (EvoTrainerError, OSError) as e:
             gone = not (self.folder / "ledger.db").is_file()
             error = StoreError(_gone(self.folder)) if gone else e

@@ -79,13 +79,21 @@ def unfinished(view: RunView) -> str:
             "that function, and `evotrainer resume {run}`"
         )
     if view.question is not None:
-        idle = "" if view.driver is not None else "; then `evotrainer resume {run}`"
-        return f'`evotrainer answer {{run}}` shows what is to be decided; add approve, revise "words" or abort{idle}'
+        return (
+            f'`evotrainer answer {{run}}` shows what is to be decided; add approve, revise "words" or abort{idle(view)}'
+        )
+    if view.request is not None:
+        return f"`evotrainer seat {{run}}` shows what is asked; `evotrainer propose {{run}} FILE` answers{idle(view)}"
     if view.driver:
         return "nothing: it runs; `evotrainer health {run}` shows what was read so far"
     if stopped(view):
         return way_on("{run}", any(t.finished and t.finished.steps and t.status == "complete" for t in view.trials))
     return "`evotrainer resume {run}` continues the run; nothing finished is trained again"
+
+
+def idle(view: RunView) -> str:
+    """What follows an answer where nobody drives the run."""
+    return "" if view.driver is not None else "; then `evotrainer resume {run}`"
 
 
 def nothing_was_ever_correct(view: RunView) -> str:

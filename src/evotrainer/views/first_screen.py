@@ -105,7 +105,8 @@ def _now(view: RunView) -> Tile:
     if state is Standing.closed:
         return Tile("Now", "ended", cut(told, TEXT) + ".", "cost")
     if state is Standing.waiting:
-        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer below, or by evotrainer answer RUN.", "question")
+        by = "evotrainer answer RUN" if view.question else "evotrainer propose RUN FILE"
+        return Tile("Now", state.value[0], f"{cut(told, TEXT)} Answer here, or by {by}.", "question")
     if state is Standing.open:
         return Tile("Now", "stopped", cut(f"{sentence(summary.ALONE)} {told}", TEXT), "summary")
     found = progress.of_view(view)

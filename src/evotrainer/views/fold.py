@@ -26,6 +26,7 @@ from evotrainer.records.answers import open_question, read_answer, waited_s
 from evotrainer.records.chain import Event
 from evotrainer.records.clock import unix_time
 from evotrainer.records.durable import writer_of
+from evotrainer.records.queued import is_answered, open_request
 from evotrainer.records.recipe import diff
 from evotrainer.records.scaffold import slots_of
 from evotrainer.views.evidence import HealthReading, blind_rows, finding_rows, metric_rows, readings
@@ -57,6 +58,8 @@ def load_view(run_folder: Path | str, rollouts: bool = True) -> RunView:
     view.folder = folder
     if view.question is not None and read_answer(folder, view.question.id) is not None:
         view.question = None  # given, and taken as soon as somebody drives the run
+    if view.request is not None and is_answered(folder, view.request):
+        view.request = None
     if not view.closed:
         view.driver = writer_of(folder / LOCK)
         last = max([_seconds(events[-1]), *(float(b.get("time") or 0) for b in beats.values())]) if events else 0.0
@@ -78,6 +81,8 @@ def view_of(
     if seen:
         view.first_time, view.last_time, view.head = seen[0].time, seen[-1].time, seen[-1].hash
     view.question = None if view.closed else open_question(seen)
+    if not view.closed and (asked := open_request(seen)) is not None and asked.body.carrier == "queue":
+        view.request = asked
     view.rounds, view.noise = rounds_of(seen), _noise(seen)
     view.invalidated = [e.body for e in seen if isinstance(e.body, ev.Invalidated)]
     read: dict[str, list[HealthReading]] = {}

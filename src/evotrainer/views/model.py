@@ -203,6 +203,8 @@ class RunView:
     """Process that runs it now, 0 where its id is not known; None: nobody does."""
     question: Event | None = None
     """The `gate_asked` at which it waits for a human."""
+    request: Event | None = None
+    """The `asked` that waits for whoever sits in the seat by carrier queue."""
     state: RunState = field(default_factory=RunState)
     """What the run itself knows after its last event."""
     facts: FactList = field(default_factory=FactList)

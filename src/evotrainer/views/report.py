@@ -140,9 +140,16 @@ def save(page: str, target: Path, advice: str) -> Path:
     return target
 
 
-def render(view: RunView, served: Served | None = None, template: str = "report.html.j2", **more: Any) -> str:
-    """The page of a run as text: one file with its data inside, or as it is served; `more`: names of the template."""
-    data = page_data(view, live=served is not None)
+def render(
+    view: RunView,
+    served: Served | None = None,
+    template: str = "report.html.j2",
+    data: dict[str, Any] | None = None,
+    **more: Any,
+) -> str:
+    """The page of a run as text: one file with its data inside, or as it is served; `data`: where it was made before;
+    `more`: names of the template."""
+    data = page_data(view, live=served is not None) if data is None else data
     return fill(
         template,
         data,

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from enum import Enum
 
 from evotrainer.projections.caveats import caveat_line
 from evotrainer.projections.text import duration
-from evotrainer.records.events import GateAsked
+from evotrainer.records.events import GateAsked, SeatAsked
 from evotrainer.records.findings import input_label
 from evotrainer.records.text import counted
 from evotrainer.views import progress
 from evotrainer.views.model import RunView
+from evotrainer.views.progress import settings
 
 
 class Standing(Enum):
@@ -38,8 +40,9 @@ def state(view: RunView) -> tuple[Standing, str]:
     if view.closed:
         return Standing.closed, f"Ended after {counted(len(view.rounds), 'round')}: {view.closed.reason}"
     waiting = [t for t in view.trials if not t.finished]
-    if (asked := view.question) is not None and (view.driver is not None or not waiting):
-        text = f"Waits for an answer at the {gate(asked.body)} since {asked.time[:16].replace('T', ' ')} UTC"
+    if (asked := view.question or view.request) is not None and (view.driver is not None or not waiting):
+        where = f"at the {gate(asked.body)}" if asked is view.question else f"of its seat ({seat_step(asked.body)})"
+        text = f"Waits for an answer {where} since {asked.time[:16].replace('T', ' ')} UTC"
         return Standing.waiting, f"{text}{'' if view.driver is not None else f'; {ALONE} once it is answered'}."
     if view.driver is not None:
         who = f"process {view.driver}" if view.driver else "another process"
@@ -65,6 +68,20 @@ APPROVES = {
 def gate(asked: GateAsked) -> str:
     """Where a run waits, in words."""
     return f"{asked.where} gate of round {asked.round}" + (f", of {asked.branch}" if asked.branch else "")
+
+
+def seat_step(asked: SeatAsked) -> str:
+    """What a seat is asked, in words."""
+    r = asked.request
+    return f"{r.step} {r.number} of round {r.round}"
+
+
+def seat_until(view: RunView) -> str:
+    """When the statistical agent chooses in the seat's place: `14:05:10 UTC`; empty where that is not known."""
+    wait = ((settings(view).get("run") or {}).get("agent_options") or {}).get("timeout_s", 600.0)
+    if view.request is None or view.driver is None or not isinstance(wait, int | float):
+        return ""
+    return f"{datetime.fromisoformat(view.request.time) + timedelta(seconds=min(wait, 10**9)):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def stopped(view: RunView) -> str:

@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,8 +21,11 @@ from evotrainer.config.task import TrackingConfig
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError
 from evotrainer.extras.tracking import check_targets
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
-from evotrainer.extras.tracking.figures import story, trial_sheets
+from evotrainer.extras.tracking.figures import TrackerRun, story, trial_sheets
+from evotrainer.extras.tracking.to_wandb import Wandb, WandbOptions
 from evotrainer.records.chain import Event
+from evotrainer.records.events import Diagnosed
+from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.ledger import Ledger
 from evotrainer.run.tracking import following
 
@@ -160,6 +164,66 @@ def test_trackio_holds_the_same_and_nothing_twice(tmp_path: Path, monkeypatch: p
         r["budget/cpu_s"] for r in SQLiteStorage.get_logs("p", names["quickstart/evolution"]) if "budget/cpu_s" in r
     ]
     assert len(spent) == 3 and spent == sorted(spent)
+
+
+def critical_run(folder: Path) -> Path:
+    """The run as far as its starting recipe, whose health is then read twice with the same critical finding."""
+    write_run(folder, until="b0-s1/finished")
+    found = Finding(detector="exit_before_answer", kind="tampering", severity="critical", claim="31% end the tests.")
+    quiet = Finding(detector="short", kind="length", severity="warn", claim="Answers are short.")
+    with Ledger.open(folder / "ledger.db") as ledger:
+        for n in (1, 2):
+            at = f"b0 step {30 * n} search"
+            health = HealthReport(harness="h0", subject=at, rollouts=8, groups=2, metrics=(), findings=(found, quiet))
+            ledger.append("diagnosed", f"b0/reading/{n}", Diagnosed(round=n, health=health))
+    return folder
+
+
+def test_a_critical_finding_is_one_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[TrackerRun] = []
+    fake = SimpleNamespace(write=sent.append, known=lambda sheet: set(), close=lambda: None)
+    monkeypatch.setattr("evotrainer.extras.tracking.export.open_target", lambda *a: fake)
+    folder = critical_run(tmp_path / "run")
+    for _ in range(2):
+        export(folder, "tensorboard")
+    alerts = [a for s in sent for a in s.alerts]
+    assert len(alerts) == len({a.title for a in alerts})
+    alert = next(a for a in alerts if a.title.startswith("b0"))
+    first = next(e.seq for e in read_events(folder) if e.id == "b0/reading/1")
+    assert (alert.title, alert.step) == ("b0: tampering", first) and "31% end the tests. (detector" in alert.text
+    assert sent[-1].texts["finding/b0/exit_before_answer"] == alert.text, "also where a tracker has no alerts"
+    assert any(p.step == first and p.values["findings/critical"] == 2 for p in sent[-1].points)
+
+
+def test_wandb_is_told_of_alerts_as_errors(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    told: list[tuple[Any, ...]] = []
+    run = SimpleNamespace(
+        alert=lambda *a, **k: told.append((*a, k["level"])),
+        log=lambda *a, **k: None,
+        summary={},
+        finish=lambda **k: None,
+    )
+    whole = story(read_events(critical_run(tmp_path / "run")), {})
+    assert whole is not None
+    target = Wandb(tmp_path, "p", WandbOptions())
+    target._open[whole.key] = run
+    target.write(whole)
+    assert told == [(a.title, a.text, "ERROR") for a in whole.alerts] and len(told) == 2
+
+
+def test_trackio_shows_a_critical_finding_as_an_alert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("trackio")
+    import trackio.sqlite_storage as storage
+    from trackio import utils
+
+    for module in (utils, storage):
+        monkeypatch.setattr(module, "TRACKIO_DIR", tmp_path / "store")
+    folder = critical_run(tmp_path / "run")
+    for _ in range(2):
+        export(folder, "trackio")
+    (alert,) = (a for a in storage.SQLiteStorage.get_alerts("p") if a["title"].startswith("b0"))
+    assert (alert["title"], alert["level"]) == ("b0: tampering", "error") and "31% end" in alert["text"]
 
 
 def test_wandb_writes_offline_runs_that_can_be_synced(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ class Requester:
             lambda: SeatAsked.model_validate({**where, "request": request, "key": request.key}),
         )
         turn = SeatTurn(
-            name=f"r{request.round}-{step}-{attempt}",
+            name=keys.seat_turn(request.round, step, attempt),
             folder=self.log.folder,
             key=keys.answered(request.round, step, attempt),
             timeout_s=self.options.timeout_s,
@@ -97,6 +97,8 @@ class Requester:
             key=asked.key,
             raw=raw,
             model=reply.model,
+            by=reply.by,
+            at=reply.at,
             input_tokens=reply.input_tokens,
             output_tokens=reply.output_tokens,
             dollars=reply.dollars,

@@ -11,6 +11,7 @@ from evotrainer.projections.text import change, duration, one_line, point_range,
 from evotrainer.records.answers import open_question
 from evotrainer.records.chain import Event
 from evotrainer.records.events import GateAsked, Promoted, RunClosed, SeatAsked
+from evotrainer.records.queued import open_request
 
 QUOTED = 2000
 """Letters of what is quoted."""
@@ -51,10 +52,8 @@ class Watch:
         if self._first and (asked := open_question(events[: self._seen])) is not None:
             new.insert(0, asked)
         self._first, self._seen = False, max(self._seen, len(events))
-        answered = {e.id.replace("/answered/", "/asked/", 1) for e in events if e.kind == "answered"}
-        self.waits = open_question(events) is not None or any(
-            e.kind == "asked" and e.body.carrier == "queue" and e.id not in answered for e in events
-        )
+        seat = open_request(events)
+        self.waits = open_question(events) is not None or (seat is not None and seat.body.carrier == "queue")
         self.ended = bool(events) and isinstance(events[-1].body, RunClosed)
         return [m for e in new for m in self._of(e, events) if m.kind in self.on]
 

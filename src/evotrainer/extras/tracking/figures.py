@@ -16,10 +16,14 @@ from typing import Any
 
 from evotrainer.projections.caveats import caveat_line as in_words
 from evotrainer.projections.caveats import caveats
+from evotrainer.projections.predictions import subject_branch
 from evotrainer.projections.state import RunState
+from evotrainer.projections.text import one_line
+from evotrainer.projections.words import kind
 from evotrainer.records import events as ev
 from evotrainer.records import keys
 from evotrainer.records.chain import Event
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.recipe import short
 from evotrainer.records.verdicts import Effect
 
@@ -38,6 +42,16 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
+class Alert:
+    """A critical finding, for trackers that wake somebody."""
+
+    title: str
+    text: str
+    step: int
+    """Event of the ledger that told it first."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrackerRun:
     """One tracker run, or what is new of it."""
 
@@ -51,6 +65,7 @@ class TrackerRun:
     points: Sequence[Point] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
     """Texts: verdicts with their reasons, champion, report."""
+    alerts: Sequence[Alert] = ()
     summary: Mapping[str, float] = field(default_factory=dict)
     """Final values of the most important figures."""
     tags: Sequence[str] = ()
@@ -158,6 +173,8 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
         values = finite(figures.take(e))
         if values and e.seq > after:
             points.append(Point(e.seq, seconds(e), values))
+    told = figures.alerts.values()
+    figures.texts |= {f"finding/{branch}/{by}": a.text for (branch, by), a in figures.alerts.items()}
     if any(e.kind == "certified" for e in events):
         figures.texts |= {f"caveat/{branch}": in_words(found, len(found)) for branch, found in caveats(events).items()}
     limits = {f"budget_{k}": v for k, v in opened.budget.items()}
@@ -174,6 +191,7 @@ def story(events: Sequence[Event], about: Mapping[str, Any], after: int = 0) -> 
             "seed": opened.seed,
         },
         points=points,
+        alerts=[a for a in told if a.step > after],
         texts=figures.texts | {"ledger": f"{len(events)} events, head {events[-1].hash}"},
         summary=finite({**figures.spent, **figures.summary}),
         tags=(opened.task, STORY),
@@ -192,6 +210,8 @@ class RunFigures:
         self.summary: dict[str, float] = {}
         self.scores: dict[tuple[str, str], list[float]] = {}
         """(split, branch) -> scores of its trials."""
+        self.alerts: dict[tuple[str, str], Alert] = {}
+        """(branch, detector) -> what it found first that is critical."""
 
     def take(self, event: Event) -> dict[str, float]:
         """The event's figures, by name."""
@@ -199,7 +219,12 @@ class RunFigures:
         body = event.body
         match body:
             case ev.TrialFinished():
+                for reading in body.health:
+                    self._critical(event.seq, body.branch, reading)
                 return self._trial(body)
+            case ev.Diagnosed():
+                self._critical(event.seq, subject_branch(body.health.subject), body.health)
+                return {"findings/critical": float(len(self.alerts))}
             case ev.NoiseMeasured():
                 sds = {"noise/seed_sd": body.seed_sd, "noise/task_sd": body.task_sd}
                 return {"noise/floor": body.noise_floor, **sds}
@@ -230,10 +255,16 @@ class RunFigures:
                 return values
         return {}
 
+    def _critical(self, seq: int, branch: str, reading: HealthReport) -> None:
+        """Take in what a reading found that is critical and was not found in this branch before."""
+        for f in (f for f in reading.claims if f.severity == "critical"):
+            text = one_line(f"{f.claim} (detector {f.detector}, branch {branch})", 600)
+            self.alerts.setdefault((branch, f.detector), Alert(f"{branch}: {kind(f.kind)}", text, seq))
+
     def _trial(self, t: ev.TrialFinished) -> dict[str, float]:
         self.spent["budget/cpu_s"] += t.cpu_s
         self.spent["budget/trials"] += t.steps > 0
-        values = dict(self.spent)
+        values = self.spent | {"findings/critical": float(len(self.alerts))}
         after_training = {s.split: s for s in sorted(t.scores, key=lambda s: s.step)}
         for s in after_training.values():
             if s.score is not None and s.split in ("search", "gate"):

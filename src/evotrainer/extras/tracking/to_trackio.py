@@ -33,7 +33,7 @@ class Trackio:
 
         texts = {f"said/{k}": v for k, v in sheet.texts.items()}
         with redirect_stdout(StringIO()):  # it tells where its dashboard is, for every run
-            trackio.init(
+            run = trackio.init(
                 project=self.project,
                 name=_trackio_name(sheet),
                 group=sheet.group,
@@ -45,6 +45,8 @@ class Trackio:
                 auto_log_cpu=False,
             )
             try:
+                for a in sheet.alerts:
+                    run.alert(a.title, a.text, trackio.AlertLevel.ERROR, a.step)
                 last = sheet.points[-1].step if sheet.points else 0
                 drawn = {k for p in sheet.points for k in p.values}
                 rest = {k: v for k, v in sheet.summary.items() if k not in drawn} if sheet.complete else {}

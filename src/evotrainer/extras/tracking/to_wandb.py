@@ -33,6 +33,8 @@ class Wandb:
 
     def write(self, sheet: TrackerRun) -> None:
         run = self._open.get(sheet.key) or self._begin(sheet)
+        for a in sheet.alerts:
+            run.alert(a.title[:64], a.text, level="ERROR")
         for p in sheet.points:
             run.log(dict(p.values), step=p.step)
         run.summary.update({**sheet.summary, **sheet.texts})

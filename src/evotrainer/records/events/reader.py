@@ -77,6 +77,9 @@ class ReaderAnswered(Frozen):
     raw: str = ""
     """The answer as it came, secrets struck out."""
     model: str = ""
+    by: str = ""
+    """Of carrier queue: who handed it over, and when (UTC, ISO 8601)."""
+    at: str = ""
     input_tokens: int = 0
     output_tokens: int = 0
     dollars: float = 0.0

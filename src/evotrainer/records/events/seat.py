@@ -34,6 +34,10 @@ class SeatAnswered(Frozen):
     """The answer as it came, secrets struck out."""
     model: str = ""
     """Who answered, as far as the carrier knows."""
+    by: str = ""
+    """Of carrier queue: who handed it over (`user@host`, `in the browser` where it was there) ..."""
+    at: str = ""
+    """... and when: UTC, ISO 8601."""
     input_tokens: int = 0
     output_tokens: int = 0
     dollars: float = 0.0

@@ -397,7 +397,7 @@
   document.addEventListener("click", (e) => { const a = e.target.closest?.("a[href^='#']"); if (a && !a.matches(".ro") && (a.hash || a.getAttribute("href")) === location.hash) follow(); });
   document.addEventListener("toggle", (e) => { if (e.target.matches?.("details.branch")) { if (e.target.open) e.target.querySelectorAll(".charts").forEach(buildCharts); redrawAll(); } }, true);
   document.addEventListener("click", (e) => { if (e.target.closest?.("#open-all")) for (const d of document.querySelectorAll("details.branch")) d.open = true; });
-  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; });
+  addEventListener("beforeprint", () => { for (const d of document.querySelectorAll("details")) d.open = true; document.querySelectorAll("details.branch .charts").forEach(buildCharts); });
   // what scripts add to the page's own text; again after parts of it were replaced
   function dress() {
     for (const d of document.querySelectorAll("details.branch[open] .charts, #now .charts, #branch-page .charts")) buildCharts(d);
