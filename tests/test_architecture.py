@@ -348,7 +348,6 @@ READ_PLAINLY = {
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",
-    "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
     "records.processes": "/proc",
     "trainers.command.keeper": "/proc; it imports nothing of ours",
     "records.caps": "looked at before",

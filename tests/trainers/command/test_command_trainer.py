@@ -15,6 +15,7 @@ from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.executors.cache import with_cache
 from evotrainer.trainers.base import EvalRequest, Identity, installed
 from evotrainer.trainers.bases import noted
+from evotrainer.trainers.command import live
 from tests.trainers.command.own import RECIPE, Trained, options
 
 ROW = '{"step": 1, "reward": 0.5}'
@@ -47,6 +48,30 @@ def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path
     again = Trained(options("fails"), base, tmp_path / "a")
     assert again.sha == first.sha and again.result.resumed and (tmp_path / "a" / "command" / "out" / "mine").exists()
     assert [r.id for r in again.rollouts] == [r.id for r in first.rollouts]
+
+
+def test_rollouts_are_seen_while_it_trains_and_once_each(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_S", 0.0)
+    monkeypatch.setattr(live, "SHARE", 0)
+    seen: dict[int, bool] = {}
+    whole = Trained.sink
+
+    def sink(self: Trained, groups: Any) -> None:
+        seen.setdefault(groups[0][0].step, (tmp_path / "a" / "command" / "done.json").exists())
+        whole(self, groups)
+
+    monkeypatch.setattr(Trained, "sink", sink)
+    own = options()
+    own["command"] += ["--pause", "1.5"]
+    t = Trained(own, base, tmp_path / "a")
+    assert seen[1] is False and seen[3] is True, "the first step while it trained, the last one at its end"
+    assert len(t.rollouts) == 48 == len({r.id for r in t.rollouts})
+    monkeypatch.setattr(live, "EVERY_S", 1e9)
+    at_end = Trained(options(), base, tmp_path / "b").rollouts
+    told = [{r.id: (r.step, r.group, r.completion, r.reward, r.outcome) for r in x} for x in (t.rollouts, at_end)]
+    assert told[0] == told[1], "the same as read at the end"
 
 
 def test_its_policy_is_evaluated_by_us(base: Path, tmp_path: Path) -> None:
@@ -151,14 +176,16 @@ def processes(work: Path, words: str = "own_script.py") -> list[str]:
 
 
 @pytest.mark.skipif(not installed("peft"), reason="needs peft")
-def test_adapters_are_a_policy_upon_the_one_they_began_with(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["embedded", "trl"])
+def test_adapters_are_a_policy_upon_the_one_they_began_with(by: str, base: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules=["q_proj"]))
     model.save_pretrained(tmp_path / "adapters")
     shell = f"mkdir -p {{out}} && cp -r {tmp_path}/adapters {{out}}/policy && echo '{ROW}' > {{out}}/metrics.jsonl"
-    t = Trained(options(command=["sh", "-c", shell], rollouts=""), base, tmp_path / "run")
+    own = options(command=["sh", "-c", shell], rollouts="", evaluation={"by": by})
+    t = Trained(own, base, tmp_path / "run")
     policy = t.result.policy_dir
     assert noted(policy)[0] == str(base) and (policy / "tokenizer.json").is_file()
     assert not (policy / "model.safetensors").exists() and not (policy / "README.md").exists()

@@ -112,12 +112,17 @@ def _files(path: Path) -> Iterable[Path]:
     return (path,)
 
 
+def rollouts_in(out: Path, o: CommandOptions) -> Iterable[Any]:
+    """What it wrote: rollouts, and what of it cannot be read."""
+    return (record for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None))
+
+
 def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
     """What it wrote; what cannot be read is told. FaultsError where nothing can."""
     if not o.rollouts:
         return []
     found, skipped = list[Rollout](), list[Any]()
-    for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None):
+    for record in rollouts_in(out, o):
         (found if isinstance(record, Rollout) else skipped).append(record)
     for s in skipped[:5]:
         print(f"note: {s.where}: {s.reason}", flush=True)
@@ -159,7 +164,9 @@ def labelled(
         first = group[0]
         task = first.task if first.task in lines else prompts.get(first.prompt.strip(), first.task)
         step = step_of[first.step]
-        tag = hashlib.blake2b(f"{first.group}\x1f{first.step}\x1f{task}".encode(), digest_size=6).hexdigest()
+        # with its first words: what was sampled anew after a kill is another group
+        said = f"{first.group}\x1f{first.step}\x1f{task}\x1f{first.completion}"
+        tag = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         at = step + request.before
         policy = f"{i.branch}/{i.seed}@{at - 1}"
         own = [
@@ -226,7 +233,7 @@ def read_metrics(out: Path, o: CommandOptions) -> list[dict[str, float]]:
     found = matches(out, o.metrics)
     if o.metrics and not found:
         print(f"note: no {o.metrics} in {out}: the curve is that of the rollouts alone", flush=True)
-    return list(READERS["metrics"](found[-1])) if found else []
+    return [row for f in found for row in READERS["metrics"](f)]
 
 
 def curve_of(

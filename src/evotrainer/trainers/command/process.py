@@ -54,6 +54,8 @@ class Command:
     patience_s: float
     grace_s: float
     log_bytes: int
+    kept: bool = True
+    """Does `folder` stay? Not that of an evaluation, whose log may hold prompts that are sealed."""
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def start(self) -> StartedCommand:
@@ -105,7 +107,7 @@ class Command:
                 if silent > self.patience_s:
                     raise FaultsError(
                         f"{self.name} wrote no new row of metrics or rollouts for {silent:.0f} s: hung, ended; "
-                        f"see {self.folder / LOG}, or raise trainer.options.patience_s"
+                        f"{f'see {self.folder / LOG}, or ' if self.kept else ''}raise trainer.options.patience_s"
                     )
         finally:
             started.stop()
