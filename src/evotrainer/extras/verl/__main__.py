@@ -19,6 +19,7 @@ from pathlib import Path
 from evotrainer.errors import ConfigError, EvoTrainerError, install
 from evotrainer.extras.verl import VERSION
 from evotrainer.extras.verl.training import OBSERVATION_TOKENS, VerlTraining
+from evotrainer.records.output import print
 
 
 def run(module: str, *words: str, **variables: str) -> int:

@@ -104,7 +104,9 @@ def _explained(answer: Mapping[str, Any]) -> Validation:
     error, owner = answer.get("error"), owners("verl")
     if not error:
         return Validation(bool(answer.get("ok")), (), str(answer.get("versions", {}).get("verl", "")))
-    return Validation(False, (_trace(str(error["message"]), str(error["type"]), str(answer.get("stage")), owner),))
+    return Validation(
+        False, (_trace(" ".join(str(error["message"]).split()), str(error["type"]), str(answer.get("stage")), owner),)
+    )
 
 
 def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> VerlComplaint:
