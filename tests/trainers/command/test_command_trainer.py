@@ -16,6 +16,9 @@ from evotrainer.executors.cache import with_cache
 from evotrainer.trainers.base import EvalRequest, Identity, installed
 from evotrainer.trainers.bases import noted
 from evotrainer.trainers.command import live
+from evotrainer.trainers.command.options import parse
+from evotrainer.trainers.command.outputs import Signs
+from evotrainer.trainers.command.request import write_tasks
 from tests.trainers.command.own import RECIPE, Trained, options
 
 ROW = '{"step": 1, "reward": 0.5}'
@@ -41,6 +44,14 @@ def test_a_script_trains_and_what_it_wrote_is_read(base: Path, tmp_path: Path) -
     assert {x["task"] for x in tasks} == set(right) and "data" not in tasks[0], "answers stay here"
 
 
+def test_steps_may_have_another_name(base: Path, tmp_path: Path) -> None:
+    own = options()
+    own["command"] += ["--step-name", "iter"]
+    t = Trained(own, base, tmp_path)
+    assert [row["step"] for row in t.rows] == [1, 2, 3] and {r.step for r in t.rollouts} == {1, 2, 3}
+    assert Signs(tmp_path / "command" / "out", parse(own)).step() == (3, pytest.approx(t.rows[2]["reward"]))
+
+
 def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path, tmp_path: Path) -> None:
     first, same, other = (Trained(options(), base, tmp_path / n, seed=s) for n, s in (("a", 1), ("b", 1), ("c", 2)))
     assert first.sha == same.sha != other.sha
@@ -53,25 +64,25 @@ def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path
 def test_rollouts_are_seen_while_it_trains_and_once_each(
     base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "EVERY_S", 0.0)
+    monkeypatch.setattr(live, "EVERY_S", -1.0)
     monkeypatch.setattr(live, "SHARE", 0)
-    seen: dict[int, bool] = {}
-    whole = Trained.sink
+    t = Trained(options(), base, tmp_path)
+    file, seen = tmp_path / "command" / "out" / "rollouts.jsonl", list[Any]()
+    whole = file.read_text().splitlines()
+    lines = write_tasks(tmp_path / "tasks.jsonl", t.env, t.env.tasks("train"), {})
+    reading = live.RolloutReading(file.parent, parse(options()), t.request, t.env, lines, seen.extend)
 
-    def sink(self: Trained, groups: Any) -> None:
-        seen.setdefault(groups[0][0].step, (tmp_path / "a" / "command" / "done.json").exists())
-        whole(self, groups)
+    def given() -> list[tuple[int, str]]:
+        return [(r.step, r.id) for g in seen for r in g]
 
-    monkeypatch.setattr(Trained, "sink", sink)
-    own = options()
-    own["command"] += ["--pause", "1.5"]
-    t = Trained(own, base, tmp_path / "a")
-    assert seen[1] is False and seen[3] is True, "the first step while it trained, the last one at its end"
-    assert len(t.rollouts) == 48 == len({r.id for r in t.rollouts})
-    monkeypatch.setattr(live, "EVERY_S", 1e9)
-    at_end = Trained(options(), base, tmp_path / "b").rollouts
-    told = [{r.id: (r.step, r.group, r.completion, r.reward, r.outcome) for r in x} for x in (t.rollouts, at_end)]
-    assert told[0] == told[1], "the same as read at the end"
+    file.write_text("\n".join(whole[:33]))
+    reading.look()
+    assert {step for step, _ in given()} == {1, 2} and len(given()) == 32, "step 3 has begun"
+    file.write_text("\n".join(whole))
+    reading.look()
+    for groups in reading.all("x").values():
+        reading.give(groups)
+    assert given() == [(r.step, r.id) for r in t.rollouts], "as read at the end, each once"
 
 
 def test_its_policy_is_evaluated_by_us(base: Path, tmp_path: Path) -> None:

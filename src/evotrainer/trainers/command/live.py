@@ -49,7 +49,8 @@ class RolloutReading:
             return
         began = time.monotonic()
         with contextlib.suppress(EvoTrainerError, OSError, ValueError):
-            found = [x for x in outputs.rollouts_in(self.out, self.options) if isinstance(x, Rollout)]
+            read = outputs.rollouts_in(self.out, self.options)
+            found = outputs.numbered([x for x in read if isinstance(x, Rollout)])
             last = max((x.step for x in found), default=0)
             if last <= r.steps:
                 for groups in self._labelled([x for x in found if x.step < last]).values():

@@ -36,10 +36,10 @@ READERS: Registry[Callable[..., Any]] = Registry(
     {
         "rollouts": "evotrainer.importers:read",
         "metrics": "evotrainer.studies.audit.curve_file:rows_by_step",
+        "columns": "evotrainer.studies.audit.curve_file:columns_of",
     },
 )
 """What reads the files of others: rooms that only a command's trial needs."""
-STEP = ("step", "global_step", "_step", "iteration")
 TAIL = 1 << 16
 WEIGHTS, AROUND = ".safetensors", (".json", ".txt", ".jinja", ".model", ".py")
 """Ends of the files of a policy: its weights, and its configuration and tokenizer. No pickles, which may hold code."""
@@ -68,6 +68,7 @@ class Signs:
 
     def __init__(self, out: Path, options: CommandOptions) -> None:
         self.out, self.options = out, options
+        READERS["columns"]  # imported now, not between two looks
 
     def __call__(self) -> object:
         """Another value whenever it wrote something."""
@@ -97,13 +98,25 @@ class Signs:
         return {}
 
     def step(self) -> tuple[int, float | None]:
-        """(step, reward) of that row."""
+        """(step, reward) of that row, by the names that curves are read by."""
         row = self.row()
-        step = next((row[k] for k in STEP if isinstance(row.get(k), int | float)), 0)
-        reward = next(
-            (row[k] for k in ("reward", "reward/mean", "reward/all/mean") if isinstance(row.get(k), float)), None
-        )
-        return int(step) if math.isfinite(step) else 0, reward
+        row |= row["data"] if isinstance(row.get("data"), dict) else {}
+        step, reward = (_named(row, key) for key in ("step", "reward"))
+        return int(step or 0), reward
+
+
+def _named(row: Mapping[str, Any], key: str) -> float | None:
+    """What a row tells under one of the names of a column."""
+    named = [(c.rank, n) for n, c in READERS["columns"](row).items() if c is not None and c.key == key]
+    found = (row[n] for _, n in sorted(named) if isinstance(row[n], int | float) and math.isfinite(row[n]))
+    return next(found, None)
+
+
+def numbered(found: Sequence[Rollout]) -> Sequence[Rollout]:
+    """Rollouts by their steps, also where the script calls those by another name (`iter`)."""
+    if any(r.step for r in found):
+        return found
+    return [replace(r, step=int(_named(r.detail, "step") or 0)) for r in found]
 
 
 def _files(path: Path) -> Iterable[Path]:
@@ -134,7 +147,7 @@ def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
             f"{command} ended without rollouts that can be read in {out / o.rollouts}{why}; have it write them "
             '(docs/importers.md), name the place in trainer.options.rollouts, or set that to "": none'
         )
-    return found
+    return list(numbered(found))
 
 
 def places(raw: Iterable[float], steps: int) -> dict[float, int]:

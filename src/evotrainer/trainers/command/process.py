@@ -26,7 +26,8 @@ from evotrainer.trainers.clock import LIFE
 MARK = "EVOTRAINER_COMMAND"
 """Variable by which what a command started is known."""
 TOKEN, LOG, ENDED = "token", "log.txt", "ended.json"
-POLL_S = 0.2
+POLL_S, MOST_S = 0.2, 5.0
+"""Least and most seconds between two looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +104,8 @@ class Command:
                 began = time.monotonic()
                 look()
                 silent = silence.look(signs())
-                pause = max(POLL_S, 20 * (time.monotonic() - began))  # of many files, not to read them all the time
+                # of many files, not to read them all the time
+                pause = min(MOST_S, max(POLL_S, 20 * (time.monotonic() - began)))
                 if silent > self.patience_s:
                     raise FaultsError(
                         f"{self.name} wrote no new row of metrics or rollouts for {silent:.0f} s: hung, ended; "

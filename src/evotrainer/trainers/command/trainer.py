@@ -86,6 +86,8 @@ class CommandTrainer:
         fault_point("command:done")
         name = self._command(request, home, "").name
         by_step = reading.all(name)
+        if len(by_step) == 1 < request.recipe.steps:
+            print("note: all rollouts tell one step; have each tell its own (`step`): they are read as one", flush=True)
         seen = {int(k): float(v) for k, v in done["steps"].items()}
         curve = outputs.curve_of(outputs.read_metrics(out, self.options), by_step, request, seen, done["cpu_s"])
         if not curve:
