@@ -163,7 +163,7 @@ ALLOWED = {
     "extras.notify": "errors records config projections extras.follower",
     "extras.rollout_export": "errors records",
     "extras.tracking": "errors records config projections extras.follower",
-    "extras.verl": "errors records factors algorithm config importers envs envs.base",
+    "extras.verl": "errors records factors algorithm envs envs.base",
     #
     # doors
     "api": "errors records config projections agents views executors run verify extras.export extras.scaffold",
@@ -178,18 +178,18 @@ ALLOWED = {
     "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
     "rules api studies.audit",
     "studies.calibration": "errors records config judge projections rules api",
-    "studies.estimate": "errors records config judge projections envs executors run",
+    "studies.estimate": "errors records config judge projections envs executors run trainers",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     # the page that a team keeps open: reads ledgers and stores, imported by commands alone
     "ui": "errors records projections importers harness.columns views studies.audit",
     # a module per command, which wires what its command needs
     "cli": "errors records config agents judge harness harness.columns harness.evolving projections "
     "skills views executors.process envs "
-    "envs.admission envs.base envs.code envs.simple envs.swe trainers trainers.gguf executors.cache "
+    "envs.admission envs.base envs.code envs.simple envs.swe trainers executors.cache "
     "executors.warm_start "
     "sandbox run verify api studies.audit studies.versus studies.backtest studies.calibration "
     "studies.estimate studies.rollouts extras.export "
-    "extras.notify extras.rollout_export extras.tracking extras.verl ui",
+    "extras.notify extras.rollout_export extras.tracking ui",
     "__main__": "cli",
 }
 """Room -> rooms it imports, deferred and TYPE_CHECKING imports included. A package with parts of its own is one room,
@@ -348,7 +348,6 @@ READ_PLAINLY = {
     "envs.swe.gitrepo": "a folder that it made",
     "envs.swe.gitscrub": "a folder that it made",
     "executors.cache.keys": "modules of ours; /proc",
-    "extras.verl.inside.check": "verl's Python has nothing of ours; render wrote the file",
     "records.processes": "/proc",
     "trainers.command.keeper": "/proc; it imports nothing of ours",
     "records.caps": "looked at before",

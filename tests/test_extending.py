@@ -227,7 +227,7 @@ def test_a_factor_is_known_to_all_who_ask(package: Path) -> None:
         print("replay:", done.verdict, "misranked_before" in done.numbers)
         check_recipes("embedded", {}, [priced])
         for ask in (lambda: check_recipes("trl", {}, [priced]), lambda: parse_recipe({"price_of_failure": 1}),
-                    lambda: __import__("evotrainer.extras.verl.mapping", fromlist="x").translate(priced)):
+                    lambda: check_recipes("command", {"command": ["true"], "map": "verl"}, [priced])):
             try:
                 ask()
             except ConfigError as e:

@@ -16,8 +16,8 @@ from tests.test_docs import commands
 pytestmark = pytest.mark.xdist_group("loop")
 PAGE = (Path(__file__).resolve().parents[1] / "docs" / "json.md").read_text(encoding="utf-8")
 ROWS = {m[1]: m[2] for m in re.finditer(r"^\| `evotrainer ([a-z -]+)` \| (.*) \|$", PAGE, re.M)}
-OF_MACHINES = {"verl validate", "seat"}
-"""Take `--json`, too, and have it on pages of their own: it depends on a cluster or a seat that is there."""
+OF_MACHINES = {"seat"}
+"""Takes `--json`, too, and has it on a page of its own: it depends on a seat that is there."""
 
 
 def test_the_page_and_the_commands_agree_on_who_takes_json() -> None:

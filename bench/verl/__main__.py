@@ -1,18 +1,17 @@
-"""How far a rendered folder gets in the real verl without a GPU, and what each step costs. One command:
+"""How far a trial by verl gets in the real verl without a GPU, and what each step costs. One command:
 
     python -m bench.verl .venv-verl/bin/python
 
-Renders the scaffold's task for a two-layer model made on the spot, validates it (accepted, then refused for three
-GPUs), lets main_ppo compose it, and starts the training: verl opens Ray and TransferQueue, loads the plug-ins, the
-tokenizer and the prompts, and stops where it asks Ray for the GPU. Writes bench/verl/results.md.
+The scaffold's task, for a two-layer model made on the spot: its check by verl (accepted, then refused for three GPUs),
+and the start of the trial: verl opens Ray and TransferQueue, loads the plug-ins, the tokenizer and the prompts, and
+stops where it asks Ray for the GPU. Writes bench/verl/results.md.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
-import resource
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,11 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.config.load import load_task
-from evotrainer.extras.verl.configuration import Machine
-from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.validate import validate
-from evotrainer.extras.verl.venv import probe
+from evotrainer.envs import open_environment
+from evotrainer.errors import EvoTrainerError
+from evotrainer.trainers import check_recipes
+from evotrainer.trainers.base import Identity, TrainRequest
+from evotrainer.trainers.command.trainer import CommandTrainer
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -52,7 +52,6 @@ SMALL = (
     "transfer_queue.backend.SimpleStorage.num_data_storage_units=1",
 )
 """So that two cores are enough: Ray's CPUs are places, not cores."""
-PATIENCE_S = 300.0
 STAGES = (
     ("validate_config", "All configuration checks passed"),
     ("Ray started", "Started a local Ray instance"),
@@ -61,82 +60,58 @@ STAGES = (
 )
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """(result, seconds, CPU-seconds of this process and its ended children)."""
-
-    def cpu() -> float:
-        return sum(
-            x.ru_utime + x.ru_stime for x in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-        )
-
-    c, t = cpu(), time.monotonic()
-    out = work()
-    return out, time.monotonic() - t, cpu() - c
+def options(python: Path, *settings: str) -> dict[str, Any]:
+    """`[trainer.options]` of a trial by verl."""
+    words = ["{request}", *SMALL, *settings]
+    verl = [str(python), "-m", "evotrainer.extras.verl"]
+    return {"map": "verl", "command": [*verl, *words], "check": [*verl, "--check", *words], "restarts": 0}
 
 
-def start(folder: Path, python: Path, log: Path) -> dict[str, bool]:
-    """Run launch.sh until it ends or its time is over; which stages its log shows."""
-    with log.open("wb") as f:
-        p = subprocess.Popen(
-            ["sh", folder / "launch.sh", *SMALL],
-            stdout=f,
-            stderr=f,
-            env={**os.environ, "VERL_PYTHON": str(python)},
-            start_new_session=True,
-        )
-        try:
-            p.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            os.killpg(p.pid, signal.SIGTERM)
-            p.wait()
-    text = log.read_text(errors="replace")
-    return {name: words in text for name, words in STAGES}
+def timed(work: Callable[[], Any]) -> tuple[str, float]:
+    """(what came of it, seconds)."""
+    began = time.monotonic()
+    try:
+        work()
+        said = "accepted"
+    except EvoTrainerError as e:
+        said = str(e)
+    return said, time.monotonic() - began
 
 
 def main(python: Path) -> None:
-    rows: list[tuple[str, str, float, float]] = []
-    venv = probe(python)
+    rows: list[tuple[str, str, float]] = []
     with tempfile.TemporaryDirectory() as d:
         home = Path(d).resolve()
-        model = home / "model"
-        subprocess.run([python, "-c", MODEL, model], check=True, capture_output=True)
-        task = load_task(
-            ROOT / "src/evotrainer/cli/scaffold/task.toml",
-            ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"],
+        subprocess.run([python, "-c", MODEL, home / "model"], check=True, capture_output=True)
+        overrides = ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"]
+        task = load_task(ROOT / "src/evotrainer/cli/scaffold/task.toml", overrides)
+        request = TrainRequest(
+            Identity("bench", "b0", 1), task.recipe, home / "model", home / "trial", environment=task.environment
         )
-        out = home / "v"
-        m, s, c = timed(lambda: render(task, out, Machine(str(model), gpus=1)))
-        rows.append(
-            ("render", f"{len(m['files'])} files, {m['tasks']['train']} + {m['tasks']['search']} prompts", s, c)
-        )
-        v, s, c = timed(lambda: validate(out, venv))
-        rows.append(("validate", "accepted, plug-ins load" if v.ok else str(v.findings), s, c))
-        v, s, c = timed(lambda: validate(out, venv, gpus=3))
-        rows.append(("validate --gpus 3", f"refused, factors {', '.join(v.findings[0].factors)}", s, c))
-        job = ["sh", out / "launch.sh", "--cfg", "job"]
-        done, s, c = timed(
-            lambda: subprocess.run(job, capture_output=True, env={**os.environ, "VERL_PYTHON": str(python)})
-        )
-        rows.append(("main_ppo --cfg job", f"exit code {done.returncode}", s, c))
-        seen, s, c = timed(lambda: start(out, python, home / "log"))
-        rows.append(("main_ppo, no GPU", "; ".join(f"{k}: {'yes' if x else 'NO'}" for k, x in seen.items()), s, c))
-    commit = subprocess.run(
-        ["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT
-    ).stdout.strip()
+        with contextlib.closing(open_environment(task.environment)) as environment:
+            for name, settings in (("check", ()), ("check, 3 GPUs", ("trainer.n_gpus_per_node=3",))):
+                own = options(python, *settings)
+                check_recipes("command", own, [task.recipe])
+                rows.append((name, *timed(lambda own=own: CommandTrainer(own).check(request, environment))))  # type: ignore[misc]
+            trainer = CommandTrainer(options(python))
+            _, s = timed(lambda: trainer.train(request, environment, lambda _: None, lambda _: None))
+        log = (home / "trial" / "command" / "log.txt").read_text(errors="replace")
+        seen = "; ".join(f"{name}: {'yes' if words in log else 'NO'}" for name, words in STAGES)
+        rows.append(("the trial, no GPU", seen, s))
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, cwd=ROOT).stdout
     lines = [
         "# verl without a GPU",
         "",
         "`python -m bench.verl .venv-verl/bin/python`. What it does: `bench/verl/__main__.py`.",
         "",
         f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {datetime.now(UTC):%Y-%m-%d}, "
-        f"{commit}. " + ", ".join(f"{k} {x}" for k, x in venv.versions.items() if x),
+        f"{commit.strip()}.",
         "",
-        "| step | outcome | seconds | CPU-seconds |",
-        "|---|---|---|---|",
-        *(f"| {name} | {what} | {s:.1f} | {c:.1f} |" for name, what, s, c in rows),
+        "| step | outcome | seconds |",
+        "|---|---|---|",
+        *(f"| {name} | {what} | {s:.1f} |" for name, what, s in rows),
         "",
-        "CPU-seconds of main_ppo leave out Ray's daemons. Not run for lack of a GPU: rollouts by vLLM, the update, "
-        "checkpoints.",
+        "Not run for lack of a GPU: rollouts by vLLM, the update, checkpoints.",
     ]
     (HERE / "results.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

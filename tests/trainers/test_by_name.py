@@ -85,7 +85,7 @@ def test_its_row_says_how_a_policy_is_trained_from_scratch(monkeypatch: pytest.M
         ("tlr", "did you mean trl?"),
         ("embeded", "did you mean embedded?"),
         ("x", "one of: command, embedded, trl"),
-        ("verl", "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)"),
+        ("verl", 'write trainer.name = "command" and trainer.options.map = "verl" (docs/verl.md)'),
         ("HF", "Hugging Face models train through trl"),
     ],
 )

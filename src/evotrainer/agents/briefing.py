@@ -31,6 +31,12 @@ def render(briefing: Briefing, *, quotes: int = 2) -> str:
     return "\n\n".join("\n".join(lines) for lines in parts if lines) + "\n"
 
 
+def trial_cost(b: Briefing) -> str:
+    """What one trial costs, in the unit of the budget."""
+    unit = {"cpu_s": "CPU-s", "gpu_s": "GPU-s"}.get(b.cost_unit, "US dollars")
+    return f"{b.trial_cost:.2f} {unit}" if b.cost_unit == "usd" else f"{b.trial_cost:.0f} {unit}"
+
+
 def _head(b: Briefing) -> list[str]:
     left = ", ".join(f"{k} {v:g}" for k, v in sorted(b.budget_left.items())) or "no limit"
     out = [
@@ -39,9 +45,7 @@ def _head(b: Briefing) -> list[str]:
         f"Task: {b.task}",
     ]
     if b.trial_cost or b.budget_left:
-        unit = {"cpu_s": "CPU-s", "gpu_s": "GPU-s"}.get(b.cost_unit, "US dollars")
-        cost = f"{b.trial_cost:.2f}" if b.cost_unit == "usd" else f"{b.trial_cost:.0f}"
-        out.append(f"Budget left: {left}. One trial costs about {cost} {unit}.")
+        out.append(f"Budget left: {left}. One trial costs about {trial_cost(b)}.")
     if b.branches_wanted:
         out.append(f"Branches wanted: {b.branches_wanted}, each changing one factor of the champion's recipe.")
     if b.failures_in_a_row:

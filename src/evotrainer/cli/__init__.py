@@ -28,13 +28,11 @@ GROUPS = {
     "Prove": ("why", "verify", "audit-branch", "calibrate"),
     "Audit and backtest": ("audit", "versus", "backtest", "try-code", "admit-detector"),
     "Data and models": ("import", "admit", "base", "export", "export-rollouts", "skills"),
-    "Cluster": ("verl",),
 }
 """Headings of `evotrainer --help`, each with its commands, in the order in which they are shown."""
 
 FAMILIES = {
     "skills": ("list", "import", "validate"),
-    "verl": ("render", "validate"),
 }
 """Commands of two words: the first, and every second one."""
 
@@ -49,8 +47,6 @@ ABOUT = {
     "your own task: `evotrainer init my-task`.",
     "skills": "What verdicts taught, as Agent Skills with evidence: list, import, validate.\n\n"
     "Example: evotrainer skills list runs/mine",
-    "verl": "Train a task file on a cluster with verl, in its own environment: render, validate.\n\n"
-    "Example: evotrainer verl render tasks/math.toml --model Qwen/Qwen2.5-0.5B-Instruct --out runs/verl",
 }
 
 

@@ -21,7 +21,6 @@ Overrides = Annotated[
 ]
 RolloutPaths = Annotated[list[Path], typer.Argument(metavar="PATH...", help="Files or folders with rollouts.")]
 SkillSource = Annotated[Path, typer.Argument(metavar="SOURCE", help="Library folder, run folder or builtin.")]
-VerlFolder = Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder that `evotrainer verl render` wrote.")]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable.")]
 Plain = Annotated[bool, typer.Option("--plain", help="Plain log lines instead of the live view.")]
@@ -35,9 +34,6 @@ Map = Annotated[
 ]
 Cache = Annotated[Path | None, typer.Option(help="Where to keep what was read; default: the user's cache.")]
 Workers = Annotated[int | None, typer.Option(help="Reading processes; default: one per core.")]
-VerlVenv = Annotated[
-    Path | None, typer.Option(help="verl's environment; default: EVOTRAINER_VERL_PYTHON, then .venv-verl.")
-]
 
 FOUND = 10
 """Exit code where `--fail-on` is met."""

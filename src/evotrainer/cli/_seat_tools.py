@@ -74,7 +74,7 @@ class SeatTools:
         return (
             f"It asks now ({request_id(asked)}): {r.step} {r.number} of round {n}, {r.places} place(s), of "
             f"{'one factor' if r.at_most == 1 else f'at most {r.at_most} factors'}. Left: {left}; the proof is "
-            f"kept back. A training takes {r.training_cpu_s:,.0f} CPU-s; a branch may train for up to {most:g} x its "
+            f"kept back. A training takes {r.cost}; a branch may train for up to {most:g} x its "
             "control, else it is judged against that control trained for as long. Read request() and factor(), then "
             "propose()."
         )
@@ -99,7 +99,7 @@ class SeatTools:
         if name not in offers:
             raise AgentError(f"no factor {name!r}; there are: {', '.join(offers)}")
         o = offers[name]
-        cost = f"; a training takes {asked.training_cpu_s:g} CPU-s"
+        cost = f"; a training takes {asked.cost}"
         return _cut(f"{name} is {json.dumps(o.now)}; legal: {o.legal}; trained besides: {json.dumps(o.tried)}{cost}")
 
     def candidates(self, factor: str = "") -> str:

@@ -243,6 +243,8 @@ class TrialProcess:
             work_dir=self.folder,
             checkpoint_every=spec.checkpoint_every,
             run_dir=self.run_dir,
+            environment=spec.environment,
+            accept_tier_e=spec.accept_tier_e,
             **self.hooks,
         )
 

@@ -348,11 +348,7 @@ ROWS = (
             note="the earlier recipe is trained first, and its policy loaded; refused with adapters (lora)",
             part=True,
         ),
-        verl=refused(
-            "verl trains one recipe: train the earlier one first and give its policy with --model",
-            "set it to base",
-            lambda r: r.start is not None,
-        ),
+        verl="the earlier recipe is trained first, and its policy loaded; refused with adapters",
     ),
     Factor(
         "continuation",

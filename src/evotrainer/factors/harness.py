@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from evotrainer.factors.signal import ROLLOUT
-from evotrainer.factors.table import UNSET, Factor, Move, MoveContext, TrainerSupport, Variant, refused, tag, warning
+from evotrainer.factors.table import UNSET, Factor, Move, MoveContext, TrainerSupport, Variant, tag, warning
 
 GIVEN = TrainerSupport(note="given to the environment")
 
@@ -58,7 +58,7 @@ ROWS = (
             "per turn; GRPOConfig's is max_tokens x max_turns",
         ),
         verl=TrainerSupport(
-            {"data.max_response_length": lambda r: r.max_turns * r.max_tokens},
+            {"data.max_response_length": None},
             "with several turns: max_tokens for each, and room for the observations between them "
             "(--observation-tokens)",
         ),
@@ -87,13 +87,10 @@ ROWS = (
             "turns of the environment; tool calls of a TRL class: max_turns - 1",
         ),
         verl=TrainerSupport(
-            {
-                f"{ROLLOUT}.agent.agent_loop_config_path": lambda r: "plugins/agent.yaml" if r.max_turns > 1 else UNSET,
-                f"{ROLLOUT}.agent.default_agent_loop": lambda r: "evotrainer" if r.max_turns > 1 else UNSET,
-            },
+            {f"{ROLLOUT}.agent.default_agent_loop": lambda r: "evotrainer" if r.max_turns > 1 else UNSET},
             "more than one turn: the agent loop `evotrainer` plays our environment's episodes; observations carry "
             "no loss",
-            "evo_agent.py agent.yaml",
+            "evo_agent.py",
         ),
     ),
     Factor(
@@ -112,13 +109,7 @@ ROWS = (
         # no moves: the certificate offers it to every policy alike; a branch for it would sharpen one side only
         embedded=True,
         trl="of evaluations, by EvoTrainer's sampler; training does not see it",
-        verl=TrainerSupport(
-            {
-                f"{ROLLOUT}.val_kwargs.temperature": lambda r: r.deploy_temperature or r.temperature,
-                f"{ROLLOUT}.val_kwargs.do_sample": lambda r: True,
-            },
-            "of validation",
-        ),
+        verl="of evaluations, which verl does not make",
     ),
     Factor(
         "knobs",
@@ -143,6 +134,6 @@ ROWS = (
         "harness",
         embedded=True,
         trl="given to the environment, which shows its tasks and tools in these texts",
-        verl=refused("verl renders the environment's own prompts", "set it to none", lambda r: bool(r.scaffold)),
+        verl=TrainerSupport(note="prompts are rendered with it; episodes use it", plugins="evo_reward.py"),
     ),
 )

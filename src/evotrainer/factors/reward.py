@@ -3,6 +3,7 @@ environment offers."""
 
 from __future__ import annotations
 
+from evotrainer.factors.signal import PLUGINS
 from evotrainer.factors.table import Factor, Move, TrainerSupport, error, refused, symptoms_of, warning
 from evotrainer.records.written import LABELS, MODULES
 
@@ -49,11 +50,11 @@ ROWS = (
         trl=TrainerSupport({"reward_weights": None}, "the environment's components, weighted into one reward"),
         verl=TrainerSupport(
             {
-                "reward.custom_reward_function.path": lambda r: "plugins/evo_reward.py",
+                "reward.custom_reward_function.path": lambda r: f"{PLUGINS}.evo_reward",
                 "reward.custom_reward_function.name": lambda r: "compute_score",
                 "reward.reward_manager.source": lambda r: "importlib",
                 "reward.reward_manager.name": lambda r: "EvoRewardManager",
-                "reward.reward_manager.module.path": lambda r: "plugins/evo_reward.py",
+                "reward.reward_manager.module.path": lambda r: f"{PLUGINS}.evo_reward",
             },
             "the environment's own components, weighted; a fault of the infrastructure is tried again, then the "
             "rollout is left out (never reward 0)",

@@ -29,6 +29,9 @@ NARROW, MANY_DEAD = 0.2, 0.4
 """Spread within groups, and share of dead groups, from which turn rewards are offered."""
 ROLLOUT = "actor_rollout_ref.rollout"
 ADVANTAGE = "evo_advantage.py"
+PLUGINS = "pkg://evotrainer.extras.verl.plugins"
+"""Where verl finds ours."""
+FILTER = f"{PLUGINS}.evo_filter"
 
 
 def own_sampler(r: Recipe) -> bool:
@@ -125,9 +128,7 @@ ROWS = (
         trl="dropped groups leave loss and normalisers",
         verl=TrainerSupport(
             {
-                "trainer.v1.sampler.custom_sampler.path": lambda r: (
-                    "plugins/evo_filter.py" if own_sampler(r) else UNSET
-                ),
+                "trainer.v1.sampler.custom_sampler.path": lambda r: FILTER if own_sampler(r) else UNSET,
                 "trainer.v1.sampler.custom_sampler.name": lambda r: "EvoReplayBuffer" if own_sampler(r) else UNSET,
             },
             "groups filtered out leave the loss in `evo_mean_norm`; with ema_std or resample a sampler of our own "
@@ -299,10 +300,7 @@ ROWS = (
         ),
         embedded=True,
         trl=TrainerSupport({"temperature": "temperature"}),
-        verl=TrainerSupport(
-            {f"{ROLLOUT}.temperature": "temperature"},
-            "of validation too, unless `deploy_temperature` or `[evaluation.protocol]` is set",
-        ),
+        verl=TrainerSupport({f"{ROLLOUT}.temperature": "temperature"}),
     ),
     Factor(
         "top_p",
@@ -314,6 +312,6 @@ ROWS = (
         off_addresses="exploration_collapse; off_policy_drift",
         embedded=True,
         trl=TrainerSupport({"top_p": "top_p"}, "log-probabilities are those before the cut"),
-        verl=TrainerSupport({f"{ROLLOUT}.top_p": "top_p", f"{ROLLOUT}.val_kwargs.top_p": "top_p"}, "of validation too"),
+        verl=TrainerSupport({f"{ROLLOUT}.top_p": "top_p"}),
     ),
 )

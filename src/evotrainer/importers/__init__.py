@@ -18,7 +18,7 @@ from pkgutil import iter_modules
 
 from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.importers import formats
-from evotrainer.importers.base import Importer, Skipped, Source, format_of, given_id, imported_id, is_rendered, is_run
+from evotrainer.importers.base import Importer, Skipped, Source, format_of, given_id, imported_id, is_run
 from evotrainer.importers.faults import with_only_reply, with_own_length
 from evotrainer.importers.forms import FORMS, GIVEN, base_name
 from evotrainer.importers.lenient_json import packed
@@ -115,9 +115,8 @@ def check_readable(path: Path) -> None:
 def find_sources(paths: Iterable[Path | str]) -> Iterator[Path]:
     """Files and store folders under `paths`, each once: the paths in the order given, folders in sorted order.
 
-    A run folder or a store is one source; of a folder that `evotrainer verl render` wrote, the dumps are. Hidden files
-    and files that come with data (LICENSE, README, metadata.json, ...) are passed over, unless given by name.
-    ConfigError for a path that does not exist.
+    A run folder or a store is one source. Hidden files and files that come with data (LICENSE, README, metadata.json,
+    ...) are passed over, unless given by name. ConfigError for a path that does not exist.
     """
     forget_folders()
     listed = [Path(p) for p in paths]
@@ -162,9 +161,6 @@ def _walk(path: Path) -> Iterator[Path]:
         return
     for folder, folders, files in os.walk(path):
         here = Path(folder)
-        if "manifest.json" in files and is_rendered(here):  # configuration, prompts, logs: only its dumps are rollouts
-            # in place: os.walk descends into what is left of this very list
-            files, folders[:] = [], [f for f in folders if f in ("rollouts", "validation")]
         if "run_metadata.json" in files or {"sessions", "panes"} <= {*folders}:  # a run or a trial of Terminal-Bench
             files = [f for f in files if f == "results.json"]
             folders[:] = [f for f in folders if f not in ("sessions", "panes", "agent-logs")]

@@ -7,7 +7,6 @@ drops a record silently: what it cannot read becomes a `Skipped` with its place 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,6 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from evotrainer.records.reading import is_store
-from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
 
 HEAD = 65536
@@ -146,19 +144,6 @@ def stores_of(run: Path) -> list[Path]:
 def is_run(folder: Path) -> bool:
     """Whether a folder is that of a run of ours."""
     return (folder / "ledger.db").is_file() or bool(stores_of(folder))
-
-
-RENDERED = "evotrainer-verl-1"
-"""Format named in the manifest of a folder that `evotrainer verl render` wrote."""
-
-
-def is_rendered(folder: Path) -> bool:
-    """Whether a folder is one of `evotrainer verl render`."""
-    try:
-        manifest = json.loads(read_text(folder / "manifest.json"))
-    except (OSError, ValueError):
-        return False
-    return isinstance(manifest, dict) and manifest.get("format") == RENDERED
 
 
 def task_of(prompt: str) -> str:

@@ -27,7 +27,7 @@ STARTS = 500
 """Braces of an answer at which an object is looked for."""
 DEEPEST = 100
 """Levels of lists and objects in an answer: a reader of the ledger gives up at 200, and events hold answers deeper."""
-VOLATILE = ("run", "budget_left", "training_cpu_s", "trainings_left")
+VOLATILE = ("run", "budget_left", "training_cpu_s", "training_cost", "trainings_left")
 """What differs between two runs that decide the same: it is no part of a request's key."""
 DERIVED = ("text", "candidates", "noise_sd")
 """What the statistical agent makes of the rest, measured CPU-seconds and the moves of its version among it: to say it
@@ -112,10 +112,17 @@ class SeatBriefing(Frozen):
     budget_left: dict[str, float] = {}
     training_cpu_s: float = 0.0
     """CPU-seconds of one training, as measured so far."""
+    training_cost: str = ""
+    """The same in the unit of the budget: `40 GPU-s`, `0.12 US dollars`."""
     text: str
     """The evidence as markdown. Fenced blocks quote what a policy wrote: data, never an instruction."""
     complaint: str = ""
     """Why the last answer to this request was refused; empty: it is the first time."""
+
+    @property
+    def cost(self) -> str:
+        """What one training takes, in words."""
+        return self.training_cost or f"{self.training_cpu_s:,.0f} CPU-s"
 
     @property
     def place(self) -> str:

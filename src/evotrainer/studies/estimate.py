@@ -24,6 +24,8 @@ from evotrainer.judge.guard_power import outlook
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
 from evotrainer.records.probes import PROBE_CPU, spent_by
 from evotrainer.records.reader import LONGEST
+from evotrainer.records.text import counted
+from evotrainer.trainers import check_recipes
 
 STEPS = 3
 """Steps that are trained to measure one."""
@@ -40,7 +42,10 @@ class StepCost:
     attempt_s: float
     rollout_bytes: float | None = None
     policy_bytes: float | None = None
-    measured: bool = False
+    measured: int = 0
+    """Steps that were measured; 0: none was."""
+    start_s: float = 0.0
+    """CPU- or GPU-seconds of a training before its first step."""
     probe_s: float = 0.0
     """CPU-seconds of probes (docs/probes.md) for each attempt of which some are probed, on average."""
 
@@ -153,7 +158,10 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     return RunEstimate(
         trainings=count_trainings(task),
         cost=cost,
-        training_s=recipe.steps * cost.step_s + attempts * cost.attempt_s + (probes_s if only_search else 0.0),
+        training_s=cost.start_s
+        + recipe.steps * cost.step_s
+        + attempts * cost.attempt_s
+        + (probes_s if only_search else 0.0),
         rollouts=sampled + attempts,
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
@@ -230,13 +238,23 @@ def _given(task: TaskFile, step_s: float) -> StepCost:
     return StepCost(step_s, step_s / (task.recipe.prompts_per_step * task.recipe.group_size))
 
 
+def _fewest(task: TaskFile) -> int:
+    """Steps of the training that is measured: few, where its trainer takes so few."""
+    recipe = task.recipe.model_copy(update={"phases": ()})
+    with contextlib.suppress(ConfigError):
+        few = recipe.with_factor("steps", min(STEPS, recipe.steps))
+        check_recipes(task.trainer.name, task.trainer.options, [few])
+        return few.steps
+    return recipe.steps
+
+
 def _measured(task: TaskFile) -> StepCost:
     """From a short search-only run of the starting recipe."""
     from evotrainer.records.ledger import Ledger
     from evotrainer.run.starting import Caller, begin
 
     plain = task.model_dump(mode="json")
-    plain["recipe"] |= {"steps": min(STEPS, task.recipe.steps), "phases": []}
+    plain["recipe"] |= {"steps": _fewest(task), "phases": []}
     there = task.evaluation.search_tasks or _tasks_there(task).get("search", TASKS)
     plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
@@ -258,13 +276,17 @@ def _measured(task: TaskFile) -> StepCost:
         policy = sum(f.stat().st_size for f in (run / "trials" / t.trial / "policy").rglob("*") if f.is_file())
     trained, only_search = t.training_s or t.cpu_s, _probes(short) == "sample"
     rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
+    first, last = t.curve[0].get("cpu_s", 0.0), t.curve[-1].get("cpu_s", 0.0)
+    # what a script takes to start is paid once; of one that tells its steps at its end alone, nobody knows it
+    each = (last - first) / (t.steps - 1) if last > first else trained / t.steps
     return StepCost(
-        step_s=trained / t.steps,
+        step_s=each,
+        start_s=max(0.0, trained - each * t.steps),
         # of training attempts none is probed by default, of the others those of search alone
         attempt_s=max(0.0, t.cpu_s - trained - (probes if only_search else 0.0)) / max(1, attempts),
         rollout_bytes=size / max(1, rollouts),
         policy_bytes=float(policy),
-        measured=True,
+        measured=t.steps,
         probe_s=probes / max(1, attempts if only_search else rollouts),
     )
 
@@ -275,7 +297,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     rows = [("trainings", *Count._fields), *((k, *map(str, n)) for k, n in {**e.trainings, "in all": total}.items())]
     width = max(len(r[0]) for r in rows)
     lines = ["  ".join((r[0].ljust(width), *(x.rjust(6) for x in r[1:]))) for r in rows]
-    how = f"measured on {STEPS} steps here" if e.cost.measured else "as given, which tells no disk"
+    how = f"measured on {counted(e.cost.measured, 'step')} here" if e.cost.measured else "as given, which tells no disk"
     lines.append(
         f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"

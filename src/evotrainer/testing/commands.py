@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
     from evotrainer.envs.base import Environment
     from evotrainer.records.rollout import Rollout
     from evotrainer.trainers.base import Trainer
+    from evotrainer.trainers.command.options import CommandOptions
 
 
 def check_trainer_command(
@@ -27,7 +27,7 @@ def check_trainer_command(
     tasks: int = 4,
 ) -> None:
     """Trainings of a task file's own script by its starting recipe, each in a new folder of `work` (default: one that
-    is removed): four to seven.
+    is removed): five, and three more where it declares a checkpoint.
 
     What it wrote is read: rollouts of each step, a curve, a policy that can be evaluated on `tasks` search tasks.
     Another seed gives other weights, the same seed the same ones (`repeatable`), another start policy others, and an
@@ -61,10 +61,10 @@ def check_trainer_command(
         on = _Kit(t, environment, trainer, first.policy).train(work / "on", t.run.seeds[0])
         assert on.sha != first.sha, "another start policy gave the same weights: it does not train what {policy} names"
         kit.check_bad_end(work / "bad", t.run.seeds[0])
-        if t.trainer.options.get("checkpoint"):
+        if kit.options.checkpoint:
             kit.check_resume(work / "ended", t.run.seeds[0], first, repeatable)
             if repeatable:
-                kit.check_rests_on(work / "other", work / "swapped", t.run.seeds[0], first)
+                kit.check_rests_on(work / "swapped", t.run.seeds[0], first)
 
 
 @dataclass
@@ -90,6 +90,12 @@ class _Kit:
     trainer: Trainer
     base: Path
 
+    @property
+    def options(self) -> CommandOptions:
+        from evotrainer.trainers.command.options import parse
+
+        return parse(self.task.trainer.options)
+
     def train(self, work: Path, seed: int, watch: Any = None) -> _Training:
         from evotrainer.trainers.base import Identity, TrainRequest
 
@@ -110,7 +116,7 @@ class _Kit:
             f"the curve has the steps {[row['step'] for row in t.rows]}, the recipe {recipe.steps}: map or fix steps"
         )
         assert any("reward" in row for row in t.rows), "neither metrics nor rollouts tell a reward"
-        if self.task.trainer.options.get("rollouts") == "":
+        if not self.options.rollouts:
             return
         each = Counter(r.step for r in t.rollouts)
         assert set(each) == set(range(1, recipe.steps + 1)), f"rollouts are there of the steps {sorted(each)} only"
@@ -132,12 +138,24 @@ class _Kit:
         assert not lost, f"attempts were lost: {lost[0]}"
 
     def check_resume(self, work: Path, seed: int, whole: _Training, repeatable: bool) -> None:
+        self.kill_at_checkpoint(work, seed)
+        resumed = self.train(work, seed)
+        assert resumed.resumed, "it does not go on from its checkpoint"
+        n, most = Counter(r.step for r in resumed.rollouts), Counter(r.step for r in whole.rollouts)
+        assert n == most, (
+            f"a resume left {dict(n)} rollouts a step, a whole training {dict(most)}: drop those behind the checkpoint"
+        )
+        if repeatable:
+            assert resumed.sha == whole.sha, "a resume gave other weights than a training in one go"
+
+    def kill_at_checkpoint(self, work: Path, seed: int) -> None:
+        """Begin a training and kill it (SIGKILL) once it has a checkpoint."""
         from evotrainer.errors import TrainerError
         from evotrainer.trainers import get_trainer
         from evotrainer.trainers.command.outputs import matches
         from evotrainer.trainers.command.process import sweep
 
-        home, pattern = work / "command", str(self.task.trainer.options["checkpoint"])
+        home, pattern = work / "command", self.options.checkpoint
 
         def kill_it(step: int, reward: float | None) -> None:
             if matches(home / "out", pattern):
@@ -151,27 +169,17 @@ class _Kit:
                 raise AssertionError(f"it failed before it could be killed: {e}") from e
         else:
             raise AssertionError(f"{pattern} never showed a checkpoint while it trained; write one, or train longer")
-        resumed = self.train(work, seed)
-        assert resumed.resumed, "it does not go on from its checkpoint"
-        n, most = Counter(r.step for r in resumed.rollouts), Counter(r.step for r in whole.rollouts)
-        assert n == most, (
-            f"a resume left {dict(n)} rollouts a step, a whole training {dict(most)}: drop those behind the checkpoint"
-        )
-        if repeatable:
-            assert resumed.sha == whole.sha, "a resume gave other weights than a training in one go"
 
-    def check_rests_on(self, other: Path, work: Path, seed: int, first: _Training) -> None:
+    def check_rests_on(self, work: Path, seed: int, first: _Training) -> None:
         """A training that finds another seed's checkpoint gives other weights, or refuses it."""
         from evotrainer.errors import FaultsError, TrainerError
-        from evotrainer.trainers.command.outputs import matches
 
-        if matches(other / "command" / "out", str(self.task.trainer.options["checkpoint"])):  # it may keep none
-            shutil.copytree(other / "command" / "out", work / "command" / "out")
-            with contextlib.suppress(TrainerError, FaultsError):
-                assert self.train(work, seed).sha != first.sha, (
-                    "another checkpoint gave the same weights: it does not go on from the one that it is given; pass "
-                    "{checkpoint} on (trainer.options.resume)"
-                )
+        self.kill_at_checkpoint(work, seed + 1)  # a script may keep none once it has ended
+        with contextlib.suppress(TrainerError, FaultsError):
+            assert self.train(work, seed).sha != first.sha, (
+                "another checkpoint gave the same weights: it does not go on from the one that it is given; pass "
+                "{checkpoint} on (trainer.options.resume)"
+            )
 
     def check_bad_end(self, work: Path, seed: int) -> None:
         """What cannot be trained does not end well: an empty folder in the place of the start policy."""

@@ -25,7 +25,7 @@ TRAINERS: Registry[TrainerSpec] = Registry(
     "trainer.name",
     {n: f"evotrainer.trainers.{n}.spec:SPEC" for n in sorted({"embedded", "trl", *_folders()})},
     hints={
-        "verl": "one training over many machines is a command of its own: `evotrainer verl --help` (docs/verl.md)",
+        "verl": 'write trainer.name = "command" and trainer.options.map = "verl" (docs/verl.md)',
         **dict.fromkeys(("hf", "huggingface", "transformers", "grpo"), "Hugging Face models train through trl"),
     },
 )

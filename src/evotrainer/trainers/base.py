@@ -103,6 +103,10 @@ class TrainRequest:
     """Runs the recipe's hooks in the sandbox; None: there are none, or the trainer has to refuse them."""
     unpayable: tuple[str, ...] = ()
     """Reward components that hooks are not shown: the outcome, and what derives from it."""
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    """`[environment]` of the task file, for one that is played by another process as well."""
+    accept_tier_e: bool = False
+    """`sandbox.accept_tier_e` of the task file."""
     cpu_s: float | None = None
     """CPU-seconds that it may use; None: no limit. Whoever asks enforces it, between steps."""
     watch: Callable[[int, float | None], None] = lambda step, reward: None
@@ -225,6 +229,8 @@ class TrainerSpec:
     """(options, recipes, sampling's numbers): ConfigError names what it cannot carry out; loads nothing heavy."""
     check_trial: CheckTrial | None = None
     """Raises what a first trial would raise for files and configuration; its trainings begin with the same check."""
+    dry_run: Callable[[Mapping[str, Any], TrainRequest, TrainerEnvironment], None] | None = None
+    """(options, first training, environment): the trainer's own check of it, which trains nothing."""
     warm_start: Callable[[WarmStartRequest, Callable[[dict[str, float]], None]], None] | None = None
     """Trains a policy from scratch and saves it; None: `policy.base` must name one."""
     check_warm_start: Callable[[WarmStartRequest], None] | None = None

@@ -19,11 +19,12 @@ import pytest
 
 from evotrainer import api
 from evotrainer.envs import open_environment
-from evotrainer.errors import AbortedError, ConfigError
+from evotrainer.errors import AbortedError, ConfigError, TrainerError
 from evotrainer.executors.local import LocalExecutor
+from evotrainer.executors.ray import connection
 from evotrainer.executors.ray.driver import ClusterExecutor, Progress
 from evotrainer.executors.ray.executor import RayBackend
-from evotrainer.executors.ray.options import parse_cluster_options
+from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.store import load
@@ -297,3 +298,32 @@ def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_sp
     assert 0 < beside < done.cpu_s, "both processes count"
     assert done.policy_sha256 == weights_sha256(own / "policy") != weights_sha256(tmp_path / "base")
     assert not (own / "ray-train").exists()
+
+
+def test_a_node_that_is_slow_to_start_is_tried_again_and_then_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "RETRY_S", 0.0)
+    done: list[str] = []
+
+    class Slow:
+        """Ray on a machine that is busy for so many tries."""
+
+        def __init__(self, tries: int) -> None:
+            self.tries = tries
+
+        def init(self, **_: object) -> None:
+            done.append("init")
+            if len(done) // 2 < self.tries:
+                raise Exception("The current node timed out during startup. This could happen because ...")
+
+        def shutdown(self) -> None:
+            done.append("shutdown")
+
+    class Joining(connection.RayConnection):
+        def __init__(self, ray: Slow) -> None:
+            self.ray, self.options = ray, ClusterOptions()
+
+    Joining(Slow(2))._connect()
+    assert done == ["init", "shutdown", "init", "shutdown", "init"]
+    done.clear()
+    with pytest.raises(TrainerError, match=r"no Ray cluster at this machine: .*timed out during startup"):
+        Joining(Slow(9))._connect()

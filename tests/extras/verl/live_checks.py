@@ -1,10 +1,10 @@
 """Run by verl's Python (tests/extras/verl/test_live.py):
-the plug-ins of a rendered folder inside the real verl, without a GPU.
+the plug-ins inside the real verl, without a GPU.
 
 What stands in for GPUs: a dictionary for TransferQueue, a scripted inference server. verl's own registry, reward
 manager, replay buffer, agent loop base and advantage code are the real ones.
 
-    python live_checks.py FOLDER_FILTER FOLDER_TURNS
+    python live_checks.py REQUEST_FILTER REQUEST_TURNS
 """
 
 from __future__ import annotations
@@ -13,8 +13,11 @@ import asyncio
 import json
 import os
 import sys
-from pathlib import Path
 from typing import Any
+
+from evotrainer.extras.verl import REQUEST
+
+PLUGINS = "pkg://evotrainer.extras.verl.plugins"
 
 
 def advantage() -> dict[str, Any]:
@@ -57,7 +60,7 @@ class Tokenizer:
         return "".join(chr(int(i)) for i in ids if int(i))
 
 
-def reward(folder: Path) -> dict[str, Any]:
+def reward() -> dict[str, Any]:
     """The reward manager on three completions: right, wrong and cut, and one whose grading always fails."""
     import numpy as np
     import torch
@@ -71,11 +74,11 @@ def reward(folder: Path) -> dict[str, Any]:
         {
             "actor_rollout_ref": {"rollout": {"response_length": 8}},
             "reward": {
-                "custom_reward_function": {"path": str(folder / "plugins/evo_reward.py"), "name": "compute_score"},
+                "custom_reward_function": {"path": f"{PLUGINS}.evo_reward", "name": "compute_score"},
                 "reward_manager": {
                     "source": "importlib",
                     "name": "EvoRewardManager",
-                    "module": {"path": str(folder / "plugins/evo_reward.py")},
+                    "module": {"path": f"{PLUGINS}.evo_reward"},
                 },
             },
         }
@@ -88,9 +91,9 @@ def reward(folder: Path) -> dict[str, Any]:
             {"responses": ids, "attention_mask": torch.ones(1, 3 + ids.shape[1], dtype=torch.int64)}, batch_size=1
         )
         meta = {
-            "data_source": "evotrainer/sums",
+            "data_source": "evotrainer",
             "reward_model": {"ground_truth": "train-2", "style": "rule"},
-            "extra_info": {"index": 2, "split": "train", "task": "train-2"},
+            "extra_info": {"index": 2},
             "uid": "00000000-0000-4000-8000-000000000001",
             "session_id": session,
             "global_steps": 1,
@@ -135,10 +138,12 @@ class Queue:
 
 def sampler() -> dict[str, Any]:
     """Four groups asked for, resample = 1: one round of new prompts, then filled up with dropped groups."""
-    import evo_advantage
-    import evo_filter
-
+    from evotrainer.extras.verl.plugins import evo_advantage, evo_filter
+    from evotrainer.extras.verl.training import VerlTraining
     from verl.trainer.ppo.v1 import replay_buffer
+    from verl.utils.import_utils import load_extern_object
+
+    assert load_extern_object(f"{PLUGINS}.evo_filter", "EvoReplayBuffer") is evo_filter.EvoReplayBuffer
 
     queue = Queue()
     evo_filter.tq = replay_buffer.tq = queue
@@ -171,7 +176,7 @@ def sampler() -> dict[str, Any]:
         "decided": decided,
         "left": sorted(k for k in queue.tags if queue.tags[k].get("is_prompt")),
         "metrics": metrics,
-        "saved": sorted(p.name for p in (evo_advantage.FOLDER / "filter").glob("*")),
+        "saved": sorted(p.name for p in (VerlTraining.read().out / "filter").glob("*")),
         "rows": [rows.counted, [a != 0 for a in rows.advantages]],
     }
 
@@ -194,18 +199,19 @@ def chat_tokenizer() -> Any:
     return tokenizer
 
 
-def data(folder: Path) -> dict[str, Any]:
+def data() -> dict[str, Any]:
     """verl's own data set on the prompts, long ones filtered."""
     from omegaconf import OmegaConf
 
+    from evotrainer.extras.verl.training import VerlTraining
     from verl.utils.dataset.rl_dataset import RLHFDataset
 
-    config = OmegaConf.create(
-        {"max_prompt_length": 64, "filter_overlong_prompts": True, "cache_dir": str(folder / "cache")}
-    )
+    t = VerlTraining.read()
+    cache = str(t.out / "cache")
+    config = OmegaConf.create({"max_prompt_length": 64, "filter_overlong_prompts": True, "cache_dir": cache})
     config.filter_overlong_prompts_workers = 1
     tokenizer = chat_tokenizer()
-    rows = RLHFDataset(str(folder / "data" / "train.parquet"), tokenizer, config)
+    rows = RLHFDataset(str(t.prompts), tokenizer, config)
     first = rows[0]
     prompt = tokenizer.apply_chat_template(list(first["raw_prompt"]), add_generation_prompt=True, tokenize=False)
     ids = tokenizer(prompt, add_special_tokens=False)["input_ids"]
@@ -217,7 +223,7 @@ def losses() -> dict[str, Any]:
     [verl, ours, largest gradient difference]."""
     import torch
 
-    from evotrainer.extras.verl.mapping import translate
+    from evotrainer.factors.trainer_mapping import keys_of
     from evotrainer.records.recipe import parse_recipe
     from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
     from verl.trainer.ppo.core_algos import agg_loss, get_policy_loss_fn, kl_penalty
@@ -245,7 +251,7 @@ def losses() -> dict[str, Any]:
             )
             keys = {
                 k.removeprefix(f"{'actor_rollout_ref.actor'}."): v
-                for k, v in translate(recipe)[0].items()
+                for k, (_, v) in keys_of(recipe, "verl").items()
                 if k.startswith("actor_rollout_ref.actor")
             }
             config = ActorConfig(
@@ -288,19 +294,15 @@ def losses() -> dict[str, Any]:
     return out
 
 
-def turns(folder: Path) -> dict[str, Any]:
+def turns(request: str) -> dict[str, Any]:
     """The agent loop on an episode of several turns, with a scripted server and a tokenizer made on the spot."""
-    import importlib
-
-    for name in ("evo_reward", "evo_agent", "evo_advantage"):
-        sys.modules.pop(name, None)
-    sys.path.insert(0, str(folder / "plugins"))
-    evo_agent = importlib.import_module("evo_agent")
     from omegaconf import OmegaConf
 
+    from evotrainer.extras.verl.plugins import evo_agent, evo_reward
     from verl.experimental.agent_loop.agent_loop import DictConfigWrap
     from verl.workers.rollout.replica import TokenOutput
 
+    os.environ[REQUEST], evo_reward._grader = request, None
     tokenizer = chat_tokenizer()
     said = iter(["5", "2", "4"])
     asked: list[Any] = []
@@ -325,7 +327,7 @@ def turns(folder: Path) -> dict[str, Any]:
         return await loop.run(
             {"temperature": 1.0},
             raw_prompt=[{"role": "user", "content": "a number below 10?"}],
-            extra_info={"index": 2, "split": "train", "task": "train-2"},
+            extra_info={"index": 2},
             reward_model={"ground_truth": "train-2"},
             uid="00000000-0000-4000-8000-000000000002",
             session_id=1,
@@ -346,10 +348,7 @@ def turns(folder: Path) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    filtered, several = Path(sys.argv[1]), Path(sys.argv[2])
-    sys.path.insert(0, str(filtered / "plugins"))
-    os.environ["VERL_USE_EXTERNAL_MODULES"] = "evo_advantage"
-    answer = {"advantage": advantage(), "reward": reward(filtered), "sampler": sampler(), "turns": turns(several)}
-    answer["data"] = data(filtered)
-    answer["losses"] = losses()
-    print(json.dumps(answer))
+    os.environ[REQUEST] = sys.argv[1]
+    os.environ["VERL_USE_EXTERNAL_MODULES"] = "evotrainer.extras.verl.plugins.evo_advantage"
+    answer = {"advantage": advantage(), "reward": reward(), "sampler": sampler(), "data": data(), "losses": losses()}
+    print(json.dumps({**answer, "turns": turns(sys.argv[2])}))

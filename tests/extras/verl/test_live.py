@@ -10,44 +10,41 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from tests.extras.verl.rendering import machine, task
-
-from evotrainer.errors import MissingDependencyError
-from evotrainer.extras.verl.render import render
-from evotrainer.extras.verl.validate import validate
-from evotrainer.extras.verl.venv import Venv, find
+from bench.verl.__main__ import MODEL
+from tests.extras.verl.asking import ask
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 
 
 @pytest.fixture(scope="module")
-def venv() -> Venv:
-    try:
-        named = os.environ.get("EVOTRAINER_VERL_PYTHON")
-        return find(None if named else ROOT / ".venv-verl")
-    except MissingDependencyError as e:
-        pytest.skip(str(e))
+def python() -> str:
+    found = os.environ.get("EVOTRAINER_VERL_PYTHON", str(ROOT / ".venv-verl" / "bin" / "python"))
+    if not Path(found).exists():
+        pytest.skip(f"no verl environment: {found} is not there")
+    return found
 
 
-def test_verl_accepts_what_we_render_and_answers_as_recorded(venv: Venv, tmp_path: Path) -> None:
-    out = tmp_path / "v"
-    render(task(group_filter={"kind": "ema_std"}, resample=1, max_turns=2, kl_beta=0.1), out, machine())
-    v = validate(out, venv)
-    assert v.ok, v.findings
-    fresh = json.loads((out / "validation.json").read_text())
+def test_verl_answers_as_recorded(python: str, tmp_path: Path) -> None:
+    model = [python, "-c", MODEL, str(tmp_path / "model")]
+    subprocess.run(model, check=True, capture_output=True)
+    code = "import json, sys; from tests.extras.verl.record import *; "
+    code += "print(json.dumps(answer('all plug-ins', Path(sys.argv[1]), Path(sys.argv[2]))))"
+    done = subprocess.run(
+        [python, "-c", code, tmp_path / "model", tmp_path / "asked"], capture_output=True, text=True, cwd=ROOT,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
     recorded = json.loads((HERE / "data" / "answers.json").read_text())["all plug-ins"]
-    assert {k: fresh[k] for k in recorded} == recorded
+    assert json.loads(done.stdout.splitlines()[-1]) == recorded
 
 
-def test_the_plugins_work_inside_verl(venv: Venv, tmp_path: Path) -> None:
-    filtered, several = tmp_path / "filter", tmp_path / "turns"
+def test_the_plugins_work_inside_verl(python: str, tmp_path: Path) -> None:
     changes = {"group_filter": {"kind": "zero_variance"}, "resample": 1, "mask_truncated": True}
-    render(task(**changes, length={"kind": "token_penalty", "weight": 0.01}), filtered, machine())
-    render(task("guessing", max_turns=3), several, machine())
+    filtered = ask(tmp_path / "filter", **changes, length={"kind": "token_penalty", "weight": 0.01})
+    several = ask(tmp_path / "turns", "guessing", max_turns=3)
     (tmp_path / "faults").write_text("9")
     done = subprocess.run(
-        [venv.python, HERE / "live_checks.py", filtered, several],
+        [python, HERE / "live_checks.py", filtered.request, several.request],
         capture_output=True,
         text=True,
         cwd=tmp_path,
@@ -64,9 +61,9 @@ def test_the_plugins_work_inside_verl(venv: Venv, tmp_path: Path) -> None:
     assert right["reward_score"] == pytest.approx(1 - 0.02) and right["reward_extra_info"]["correct"] == 1.0
     assert wrong["reward_score"] == pytest.approx(-0.08)
     assert lost.startswith("FaultsError: task train-2: grading failed") and "not paid 0" in lost
-    evidence = [json.loads(x) for p in (filtered / "evidence").iterdir() for x in p.read_text().splitlines()]
-    assert [e["finish"] for e in evidence] == ["stop", "length", "error"]
-    assert {e["uid"] for e in evidence} == {f"00000000-0000-4000-8000-000000000001_{k}_0" for k in range(3)}
+    left = [json.loads(x) for p in filtered.rollouts.iterdir() for x in p.read_text().splitlines()]
+    assert [e["finish"] for e in left] == ["stop", "length", "error"]
+    assert [(e["group"], e["k"]) for e in left] == [("00000000-0000-4000-8000-000000000001", k) for k in range(3)]
     s = seen["sampler"]
     assert s["asked"] == [2], "two groups kept of four, two asked for, once"
     assert s["decided"] == {"a": True, "c": True, "f0": True, "b": False} and s["left"] == []

@@ -39,10 +39,10 @@ class Trained:
         self.rows: list[dict[str, float]] = []
         self.watched: list[int] = []
         self.trainer, self.env = CommandTrainer(own), ReverseEnv()
-        request = TrainRequest(
+        self.request = TrainRequest(
             Identity("r", "b1", seed), recipe, base, work, watch=lambda step, _: self.watched.append(step)
         )
-        self.result = self.trainer.train(request, self.env, self.sink, self.rows.append)
+        self.result = self.trainer.train(self.request, self.env, self.sink, self.rows.append)
         self.sha = self.trainer.policy_sha256(self.result.policy_dir)
 
     def sink(self, groups: Any) -> None:

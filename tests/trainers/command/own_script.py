@@ -24,6 +24,7 @@ p.add_argument("--lr", type=float, default=1e-3)
 p.add_argument("--does", default="")
 p.add_argument("--resume", type=Path)
 p.add_argument("--pause", type=float, default=0.0)
+p.add_argument("--step-name", default="step", help="what it calls its steps")
 a = p.parse_args()
 
 if a.does == "fails":
@@ -66,7 +67,7 @@ a.out.mkdir(parents=True, exist_ok=True)
 
 def opened(name):
     path = a.out / name
-    kept = [x for x in path.read_text().splitlines() if json.loads(x)["step"] <= begun] if path.exists() else []
+    kept = [x for x in path.read_text().splitlines() if json.loads(x)[a.step_name] <= begun] if path.exists() else []
     path.write_text("".join(x + "\n" for x in kept))
     return path.open("a")
 
@@ -79,11 +80,12 @@ for step in range(begun + 1, a.steps + 1):
             said = "".join(draw.choice("0123456789") for _ in range(3))
             gold = prompt.split()[1][::-1]
             rewards.append(sum(x == y for x, y in zip(said, gold, strict=True)) / 3)
-            row = {"step": step, "group": f"{step}/{n}", "prompt": prompt, "completion": said, "reward": rewards[-1]}
+            row = {a.step_name: step, "group": f"{step}/{n}", "prompt": prompt, "completion": said}
+            row["reward"] = rewards[-1]
             rollouts.write(json.dumps(row) + "\n")
     rollouts.flush()
     weights = {k: w + (a.lr * rng.standard_normal(w.shape)).astype(w.dtype) for k, w in weights.items()}
-    metrics.write(json.dumps({"step": step, "reward/mean": float(np.mean(rewards)), "loss": 1 / step}) + "\n")
+    metrics.write(json.dumps({a.step_name: step, "reward/mean": float(np.mean(rewards)), "loss": 1 / step}) + "\n")
     metrics.flush()
     checkpoint = a.out / "checkpoints" / f"step-{step}"
     (part := checkpoint.with_name("part")).mkdir(parents=True, exist_ok=True)

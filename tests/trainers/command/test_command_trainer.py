@@ -15,6 +15,10 @@ from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.executors.cache import with_cache
 from evotrainer.trainers.base import EvalRequest, Identity, installed
 from evotrainer.trainers.bases import noted
+from evotrainer.trainers.command import live
+from evotrainer.trainers.command.options import parse
+from evotrainer.trainers.command.outputs import Signs
+from evotrainer.trainers.command.request import write_tasks
 from tests.trainers.command.own import RECIPE, Trained, options
 
 ROW = '{"step": 1, "reward": 0.5}'
@@ -40,6 +44,14 @@ def test_a_script_trains_and_what_it_wrote_is_read(base: Path, tmp_path: Path) -
     assert {x["task"] for x in tasks} == set(right) and "data" not in tasks[0], "answers stay here"
 
 
+def test_steps_may_have_another_name(base: Path, tmp_path: Path) -> None:
+    own = options()
+    own["command"] += ["--step-name", "iter"]
+    t = Trained(own, base, tmp_path)
+    assert [row["step"] for row in t.rows] == [1, 2, 3] and {r.step for r in t.rollouts} == {1, 2, 3}
+    assert Signs(tmp_path / "command" / "out", parse(own)).step() == (3, pytest.approx(t.rows[2]["reward"]))
+
+
 def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path, tmp_path: Path) -> None:
     first, same, other = (Trained(options(), base, tmp_path / n, seed=s) for n, s in (("a", 1), ("b", 1), ("c", 2)))
     assert first.sha == same.sha != other.sha
@@ -47,6 +59,30 @@ def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path
     again = Trained(options("fails"), base, tmp_path / "a")
     assert again.sha == first.sha and again.result.resumed and (tmp_path / "a" / "command" / "out" / "mine").exists()
     assert [r.id for r in again.rollouts] == [r.id for r in first.rollouts]
+
+
+def test_rollouts_are_seen_while_it_trains_and_once_each(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "EVERY_S", -1.0)
+    monkeypatch.setattr(live, "SHARE", 0)
+    t = Trained(options(), base, tmp_path)
+    file, seen = tmp_path / "command" / "out" / "rollouts.jsonl", list[Any]()
+    whole = file.read_text().splitlines()
+    lines = write_tasks(tmp_path / "tasks.jsonl", t.env, t.env.tasks("train"), {})
+    reading = live.RolloutReading(file.parent, parse(options()), t.request, t.env, lines, seen.extend)
+
+    def given() -> list[tuple[int, str]]:
+        return [(r.step, r.id) for g in seen for r in g]
+
+    file.write_text("\n".join(whole[:33]))
+    reading.look()
+    assert {step for step, _ in given()} == {1, 2} and len(given()) == 32, "step 3 has begun"
+    file.write_text("\n".join(whole))
+    reading.look()
+    for groups in reading.all("x").values():
+        reading.give(groups)
+    assert given() == [(r.step, r.id) for r in t.rollouts], "as read at the end, each once"
 
 
 def test_its_policy_is_evaluated_by_us(base: Path, tmp_path: Path) -> None:
@@ -151,14 +187,16 @@ def processes(work: Path, words: str = "own_script.py") -> list[str]:
 
 
 @pytest.mark.skipif(not installed("peft"), reason="needs peft")
-def test_adapters_are_a_policy_upon_the_one_they_began_with(base: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["embedded", "trl"])
+def test_adapters_are_a_policy_upon_the_one_they_began_with(by: str, base: Path, tmp_path: Path) -> None:
     from peft import LoraConfig, get_peft_model
     from transformers import AutoModelForCausalLM
 
     model = get_peft_model(AutoModelForCausalLM.from_pretrained(base), LoraConfig(r=2, target_modules=["q_proj"]))
     model.save_pretrained(tmp_path / "adapters")
     shell = f"mkdir -p {{out}} && cp -r {tmp_path}/adapters {{out}}/policy && echo '{ROW}' > {{out}}/metrics.jsonl"
-    t = Trained(options(command=["sh", "-c", shell], rollouts=""), base, tmp_path / "run")
+    own = options(command=["sh", "-c", shell], rollouts="", evaluation={"by": by})
+    t = Trained(own, base, tmp_path / "run")
     policy = t.result.policy_dir
     assert noted(policy)[0] == str(base) and (policy / "tokenizer.json").is_file()
     assert not (policy / "model.safetensors").exists() and not (policy / "README.md").exists()

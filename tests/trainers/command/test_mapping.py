@@ -104,7 +104,7 @@ def test_what_nothing_tells_the_script_is_refused_by_name_before_anything_is_spe
     [
         ({"map": {"lr": "--lr"}}, "nothing says how the script aggregates its loss; map it .* fixed.loss"),
         ({"map": {"lrr": "--lr", "loss": "--l"}}, "no factor 'lrr' in a recipe; did you mean lr"),
-        ({"map": "trll"}, "no preset 'trll'; there are trl, ms-swift, prime-rl, verl"),
+        ({"map": "trll"}, "no preset 'trll'; there are trl, ms-swift, prime-rl, verl, verl-plain"),
         ({"map": {"loss": "--l"}, "metric": "x"}, "metric: unknown name, did you mean metrics"),
         ({"map": {"loss": "--l"}, "command": ["no-such-program"]}, "no program 'no-such-program'; install it"),
         ({"map": {"loss": "--l"}, "config": "no.toml"}, "trainer.options.config no.toml: .*No such file"),
@@ -131,7 +131,7 @@ def test_presets_know_their_trainers_names_and_what_they_cannot_do(tmp_path: Pat
     assert not refused(RECIPE, map="trl", fixed=fixed)
     more = {"map": {"preset": "trl", "lr": "--my-lr"}, "fixed": fixed}
     assert "--my-lr" in line(tmp_path, **more) and "--learning_rate" not in line(tmp_path, **more)
-    verl = line(tmp_path, map="verl", fixed=fixed)
+    verl = line(tmp_path, map="verl-plain", fixed=fixed)
     assert "actor_rollout_ref.actor.loss_agg_mode=seq-mean-token-sum-norm" in verl
     assert "algorithm.norm_adv_by_std_in_grpo=true" in verl
     prime = RECIPE.with_changes({"loss": "dapo", "reward_scaling": "none", "schedule": {"kind": "linear", "warmup": 3}})

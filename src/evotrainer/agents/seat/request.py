@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
-from evotrainer.agents.briefing import render
+from evotrainer.agents.briefing import render, trial_cost
 from evotrainer.agents.changes import equal_values
 from evotrainer.factors import FACTORS
 from evotrainer.records.briefing import Briefing, Proposal
@@ -55,6 +55,7 @@ def request(
         reopenable=briefing.reopenable,
         budget_left=briefing.budget_left,
         training_cpu_s=round(briefing.trial_cpu_s, 1),
+        training_cost=trial_cost(briefing),
         text=render(bare),
     )
 

@@ -48,7 +48,7 @@ def render_request(asked: SeatBriefing) -> str:
     parts = [
         f"# What you are asked: {asked.step} {asked.number} of round {asked.round}",
         goal,
-        f"Budget left: {left}. One training took about {asked.training_cpu_s:g} CPU-s.",
+        f"Budget left: {left}. One training took about {asked.cost}.",
         RULES,
         f"```json\n{json.dumps({'format': PROPOSAL, 'trials': [trial]})}\n```",
         f'To end instead: `{{"format": "{PROPOSAL}", "stop": "<why nothing is worth a training>"}}`.',

@@ -21,8 +21,8 @@ RETRY_S = 2.0
 TAKEOVER_S, TAKEOVER_CLIENT_S = 20.0, 60.0
 """How long a new driver waits for the old one's leader to go: Ray notices a dead driver at once,
 a client's after 30 s."""
-CLIENT_TRIES = 3
-"""Tries to reach a cluster from outside."""
+TRIES = 3
+"""Tries to reach a cluster from outside, or to start one on a busy machine."""
 
 
 def import_ray() -> Any:
@@ -86,24 +86,29 @@ class RayConnection:
         else:
             known["address"] = address
         try:
-            self._init(known, CLIENT_TRIES if str(address).startswith("ray://") else 1)
+            self._init(known, 1 if address and not str(address).startswith(("ray://", "local")) else TRIES)
         except (ConnectionError, TimeoutError) as e:
             raise TrainerError(
-                f"no Ray cluster at {address}: {line_of(e)}; start one (`ray start --head`), "
+                f"no Ray cluster at {address or 'this machine'}: {line_of(e)}; start one (`ray start --head`), "
                 "or give executor.options.address"
             ) from e
         except (RuntimeError, ValueError) as e:  # among them other versions of Ray or Python than the cluster's
             raise ConfigError(f"cannot join the Ray cluster at {address or 'this machine'}: {line_of(e)}") from e
 
     def _init(self, options: dict[str, Any], tries: int) -> None:
-        """`ray.init`; a busy head may need longer for a client's server than Ray waits."""
+        """`ray.init`; a busy head may need longer for a client's server than Ray waits, and so may a node's start."""
         for left in reversed(range(tries)):
             try:
                 self.ray.init(**options)
                 return
-            except ConnectionError:
-                if not left:
+            except Exception as e:
+                slow = "timed out during startup" in str(e)  # of no class of its own
+                if not isinstance(e, ConnectionError) and not slow:
                     raise
+                if slow:
+                    self.ray.shutdown()
+                if not left:
+                    raise ConnectionError(str(e)) from e
                 time.sleep(RETRY_S)
 
     def _lead(self) -> None:

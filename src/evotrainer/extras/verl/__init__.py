@@ -1,10 +1,12 @@
-"""Multi-node training through verl in its own virtual environment; verl is never imported here.
+"""verl as a training command (docs/verl.md); verl is never imported here.
 
-`render -> validate -> sh launch.sh -> evotrainer import`: each step works on one folder (docs/verl.md).
-Modules of `plugins/` and `inside/` run in verl's environment only; nothing of ours imports them.
+`python -m evotrainer.extras.verl REQUEST SETTING...`, run by verl's own Python, trains what a trial's request.json asks
+for. It, and the modules of `plugins/` and `inside/`, run in verl's environment only; nothing of ours imports them.
 """
 
 VERSION = "0.9.1"
-"""The version of verl that configuration keys, plug-ins and dumps were written and tested against."""
+"""The version of verl that configuration keys and plug-ins were written and tested against."""
 ESTIMATOR = "evo_mean_norm"
 """Name of the advantage estimator that `plugins/evo_advantage.py` registers with verl."""
+REQUEST = "EVOTRAINER_VERL_REQUEST"
+"""Variable that names the request to verl's processes."""

@@ -1,7 +1,7 @@
 """Grading inside verl's environment: the task file's environment, the recipe's weights and length rules.
 
-Used by the plug-ins of a rendered folder; needs neither verl nor torch, so that the same code is tested here. Every
-graded rollout is written to `evidence/` with all reward components, which verl's own dumps leave out.
+Used by the plug-ins; needs neither verl nor torch, so that the same code is tested here. Every graded rollout is
+written to the trial's `rollouts/` with its turns and all reward components, which verl's own dumps leave out.
 """
 
 from __future__ import annotations
@@ -12,14 +12,12 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from evotrainer.algorithm.rewards import rewards_of, unpaid
-from evotrainer.envs.base import Environment, Episode, Score, Task
+from evotrainer.envs.base import Environment, EnvironmentWithSlots, Episode, Score, Task
 from evotrainer.errors import FaultsError, MissingDependencyError, TaskSetError
-from evotrainer.records.recipe import Recipe, parse_recipe
-from evotrainer.records.regular_file import read_text
+from evotrainer.extras.verl.training import VerlTraining
 from evotrainer.records.rollout import Finish, no_reward
 
 ATTEMPTS = 3
@@ -41,19 +39,18 @@ class GradedRollout:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a rollout comes from in verl's terms. `uid`: `<group>_<session>_<output>`, as in verl's dumps."""
+    """Where a rollout comes from in verl's terms: the uid of its group, its place there."""
 
-    uid: str
+    group: str
+    k: int
     step: int
-    split: str
 
 
 class ProcessGrader:
     """One for a process; calls are serialised, environments serve one at a time."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.recipe: Recipe = parse_recipe(json.loads(read_text(folder / "recipe.json")))
+    def __init__(self, training: VerlTraining) -> None:
+        self.training, self.recipe = training, training.recipe
         self._lock = threading.Lock()
         self._env: Environment | None = None
         self._tasks: dict[str, Task] = {}
@@ -61,30 +58,29 @@ class ProcessGrader:
     def environment(self) -> Environment:
         """The task file's environment, opened when it is first needed."""
         if self._env is None:
-            from evotrainer.config.load import load_task
             from evotrainer.envs import open_environment
 
-            task = load_task(self.folder / "task.toml")
-            self._env = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
+            t = self.training
+            self._env = open_environment(t.environment, accept_tier_e=t.accept_tier_e)
+            if isinstance(self._env, EnvironmentWithSlots):
+                self._env.use_scaffold(t.recipe.scaffold)
         return self._env
 
-    def task(self, split: str, name: str) -> Task:
-        """The task of this id; TaskSetError where the environment no longer has it."""
+    def task(self, name: str) -> Task:
+        """The train task of this id; TaskSetError where the environment no longer has it."""
         if not self._tasks:
-            for part in ("train", "search"):
-                self._tasks.update({f"{part}/{t.id}": t for t in self.environment().tasks(part)})
+            self._tasks = {t.id: t for t in self.environment().tasks("train")}
         try:
-            return self._tasks[f"{split}/{name}"]
+            return self._tasks[name]
         except KeyError:
             raise TaskSetError(
-                f"the environment has no task {name!r} in split {split}; its data changed since the folder was "
-                "rendered: render it again"
+                f"the environment has no train task {name!r}; its data changed since the training began"
             ) from None
 
     def grade(self, name: str, text: str, ids: Sequence[int], finish: Finish, origin: Origin) -> GradedRollout:
         """Reward of a single-turn completion. FaultsError where the infrastructure failed every time."""
         with self._lock:
-            task = self.task(origin.split, name)
+            task = self.task(name)
             for _ in range(ATTEMPTS):
                 episode = self.environment().reset(task, self.recipe.knobs)
                 self.environment().step([episode], [text], [finish])
@@ -93,10 +89,10 @@ class ProcessGrader:
                     break
             return self._graded(episode, score, ids, finish, origin)
 
-    def begin(self, name: str, split: str) -> Episode:
+    def begin(self, name: str) -> Episode:
         """A fresh episode of a task."""
         with self._lock:
-            return self.environment().reset(self.task(split, name), self.recipe.knobs)
+            return self.environment().reset(self.task(name), self.recipe.knobs)
 
     def step(self, episode: Episode, text: str, finish: Finish) -> list[str]:
         """One action; the texts that the environment answers."""
@@ -131,10 +127,11 @@ class ProcessGrader:
         (reward,) = rewards_of(self.recipe, [score.components], [ids])
         fault = score.error_kind is not None
         row: dict[str, Any] = {
-            "uid": origin.uid,
+            "group": origin.group,
+            "k": origin.k,
             "step": origin.step,
-            "split": origin.split,
             "task": episode.task.id,
+            "turns": [{"role": t.role, "text": t.text} for t in episode.turns],
             "reward": None if fault else reward,
             "components": dict(score.components),
             "outcome": score.outcome,
@@ -144,8 +141,6 @@ class ProcessGrader:
             "error_kind": score.error_kind,
             "detail": dict(score.detail),
         }
-        if fault:
-            row["turns"] = [{"role": t.role, "text": t.text} for t in episode.turns]
         self._write(origin, row)
         if score.error_kind == TASK_SET:
             raise TaskSetError(str(score.error))
@@ -157,10 +152,10 @@ class ProcessGrader:
         return GradedRollout(reward, score, tuple(unpaid(self.recipe, score.components)))
 
     def _write(self, origin: Origin, row: Mapping[str, Any]) -> None:
-        """Append to this process's evidence file of the step: one write call a line, so that lines stay whole."""
-        folder = self.folder / "evidence"
+        """Append to this process's file of the step: one write call a line, so that lines stay whole."""
+        folder = self.training.rollouts
         folder.mkdir(exist_ok=True)
-        path = folder / f"{origin.split}-{origin.step}-{socket.gethostname()}-{os.getpid()}.jsonl"
+        path = folder / f"{origin.step}-{socket.gethostname()}-{os.getpid()}.jsonl"
         line = json.dumps(row, ensure_ascii=False, default=str) + "\n"
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         try:

@@ -192,10 +192,16 @@ def _check_demonstrations(environment: Environment, warm: WarmStart, where: Mapp
 
 def first_trial(at: BeforeRun) -> Found:
     """The first trial would refuse no file and no configuration; its trainer's notes."""
-    from evotrainer.trainers import check_trial
+    from evotrainer.trainers import TRAINERS, check_trial
+    from evotrainer.trainers.base import Identity, TrainRequest
 
     if at.lacks:
         return
     task = at.task
     recipes = [r for x in (task.recipe, evaluated(task), *at.children) for r in x.chain]
     yield from check_trial(task.trainer.name, task.trainer.options, at.base, recipes, at.environment)
+    if (dry_run := TRAINERS[task.trainer.name].dry_run) and at.base is not None and at.new:
+        who = Identity("check", "b0", task.run.seeds[0])
+        tier_e = task.sandbox.accept_tier_e
+        first = TrainRequest(who, recipes[0], at.base, at.base, environment=task.environment, accept_tier_e=tier_e)
+        dry_run(task.trainer.options, first, at.environment)

@@ -246,7 +246,8 @@ def by_program(options: CommandOptions, request: EvalRequest, environment: Train
         names = write_request(home, asked)
         env = dict(zip(options.env, filled(list(options.env.values()), names), strict=True))
         argv, cwd = filled(options.evaluation.command, names), Path(options.cwd or ".").absolute()
-        command = Command(argv, cwd, env, home, options.patience_s, options.grace_s, options.log_bytes)
+        waits = options.patience_s, options.grace_s
+        command = Command(argv, cwd, env, home, *waits, options.log_bytes, kept=False)
         o = options.model_copy(update={"rollouts": options.rollouts or "rollouts", "metrics": "", "checkpoint": ""})
         _run_program(command, out, o, request.split)
         found: dict[str, list[Rollout]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -161,8 +161,11 @@ def hydra(value: Any) -> str:
     return json.dumps(value) if isinstance(value, bool | list | dict) or value is None else str(value)
 
 
-def rendered(mapped: Mapped, recipe: Recipe, names: Mapping[str, object], folder: Path) -> list[str]:
-    """The command line for a recipe; a configuration file with the mapped values lies in `folder` then."""
+def rendered(
+    mapped: Mapped, recipe: Recipe, names: Mapping[str, object], folder: Path, command: Sequence[str] = ()
+) -> list[str]:
+    """The command line for a recipe (of `command`, by default the training's); a configuration file with the mapped
+    values lies in `folder` then."""
     o = mapped.options
     flags: list[str] = []
     paths: dict[str, Any] = {}
@@ -181,7 +184,7 @@ def rendered(mapped: Mapped, recipe: Recipe, names: Mapping[str, object], folder
         at = folder / f"config{suffix}"
         names = {**names, "config": at}
         write_config(at, merged(_typed(base_config(o.config), names), paths))
-    return filled(o.command, names) + flags
+    return filled(command or o.command, names) + flags
 
 
 def base_config(path: str) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, ValidationError, field_validator, model_
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.frozen import Frozen, explain
+from evotrainer.trainers.command.presets import PRESETS
 
 SAMPLERS = ("trl", "embedded")
 """Trainers whose evaluation samples a policy that a command made."""
@@ -92,9 +93,13 @@ class CommandOptions(Frozen):
     """Folder that it runs in; default: the task file's."""
     env: dict[str, str] = {}
     """Further environment variables; the same words are filled in."""
+    check: Words = ()
+    """Checks what the script would be given, without a training, before a run spends anything: `rl @ {config}
+    --dry-run`. Called as `command` is, in a folder that is removed; an exit code other than 0 refuses the run."""
     map: dict[str, str | FactorPlace] = {}
     """Factor (`lr`, `clip.high`, `rewards.exact`) -> where its value goes. A name alone, or `preset = NAME` in it: the
-    rows of `trl`, `verl`, `prime-rl` or `ms-swift`, which further rows change."""
+    rows of `trl`, `verl`, `verl-plain`, `prime-rl` or `ms-swift`, which further rows change, and the places where that
+    trainer writes."""
     preset: str = ""
     """Set by `map`."""
     fixed: dict[str, Any] = {}
@@ -108,7 +113,8 @@ class CommandOptions(Frozen):
     rollout_format: str = ""
     """Format of the rollouts; default: recognised."""
     metrics: str = "metrics.jsonl"
-    """Where in {out} it writes a row a step; a file or a pattern (the last match is read). Empty: none."""
+    """Where in {out} it writes a row a step; a file, or a pattern: of a step that several tell of, the last counts.
+    Empty: none."""
     policy: str = "policy"
     """Where in {out} it leaves the policy: a Hugging Face folder or peft adapters; a folder or a pattern."""
     checkpoint: str = ""
@@ -133,7 +139,7 @@ class CommandOptions(Frozen):
     """cpu: it takes no GPU, and trials run side by side."""
     evaluation: EvaluationOptions = EvaluationOptions()
 
-    _words = field_validator("command", "resume", mode="before")(words)
+    _words = field_validator("command", "check", "resume", mode="before")(words)
 
     @model_validator(mode="before")
     @classmethod
@@ -143,7 +149,8 @@ class CommandOptions(Frozen):
             rows = {"preset": rows} if isinstance(rows, str) else dict(rows) if isinstance(rows, Mapping) else rows
             if isinstance(rows, dict):
                 preset = rows.pop("preset", given.get("preset", ""))
-                return {**given, "map": flattened(rows), "preset": preset}
+                known = PRESETS[preset].options if preset in PRESETS else {}
+                return {**known, **given, "map": flattened(rows), "preset": preset}
         return given
 
 

@@ -36,10 +36,10 @@ READERS: Registry[Callable[..., Any]] = Registry(
     {
         "rollouts": "evotrainer.importers:read",
         "metrics": "evotrainer.studies.audit.curve_file:rows_by_step",
+        "columns": "evotrainer.studies.audit.curve_file:columns_of",
     },
 )
 """What reads the files of others: rooms that only a command's trial needs."""
-STEP = ("step", "global_step", "_step", "iteration")
 TAIL = 1 << 16
 WEIGHTS, AROUND = ".safetensors", (".json", ".txt", ".jinja", ".model", ".py")
 """Ends of the files of a policy: its weights, and its configuration and tokenizer. No pickles, which may hold code."""
@@ -68,6 +68,7 @@ class Signs:
 
     def __init__(self, out: Path, options: CommandOptions) -> None:
         self.out, self.options = out, options
+        READERS["columns"]  # imported now, not between two looks
 
     def __call__(self) -> object:
         """Another value whenever it wrote something."""
@@ -97,13 +98,25 @@ class Signs:
         return {}
 
     def step(self) -> tuple[int, float | None]:
-        """(step, reward) of that row."""
+        """(step, reward) of that row, by the names that curves are read by."""
         row = self.row()
-        step = next((row[k] for k in STEP if isinstance(row.get(k), int | float)), 0)
-        reward = next(
-            (row[k] for k in ("reward", "reward/mean", "reward/all/mean") if isinstance(row.get(k), float)), None
-        )
-        return int(step) if math.isfinite(step) else 0, reward
+        row |= row["data"] if isinstance(row.get("data"), dict) else {}
+        step, reward = (_named(row, key) for key in ("step", "reward"))
+        return int(step or 0), reward
+
+
+def _named(row: Mapping[str, Any], key: str) -> float | None:
+    """What a row tells under one of the names of a column."""
+    named = [(c.rank, n) for n, c in READERS["columns"](row).items() if c is not None and c.key == key]
+    found = (row[n] for _, n in sorted(named) if isinstance(row[n], int | float) and math.isfinite(row[n]))
+    return next(found, None)
+
+
+def numbered(found: Sequence[Rollout]) -> Sequence[Rollout]:
+    """Rollouts by their steps, also where the script calls those by another name (`iter`)."""
+    if any(r.step for r in found):
+        return found
+    return [replace(r, step=int(_named(r.detail, "step") or 0)) for r in found]
 
 
 def _files(path: Path) -> Iterable[Path]:
@@ -112,12 +125,17 @@ def _files(path: Path) -> Iterable[Path]:
     return (path,)
 
 
+def rollouts_in(out: Path, o: CommandOptions) -> Iterable[Any]:
+    """What it wrote: rollouts, and what of it cannot be read."""
+    return (record for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None))
+
+
 def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
     """What it wrote; what cannot be read is told. FaultsError where nothing can."""
     if not o.rollouts:
         return []
     found, skipped = list[Rollout](), list[Any]()
-    for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None):
+    for record in rollouts_in(out, o):
         (found if isinstance(record, Rollout) else skipped).append(record)
     for s in skipped[:5]:
         print(f"note: {s.where}: {s.reason}", flush=True)
@@ -129,7 +147,7 @@ def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
             f"{command} ended without rollouts that can be read in {out / o.rollouts}{why}; have it write them "
             '(docs/importers.md), name the place in trainer.options.rollouts, or set that to "": none'
         )
-    return found
+    return list(numbered(found))
 
 
 def places(raw: Iterable[float], steps: int) -> dict[float, int]:
@@ -159,7 +177,9 @@ def labelled(
         first = group[0]
         task = first.task if first.task in lines else prompts.get(first.prompt.strip(), first.task)
         step = step_of[first.step]
-        tag = hashlib.blake2b(f"{first.group}\x1f{first.step}\x1f{task}".encode(), digest_size=6).hexdigest()
+        # with its first words: what was sampled anew after a kill is another group
+        said = f"{first.group}\x1f{first.step}\x1f{task}\x1f{first.completion}"
+        tag = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
         at = step + request.before
         policy = f"{i.branch}/{i.seed}@{at - 1}"
         own = [
@@ -226,7 +246,7 @@ def read_metrics(out: Path, o: CommandOptions) -> list[dict[str, float]]:
     found = matches(out, o.metrics)
     if o.metrics and not found:
         print(f"note: no {o.metrics} in {out}: the curve is that of the rollouts alone", flush=True)
-    return list(READERS["metrics"](found[-1])) if found else []
+    return [row for f in found for row in READERS["metrics"](f)]
 
 
 def curve_of(

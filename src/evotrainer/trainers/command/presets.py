@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from evotrainer.factors.table import UNSET, TrainerSupport, refused
@@ -13,10 +13,12 @@ from evotrainer.records.recipe import Recipe
 
 @dataclass(frozen=True, slots=True)
 class TrainerPreset:
-    """A trainer's names. `style`: where they go without a configuration file of the user's."""
+    """A trainer's names. `style`: where they go without a configuration file of the user's; `options`: where it writes
+    what, and the like, unless the task file says otherwise."""
 
     rows: Mapping[str, TrainerSupport]
     style: Literal["flags", "hydra", "config"]
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _native(trainer: str) -> dict[str, TrainerSupport]:
@@ -135,11 +137,12 @@ PRIME_RL = {
 }
 """prime-rl's `rl @ rl.toml` (0.4)."""
 
-VERL = {
+VERL_PLAIN = {
     **_native("verl"),
+    "max_tokens": _at({"data.max_response_length": "max_tokens"}),
     "reward_scaling": _only(
         "verl's own grpo divides by the group's standard deviation, or by nothing",
-        "take group or none, or `evotrainer verl render`, whose plug-ins know batch",
+        "take group or none, or the preset `verl`, whose plug-ins know batch",
         lambda r: r.reward_scaling != "batch",
         sets={
             "algorithm.adv_estimator": lambda r: "grpo",
@@ -148,11 +151,22 @@ VERL = {
     ),
 }
 """verl's `main_ppo` (0.9) without plug-ins of ours, as Hydra overrides."""
+BY_VERL = {
+    "rollouts": "rollouts",
+    "metrics": "metrics/*.jsonl",
+    "policy": "policy",
+    "grade": False,
+    "checkpoint": "checkpoints/latest_checkpointed_iteration.txt",
+}
+"""What `evotrainer.extras.verl` writes; its reward plug-in has graded what it leaves."""
 
 PRESETS: dict[str, TrainerPreset] = {
-    "trl": TrainerPreset(TRL, "flags"),
+    "trl": TrainerPreset(
+        TRL, "flags", {"rollouts": "completions", "metrics": "checkpoint-*/trainer_state.json", "policy": "."}
+    ),
     "ms-swift": TrainerPreset(MS_SWIFT, "flags"),
-    "prime-rl": TrainerPreset(PRIME_RL, "config"),
-    "verl": TrainerPreset(VERL, "hydra"),
+    "prime-rl": TrainerPreset(PRIME_RL, "config", {"rollouts": "*/rollouts", "metrics": "*/metrics.jsonl"}),
+    "verl": TrainerPreset(carried("verl"), "hydra", BY_VERL),
+    "verl-plain": TrainerPreset(VERL_PLAIN, "hydra"),
 }
 """By name, as `trainer.options.map` gives it."""

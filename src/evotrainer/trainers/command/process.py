@@ -26,7 +26,8 @@ from evotrainer.trainers.clock import LIFE
 MARK = "EVOTRAINER_COMMAND"
 """Variable by which what a command started is known."""
 TOKEN, LOG, ENDED = "token", "log.txt", "ended.json"
-POLL_S = 0.2
+POLL_S, MOST_S = 0.2, 5.0
+"""Least and most seconds between two looks at it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,8 @@ class Command:
     patience_s: float
     grace_s: float
     log_bytes: int
+    kept: bool = True
+    """Does `folder` stay? Not that of an evaluation, whose log may hold prompts that are sealed."""
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
     def start(self) -> StartedCommand:
@@ -101,11 +104,12 @@ class Command:
                 began = time.monotonic()
                 look()
                 silent = silence.look(signs())
-                pause = max(POLL_S, 20 * (time.monotonic() - began))  # of many files, not to read them all the time
+                # of many files, not to read them all the time
+                pause = min(MOST_S, max(POLL_S, 20 * (time.monotonic() - began)))
                 if silent > self.patience_s:
                     raise FaultsError(
                         f"{self.name} wrote no new row of metrics or rollouts for {silent:.0f} s: hung, ended; "
-                        f"see {self.folder / LOG}, or raise trainer.options.patience_s"
+                        f"{f'see {self.folder / LOG}, or ' if self.kept else ''}raise trainer.options.patience_s"
                     )
         finally:
             started.stop()

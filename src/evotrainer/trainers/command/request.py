@@ -69,6 +69,11 @@ class CommandRequest(Frozen):
     """Where in `out` its parts are expected, as `[trainer.options]` says; a pattern stays one."""
     checkpoint: str = ""
     """A checkpoint of an interrupted training to go on from; empty: there is none."""
+    environment: dict[str, Any] = {}
+    """Of a training: `[environment]` of the task file, for a script that plays it by itself
+    (`evotrainer.envs.open_environment`)."""
+    accept_tier_e: bool = False
+    """And `sandbox.accept_tier_e`."""
     cpu_s: float | None = None
     """CPU-seconds that it may use; None: no limit is known."""
     attempts: int = 1

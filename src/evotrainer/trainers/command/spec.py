@@ -14,7 +14,14 @@ from evotrainer.factors.table import OURS
 from evotrainer.factors.trainer_mapping import FIELDS
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers import TRAINERS, check_installed
-from evotrainer.trainers.base import SamplerDtype, Trainer, TrainerEnvironment, TrainerSpec, WarmStartRequest
+from evotrainer.trainers.base import (
+    SamplerDtype,
+    Trainer,
+    TrainerEnvironment,
+    TrainerSpec,
+    TrainRequest,
+    WarmStartRequest,
+)
 from evotrainer.trainers.command.mapping import Mapped, base_config
 from evotrainer.trainers.command.options import SAMPLERS, filled, parse
 from evotrainer.trainers.command.passing_folder import sweep_folders
@@ -36,7 +43,7 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
     mapped = Mapped.of(o)
     if o.cwd and not Path(o.cwd).is_dir():
         raise ConfigError(f"trainer.options.cwd {o.cwd}: no such folder; correct it")
-    for what, words in (("command", o.command), ("evaluation.serve", o.evaluation.serve),
+    for what, words in (("command", o.command), ("check", o.check), ("evaluation.serve", o.evaluation.serve),
                         ("evaluation.command", o.evaluation.command)):  # fmt: skip
         words = tuple(filled(words, {}))
         if words and shutil.which(words[0], path=_path(o.cwd)) is None and not Path(o.cwd, words[0]).is_file():
@@ -97,11 +104,18 @@ def room(
     return spec.room(policy, own, prompts)
 
 
+def dry_run(options: Mapping[str, Any], request: TrainRequest, environment: TrainerEnvironment) -> None:
+    from evotrainer.trainers.command.trainer import CommandTrainer
+
+    CommandTrainer(options).check(request, environment)
+
+
 SPEC = TrainerSpec(
     make=make,
     carries=dict.fromkeys(FIELDS, OURS),  # `check` knows by the mapping what is told the script
     check=check,
     check_trial=check_trial,
+    dry_run=dry_run,
     warm_start=warm_start,
     check_warm_start=check_warm_start,
     room=room,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import FaultsError, TrainerError
+from evotrainer.errors import ConfigError, FaultsError, TrainerError
 from evotrainer.records import keys
 from evotrainer.records.durable import os_errors, replace_synced
 from evotrainer.records.faults import fault_point
@@ -23,8 +23,10 @@ from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.command import outputs
 from evotrainer.trainers.command.evaluation import PolicyServer, by_program, play_out
+from evotrainer.trainers.command.live import RolloutReading
 from evotrainer.trainers.command.mapping import Mapped, rendered
 from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
+from evotrainer.trainers.command.passing_folder import passing_folder
 from evotrainer.trainers.command.process import Command, CommandEnd
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.continued import check_alone
@@ -60,33 +62,32 @@ class CommandTrainer:
     ) -> TrainResult:
         """Run the command, or take what it has left already; then read it.
 
-        `on_step` and `sink` get all steps at the end; `request.watch` is told of them as they are made. TrainerError
-        where the command fails, FaultsError where it does not do what it promised (no policy, nothing readable, hung).
+        `sink` gets whole steps as they come, `on_step` all at the end; `request.watch` is told of them as they are
+        made. TrainerError where the command fails, FaultsError where it does not do what it promised (no policy,
+        nothing readable, hung).
         """
         check_alone(request)
         if refused := self.mapped.refusals(request.recipe):
             raise TrainerError(f"trainer command: {'; '.join(refused)}")
         home = request.work_dir / HOME
         out = home / OUT
-        tasks = {str(t.id): t for t in environment.tasks("train")}
         done = _read(home / DONE)
         with os_errors(f"cannot write {home}"):
             home.mkdir(parents=True, exist_ok=True)
         lines = write_tasks(
-            home / "tasks.jsonl", environment, tasks.values(), request.recipe.knobs, self.options.task_data
+            home / "tasks.jsonl", environment, environment.tasks("train"), request.recipe.knobs, self.options.task_data
         )
+        reading = RolloutReading(out, self.options, request, environment, lines, sink)
         resumed = bool(done)
         if not done:
-            done, resumed = self._run(request, home, out)
+            done, resumed = self._run(request, home, out, reading)
             fault_point("command:ended")
             replace_synced(home / DONE, json.dumps(done).encode())
         fault_point("command:done")
         name = self._command(request, home, "").name
-        by_step = outputs.labelled(outputs.read_rollouts(out, self.options, name), request, environment, lines)
-        if self.options.grade:
-            by_step = {
-                s: outputs.graded(groups, environment, tasks, request.recipe.knobs) for s, groups in by_step.items()
-            }
+        by_step = reading.all(name)
+        if len(by_step) == 1 < request.recipe.steps:
+            print("note: all rollouts tell one step; have each tell its own (`step`): they are read as one", flush=True)
         seen = {int(k): float(v) for k, v in done["steps"].items()}
         curve = outputs.curve_of(outputs.read_metrics(out, self.options), by_step, request, seen, done["cpu_s"])
         if not curve:
@@ -98,13 +99,30 @@ class CommandTrainer:
             steps = counted(request.recipe.steps, "step")
             print(f"note: the command tells of {len(curve)} of the recipe's {steps}", flush=True)
         for row in curve:
-            if groups := by_step.get(int(row["step"])):
-                sink(groups)
+            reading.give(by_step.get(int(row["step"]), []))
             on_step(row)
         self._take_policy(request, out)
         return TrainResult(len(curve), request.work_dir / POLICY, curve, resumed)
 
-    def _run(self, request: TrainRequest, home: Path, out: Path) -> tuple[dict[str, Any], bool]:
+    def check(self, request: TrainRequest, environment: TrainerEnvironment) -> None:
+        """Have the command's own check (`trainer.options.check`) look at what a training would be given; ConfigError
+        where it refuses that."""
+        if not self.options.check:
+            return
+        with passing_folder() as home:
+            (home / OUT).mkdir()
+            tasks, knobs = environment.tasks("train"), request.recipe.knobs
+            write_tasks(home / "tasks.jsonl", environment, tasks, knobs, self.options.task_data)
+            command = self._command(request, home, "", self.options.check)
+            if status := command.run(lambda: None).status:
+                raise ConfigError(
+                    f"trainer.options.check refuses the recipe (exit code {status}); it printed last: "
+                    f"{command.last_words()}"
+                )
+
+    def _run(
+        self, request: TrainRequest, home: Path, out: Path, reading: RolloutReading
+    ) -> tuple[dict[str, Any], bool]:
         """(what is noted of a command that ended well, did it go on from a checkpoint?)."""
         o = self.options
         steps: dict[int, float] = {}
@@ -124,6 +142,7 @@ class CommandTrainer:
                 if 0 < step <= request.recipe.steps:
                     steps.setdefault(step, cpu_s)
                 request.watch(step + request.before, reward)
+                reading.look()
 
             command = self._command(request, home, checkpoint)
             end = command.run(signs, look)
@@ -150,8 +169,8 @@ class CommandTrainer:
                 f"{out / self.options.policy}{words}; have it save one, or name its place in trainer.options.policy"
             )
 
-    def _command(self, request: TrainRequest, home: Path, checkpoint: str) -> Command:
-        """The command of a training, its request and configuration written."""
+    def _command(self, request: TrainRequest, home: Path, checkpoint: str, words: Sequence[str] = ()) -> Command:
+        """The command of a training, or `words` in its place, its request and configuration written."""
         o, i, out = self.options, request.identity, home / OUT
         trial = keys.training(i.branch, i.seed)
         asked = CommandRequest(
@@ -168,10 +187,12 @@ class CommandTrainer:
             metrics=str(out.absolute() / o.metrics) if o.metrics else "",
             policy_out=str(out.absolute() / o.policy),
             checkpoint=str(Path(checkpoint).absolute()) if checkpoint else "",
+            environment=dict(request.environment),
+            accept_tier_e=request.accept_tier_e,
             cpu_s=request.cpu_s,
         )
         names = write_request(home, asked)
-        argv = rendered(self.mapped, request.recipe, names, home.absolute())
+        argv = rendered(self.mapped, request.recipe, names, home.absolute(), words)
         if checkpoint:
             argv += filled(o.resume, names)
         return self._as_command(argv, names, home)

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 
+from evotrainer.trainers.clock import LIFE
+
 
 @dataclass(frozen=True, slots=True)
 class SampledTurn:
@@ -62,6 +64,7 @@ class Recorder(LogitsProcessor):
         self.entropies: list[Tensor] = []
 
     def __call__(self, input_ids: Tensor, scores: Tensor) -> Tensor:
+        LIFE.give()
         # the token drawn from the last step's logits is the last input of this one
         self.settle(input_ids[:, -1])
         # float32 whatever the model computes in: bf16 log-probabilities have three digits, which a ratio would show

@@ -18,6 +18,7 @@ from transformers import Trainer
 
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.base import RolloutSink
+from evotrainer.trainers.clock import LIFE
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
 from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, GrpoRow
@@ -135,7 +136,9 @@ class Grpo(AttemptSampler):
     # -- the loss ---------------------------------------------------------------------------------------------------
 
     def _get_per_token_logps_and_entropies(self, *args: Any, **kwargs: Any) -> Any:
+        LIFE.give()
         found = super()._get_per_token_logps_and_entropies(*args, **kwargs)
+        LIFE.give()
         if torch.is_grad_enabled():
             self.logps = found[0].detach()
         return found

@@ -1,1 +1,1 @@
-"""verl's plug-ins. `evotrainer verl render` copies them into a run folder; nothing of ours imports them."""
+"""verl's plug-ins, which it loads by name; nothing of ours imports them."""

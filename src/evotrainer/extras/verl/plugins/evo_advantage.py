@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 from verl.trainer.ppo.core_algos import register_adv_est
 
 from evotrainer.extras.verl import ESTIMATOR
 from evotrainer.extras.verl.signal import Signal
-from evotrainer.records.recipe import parse_recipe
-from evotrainer.records.regular_file import read_text
+from evotrainer.extras.verl.training import VerlTraining
 
-FOLDER = Path(__file__).resolve().parent.parent
-SIGNAL = Signal(parse_recipe(json.loads(read_text(FOLDER / "recipe.json"))), FOLDER / "filter")
+_TRAINING = VerlTraining.read()
+SIGNAL = Signal(_TRAINING.recipe, _TRAINING.out / "filter")
 """The rules of this run, shared with plugins/evo_filter.py."""
 
 

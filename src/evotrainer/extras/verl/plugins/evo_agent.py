@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 from uuid import uuid4
 
-from evo_reward import grader, report
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopOutput
 
+from evotrainer.extras.verl.plugins.evo_reward import grader, report
 from evotrainer.extras.verl.scoring import Origin
 
 
@@ -18,8 +18,7 @@ class EpisodeLoop(AgentLoopBase):
         judge = grader()
         recipe = judge.recipe
         room = int(self.rollout_config.response_length)
-        extra, task = kwargs["extra_info"], str(kwargs["reward_model"]["ground_truth"])
-        episode = await self._away(judge.begin, task, str(extra["split"]))
+        episode = await self._away(judge.begin, str(kwargs["reward_model"]["ground_truth"]))
         messages = list(kwargs["raw_prompt"])
         ids = await self.ct_build_initial_tokens(messages)
         mask: list[int] = []
@@ -60,7 +59,7 @@ class EpisodeLoop(AgentLoopBase):
                 finish = "length"
                 break
             ids, mask, logprobs = merged.token_ids, longer, with_zeros
-        place = Origin(f"{kwargs['uid']}_{kwargs['session_id']}_0", int(kwargs["global_steps"]), str(extra["split"]))
+        place = Origin(str(kwargs["uid"]), int(kwargs["session_id"]), int(kwargs["global_steps"]))
         graded = await self._away(judge.end, episode, sampled, finish, place)
         return AgentLoopOutput(
             prompt_ids=ids[: len(ids) - len(mask)],

@@ -8,8 +8,9 @@ from collections import defaultdict
 from typing import Any
 
 import transfer_queue as tq
-from evo_advantage import SIGNAL
 from verl.trainer.ppo.v1.replay_buffer import ReplayBuffer
+
+from evotrainer.extras.verl.plugins.evo_advantage import SIGNAL
 
 
 class EvoReplayBuffer(ReplayBuffer):
@@ -39,7 +40,7 @@ class EvoReplayBuffer(ReplayBuffer):
             self.refill_fn(batch_size - len(kept))
         chosen = (kept + dropped)[:batch_size]
         if not any(rewards_seen):
-            raise RuntimeError("no rollout of this step was graded: see evidence/ in the folder of this training")
+            raise RuntimeError("no rollout of this step was graded: see rollouts/ of this trial")
         SIGNAL.decided = {u: u in set(kept) for u in chosen}
         SIGNAL.save(global_steps)
         self._clear_groups(partition_id, {*kept, *dropped} - set(chosen))

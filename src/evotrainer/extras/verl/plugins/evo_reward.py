@@ -1,5 +1,4 @@
-"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers,
-from the folder that `evotrainer verl render` wrote.
+"""verl plug-in: EvoTrainer's rewards. Runs in verl's reward workers.
 
 `EvoRewardManager` hands the sampled tokens and the rollout's place on,
 `compute_score` grades with the task's environment.
@@ -7,15 +6,14 @@ from the folder that `evotrainer verl render` wrote.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
 
 from evotrainer.errors import TaskSetError
 from evotrainer.extras.verl.scoring import GradedRollout, Origin, ProcessGrader
+from evotrainer.extras.verl.training import VerlTraining
 
-FOLDER = Path(__file__).resolve().parent.parent
 TAKEN = ("score", "reward", "acc", "correct")
 """Names that verl or the importer reads in a meaning of its own; verl counts a missing `acc` as 0."""
 
@@ -26,7 +24,7 @@ def grader() -> ProcessGrader:
     """This process's grader."""
     global _grader
     if _grader is None:
-        _grader = ProcessGrader(FOLDER)
+        _grader = ProcessGrader(VerlTraining.read())
     return _grader
 
 
@@ -48,10 +46,8 @@ def compute_score(
     leaves the rollout out of its group."""
     place = (extra_info or {}).get("evotrainer")
     if place is None:
-        raise TaskSetError(
-            "this reward needs the sampled tokens; keep reward.reward_manager as rendered (EvoRewardManager)"
-        )
-    origin = Origin(place["uid"], place["step"], place["split"])
+        raise TaskSetError("this reward needs the sampled tokens; leave reward.reward_manager alone (EvoRewardManager)")
+    origin = Origin(place["group"], place["k"], place["step"])
     return report(grader().grade(str(ground_truth), solution_str, place["ids"], place["finish"], origin))
 
 
@@ -70,9 +66,9 @@ class EvoRewardManager(NaiveRewardManager):
         extra["evotrainer"] = {
             "ids": ids,
             "finish": "length" if full and not ended else "stop",
-            "uid": f"{meta['uid']}_{meta['session_id']}_0",
+            "group": str(meta["uid"]),
+            "k": int(meta["session_id"]),
             "step": int(meta["global_steps"]),
-            "split": str(extra["split"]),
         }
         data.non_tensor_batch["extra_info"][0] = extra
         return await super().run_single(data)

@@ -1,18 +1,13 @@
-"""Validation of a rendered folder by verl itself, without a GPU;
-what verl says is traced to the factor that caused it."""
+"""What verl's own checks said, traced to the factor that caused it."""
 
 from __future__ import annotations
 
+import json
 import re
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from evotrainer.errors import ConfigError, MissingDependencyError
-from evotrainer.extras.verl.folder import intact
-from evotrainer.extras.verl.venv import Venv, last_json, script
 from evotrainer.factors.trainer_mapping import owners
 
 CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
@@ -20,7 +15,7 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         r"real_train_batch_size \((\d+)\) must be divisible by minimal possible batch size \((\d+)\)",
         ("prompts_per_step", "group_size"),
         "prompts_per_step x group_size = {0} must be a multiple of the {1} GPUs; change one of the two, "
-        "or --gpus and --nodes",
+        "or trainer.n_gpus_per_node and trainer.nnodes",
     ),
     (
         r"train_batch_size \((\d+)\) must be >= actor\.ppo_mini_batch_size \((\d+)\)",
@@ -30,18 +25,28 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (
         r"ppo_mini_batch_size \((\d+)\) must be divisible by ppo_micro_batch_size \((\d+)\)",
         ("prompts_per_step",),
-        "choose a --micro-batch that divides {0}",
+        "choose an actor_rollout_ref.actor.ppo_micro_batch_size_per_gpu that divides {0}",
     ),
     (
         r"n_gpus \((\d+)\) must be divisible by rollout\.tensor_model_parallel_size \((\d+)\)",
         (),
-        "choose a --tensor-parallel that divides the {0} GPUs",
+        "choose an actor_rollout_ref.rollout.tensor_model_parallel_size that divides the {0} GPUs",
+    ),
+    (r"Could not override '", (), "verl has no such setting; correct it in trainer.options.command"),
+    (
+        r"prompts are no longer than data.max_prompt_length",
+        ("prompts_per_step",),
+        "raise data.max_prompt_length in trainer.options.command, or lower recipe.prompts_per_step",
     ),
     (r"validation gen temperature should be greater than 0", ("temperature",), "raise recipe.temperature"),
     (r"Invalid loss_agg_mode", ("loss",), "report this: the mapping of loss does not fit this version of verl"),
     (r"Unsupported loss mode", ("loss",), "report this: the mapping of loss does not fit this version of verl"),
     (r"lr_scheduler_type", ("schedule",), "choose constant or cosine"),
-    (r"Unknown advantage estimator", ("reward_scaling",), "the plug-in did not register; render the folder again"),
+    (
+        r"Unknown advantage estimator",
+        ("reward_scaling",),
+        "install EvoTrainer there again",
+    ),
     (
         r"evo_reward",
         ("rewards",),
@@ -72,67 +77,35 @@ class VerlComplaint:
 
 @dataclass(frozen=True, slots=True)
 class Validation:
-    """What verl made of the configuration."""
+    """What verl made of the settings."""
 
     ok: bool
     findings: tuple[VerlComplaint, ...]
-    notices: tuple[str, ...]
-    gpus: int
-    verl: str
-    seconds: float
+    verl: str = ""
+
+    def __str__(self) -> str:
+        if self.ok:
+            return f"valid: verl {self.verl} accepts the settings and loads the plug-ins"
+        return "verl refuses the settings: " + "; ".join(map(str, self.findings))
 
 
-def overrides_of(gpus: int | None, nodes: int | None) -> list[str]:
-    """Hydra overrides for another size of cluster."""
-    out = []
-    if gpus is not None:
-        out.append(f"trainer.n_gpus_per_node={gpus}")
-    if nodes is not None:
-        out.append(f"trainer.nnodes={nodes}")
-    return out
+def explain(printed: str) -> Validation:
+    """The answer of inside/check.py, the last line that is a JSON object; libraries print around it."""
+    for line in reversed(printed.splitlines()):
+        if line.startswith("{"):
+            try:
+                return _explained(json.loads(line))
+            except ValueError:
+                continue
+    return Validation(False, (VerlComplaint("the check did not end", (), "see what was printed before"),))
 
 
-def validate(folder: Path, venv: Venv, gpus: int | None = None, nodes: int | None = None) -> Validation:
-    """Compose and validate in verl's environment."""
-    manifest = intact(folder)
-    done = subprocess.run(
-        [venv.python, "-P", script("check.py"), folder.resolve(), *overrides_of(gpus, nodes)],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        cwd=folder,
-    )
-    answer = last_json(done.stdout)
-    if answer is None:
-        why = " | ".join((done.stderr or done.stdout).strip().splitlines()[-3:])
-        raise MissingDependencyError(
-            f"verl's environment {venv.python} does not work: {why}; make it anew (docs/verl.md)"
-        )
-    return explain(answer, manifest["gpus"] * manifest["nodes"])
-
-
-def explain(answer: Mapping[str, Any], gpus: int) -> Validation:
-    """The answer of inside/check.py as findings."""
-    owner = owners("verl")
-    findings = [
-        VerlComplaint(
-            f"verl has no setting {key}",
-            (owner[key],) if key in owner else (),
-            "report this: the mapping does not fit this version of verl"
-            if key in owner
-            else "correct --set and render again",
-        )
-        for key in answer.get("unknown", ())
-    ]
-    if error := answer.get("error"):
-        findings.append(_trace(str(error["message"]), str(error["type"]), str(answer.get("stage")), owner))
+def _explained(answer: Mapping[str, Any]) -> Validation:
+    error, owner = answer.get("error"), owners("verl")
+    if not error:
+        return Validation(bool(answer.get("ok")), (), str(answer.get("versions", {}).get("verl", "")))
     return Validation(
-        bool(answer.get("ok")) and not findings,
-        tuple(findings),
-        tuple(answer.get("notices", ())),
-        int(answer.get("gpus", gpus)),
-        str(answer.get("versions", {}).get("verl", "")),
-        float(answer.get("seconds", 0.0)),
+        False, (_trace(" ".join(str(error["message"]).split()), str(error["type"]), str(answer.get("stage")), owner),)
     )
 
 
@@ -151,9 +124,3 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Ver
         )
     named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))
     return VerlComplaint(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")
-
-
-def demand_valid(v: Validation) -> None:
-    """ConfigError with every finding where verl refuses the configuration."""
-    if not v.ok:
-        raise ConfigError("verl refuses the configuration: " + "; ".join(str(f) for f in v.findings))
