@@ -12,13 +12,13 @@ import inspect
 import itertools
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, ValidationError
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import SPLITS, Capability, Environment, Episode, Score, Task, answered
 from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
@@ -50,6 +50,19 @@ class VerifiersConfig(Frozen):
     """Value of `truth` from which an attempt counts as correct."""
     timeout_s: float = Field(60.0, gt=0)
     """Seconds that the rewards of one attempt may take; a task's own limit comes before it."""
+    harness: str | None = None
+    """Plays episodes: "chat" (verifiers' chat loop), "own" (the task set's), or a harness of verifiers by its id. None:
+    one turn, scored in this process."""
+    env: dict[str, Any] = {}
+    """verifiers' own options of an episode (its `--env.*`), where a harness plays."""
+    rewards: dict[str, float] = {}
+    """Rewards that episodes give, and their weights; none: those of a first episode."""
+    at_once: int = Field(32, ge=1)
+    """Episodes that are in progress together."""
+    turn_s: float = Field(120.0, gt=0)
+    """Seconds that a harness may take between an answer and its next question, or its end."""
+    start_s: float = Field(300.0, gt=0)
+    """Seconds that verifiers may take to load the tasks."""
 
 
 def load() -> Any:
@@ -61,6 +74,20 @@ def load() -> Any:
             f"this environment needs verifiers 0.4 (v1); {install('verifiers')} ({e})"
         ) from None
     return vf
+
+
+def split_up(shares: Mapping[str, float], keys: Iterable[str]) -> dict[str, list[str]]:
+    """Keys of tasks by split, in an order that follows from their hashes; TaskSetError for shares that are none."""
+    if set(shares) - set(SPLITS) or abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) < 0:
+        raise TaskSetError(f"environment.splits: give shares of {', '.join(SPLITS)} that add up to 1")
+    order = sorted(keys, key=lambda k: hashlib.blake2b(f"evotrainer:{k}".encode()).digest())
+    out, begin, share = dict[str, list[str]](), 0, 0.0
+    for split in SPLITS:
+        share += shares.get(split, 0.0)
+        end = round(share * len(order))
+        out[split] = order[begin:end]
+        begin = end
+    return out
 
 
 class VerifiersEnv(WithScaffold):
@@ -137,21 +164,14 @@ class VerifiersEnv(WithScaffold):
         return weights
 
     def _split(self) -> dict[str, tuple[Task, ...]]:
-        shares = self.config.splits
-        if set(shares) - set(SPLITS) or abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) < 0:
-            raise TaskSetError(f"environment.splits: give shares of {', '.join(SPLITS)} that add up to 1")
-        order = sorted(self._own, key=lambda t: hashlib.blake2b(f"evotrainer:{t.key}".encode()).digest())
-        out, begin, share = dict[str, tuple[Task, ...]](), 0, 0.0
-        for split in SPLITS:
-            share += shares.get(split, 0.0)
-            end = round(share * len(order))
-            chosen = order[begin:end]
-            out[split] = tuple(
-                Task(f"{split}-{t.key[:16]}", split, t.data.prompt_text, {"task": t}, {"taskset": self.id})
-                for t in chosen
+        own = {t.key: t for t in self._own}
+        return {
+            split: tuple(
+                Task(f"{split}-{k[:16]}", split, own[k].data.prompt_text, {"task": own[k]}, {"taskset": self.id})
+                for k in keys
             )
-            begin = end
-        return out
+            for split, keys in split_up(self.config.splits, own).items()
+        }
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in SPLITS:
@@ -252,7 +272,7 @@ class VerifiersEnv(WithScaffold):
     def close(self) -> None: ...
 
 
-NEEDS = "{}: it needs verifiers' own harness, which is not run here (docs/verifiers.md)"
+NEEDS = '{}: it needs a harness; set environment.harness = "chat" or another (docs/verifiers.md)'
 """What is said of tasks that cannot be scored here."""
 
 
@@ -302,6 +322,15 @@ def _import_from(path: str) -> None:
         sys.path.insert(0, path)
 
 
-def open_verifiers(options: Mapping[str, Any]) -> VerifiersEnv:
+def open_verifiers(options: Mapping[str, Any]) -> Environment:
     """`[environment]` with name = "verifiers:ID". Raises TaskSetError, MissingDependencyError."""
-    return VerifiersEnv(parse_options(VerifiersConfig, options, str(options["name"])))
+    config = parse_options(VerifiersConfig, options, str(options["name"]))
+    if config.harness is None:
+        if given := sorted({"env", "rewards", "at_once", "turn_s", "start_s"} & config.model_fields_set):
+            raise TaskSetError(f'environment.{given[0]} is for episodes: set environment.harness = "chat", too')
+        return VerifiersEnv(config)
+    from evotrainer.envs.verifiers_episodes import VerifiersEpisodes
+
+    if config.path and not Path(config.path).is_dir():
+        _import_from(config.path)
+    return VerifiersEpisodes(config)
