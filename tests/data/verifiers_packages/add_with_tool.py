@@ -9,7 +9,7 @@ import verifiers.v1 as vf
 __all__ = ["AddTaskset"]
 
 
-class AddTools(vf.Toolset):
+class AddTools(vf.Toolset[vf.SharedToolsetConfig, vf.State]):
     @vf.tool
     async def add(self, a: int, b: int) -> int:
         """The sum of two numbers."""
@@ -21,10 +21,6 @@ class AddData(vf.TaskData):
 
 
 class AddTask(vf.Task[AddData]):
-    @classmethod
-    def toolsets(cls, config: vf.TaskConfig) -> list[vf.Toolset]:
-        return [AddTools(vf.ToolsetConfig())]
-
     @vf.reward
     async def right(self, trace: vf.Trace) -> float:
         """The sum, and nothing else."""
@@ -36,6 +32,14 @@ class AddTask(vf.Task[AddData]):
 
 
 class AddTaskset(vf.Taskset[AddTask, vf.TasksetConfig]):
+    @classmethod
+    def toolsets(cls, config: vf.TasksetConfig) -> list[vf.Toolset]:
+        return [AddTools(vf.SharedToolsetConfig())]
+
     def load(self) -> Iterator[AddTask]:
         for i in range(40):
             yield AddTask(AddData(prompt=f"{i} + {i + 7}?", answer=str(2 * i + 7)), self.config.task)
+
+
+if __name__ == "__main__":
+    AddTools.run()

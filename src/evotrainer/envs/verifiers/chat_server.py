@@ -79,7 +79,7 @@ def parse_calls(text: str) -> tuple[str, tuple[tuple[str, str], ...]]:
 
 def turns_of(messages: Sequence[Said], tools: Sequence[Any] = ()) -> list[Turn]:
     """Messages as turns; the functions stand in the system prompt."""
-    turns = [Turn(ROLES.get(r, r), text, tuple(ToolCall(n, a) for n, a in calls)) for r, text, calls in messages]  # type: ignore[arg-type, call-overload]
+    turns = [Turn(ROLES.get(r, r), text, tuple(ToolCall(n, a) for n, a in calls)) for r, text, calls in messages]  # type: ignore[arg-type]
     if tools:
         told = TOOLS.format("\n".join(json.dumps(t.get("function", t)) for t in tools))
         first = turns.pop(0).text + "\n\n" if turns and turns[0].role == "system" else ""
@@ -184,14 +184,16 @@ class _Handler(BaseHTTPRequestHandler):
     def _episode(self, what: str) -> str | None:
         """The episode that is asked for; None: refused."""
         given, token = self.headers.get("Authorization", ""), self.server.chat.token
-        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
-            return self._refuse(401, "no token of this server")
         episode, _, asked = self.path.partition("?")[0].lstrip("/").partition("/")
-        if episode not in self.server.chat.waiting:
-            return self._refuse(404, "no such episode, or it is over")
-        if asked != f"v1/{what}":
-            return self._refuse(404, "this server speaks chat completions: /v1/chat/completions, /v1/models")
-        return episode
+        if not hmac.compare_digest(given.encode(), f"Bearer {token}".encode()):
+            self._refuse(401, "no token of this server")
+        elif episode not in self.server.chat.waiting:
+            self._refuse(404, "no such episode, or it is over")
+        elif asked != f"v1/{what}":
+            self._refuse(404, "this server speaks chat completions: /v1/chat/completions, /v1/models")
+        else:
+            return episode
+        return None
 
     def _refuse(self, status: int, message: str) -> None:
         self._send(status, {"error": {"message": message, "type": "invalid_request_error", "code": status}})

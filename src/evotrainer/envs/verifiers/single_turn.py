@@ -105,7 +105,8 @@ class VerifiersEnv(WithScaffold):
         self._vf = load()
         self.name, self.config = config.name, config
         self.id = config.name.removeprefix(SCHEME)
-        _import_from(config.path)
+        if config.path and config.path not in sys.path:
+            sys.path.insert(0, config.path)  # modules of the folder can be imported from now on
         self._own = self._read()
         self._rewards = self._probe(self._own[0])
         """Reward -> its weight."""
@@ -314,23 +315,20 @@ def _text(vf: Any, task: Any) -> str:
     return json.dumps(messages(vf, task))
 
 
-def _import_from(path: str) -> None:
-    """Modules of a folder can be imported from now on."""
+def check_folder(path: str) -> None:
+    """TaskSetError where it is none."""
     if path and not Path(path).is_dir():
         raise TaskSetError(f"environment.path {path} is no folder; name the one that holds the environment's package")
-    if path and path not in sys.path:
-        sys.path.insert(0, path)
 
 
 def open_verifiers(options: Mapping[str, Any]) -> Environment:
     """`[environment]` with name = "verifiers:ID". Raises TaskSetError, MissingDependencyError."""
     config = parse_options(VerifiersConfig, options, str(options["name"]))
+    check_folder(config.path)
     if config.harness is None:
         if given := sorted({"env", "rewards", "at_once", "turn_s", "start_s"} & config.model_fields_set):
             raise TaskSetError(f'environment.{given[0]} is for episodes: set environment.harness = "chat", too')
         return VerifiersEnv(config)
-    from evotrainer.envs.verifiers_episodes import VerifiersEpisodes
+    from evotrainer.envs.verifiers.episodes import VerifiersEpisodes
 
-    if config.path and not Path(config.path).is_dir():
-        _import_from(config.path)
     return VerifiersEpisodes(config)

@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from evotrainer.envs.verifiers_worker import MARK
+from evotrainer.envs.verifiers.worker import MARK
 from evotrainer.errors import EvoTrainerError, MissingDependencyError, TaskSetError, install
 from evotrainer.records.processes import end_marked
 from evotrainer.records.text import cut
@@ -27,7 +27,8 @@ KEPT = 30
 
 
 class EpisodesProcess:
-    """Puts (episode, "ended", how) and ("", "gone", exit code) into `events`. `told`: what it said of its tasks."""
+    """Puts (episode, "ended", how) and (its token, "gone", exit code) into `events`. `told`: what it said of its
+    tasks."""
 
     def __init__(
         self, name: str, order: Mapping[str, Any], events: queue.SimpleQueue[tuple[str, str, Any]], start_s: float
@@ -39,7 +40,7 @@ class EpisodesProcess:
         self._printed: collections.deque[str] = collections.deque(maxlen=KEPT)
         self._own: queue.SimpleQueue[Mapping[str, Any]] = queue.SimpleQueue()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "evotrainer.envs.verifiers_worker"],
+            [sys.executable, "-m", "evotrainer.envs.verifiers.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -71,10 +72,9 @@ class EpisodesProcess:
                 f"{where}: verifiers' process ended ({told['gone']}) before it had tasks: {self.last_words()}"
             )
         if why := told.get("refused"):
-            missing = told.get("missing", "")
-            if missing.startswith("verifiers"):
+            if told.get("missing", "").startswith("verifiers"):
                 raise MissingDependencyError(f"this environment needs verifiers 0.4 (v1); {install('verifiers')}")
-            remedy = "; install its package, or name its folder in environment.path" if missing else ""
+            remedy = "; install its package, or name its folder in environment.path" if "missing" in told else ""
             raise TaskSetError(f"{where}: {cut(' '.join(str(why).split()), 500)}{remedy}")
         return told
 
@@ -110,7 +110,7 @@ class EpisodesProcess:
                 self._own.put(told)
         code = self._process.wait()
         self._own.put({"gone": f"exit code {code}"})
-        self._events.put(("", "gone", f"exit code {code}"))
+        self._events.put((self.token, "gone", f"exit code {code}"))
 
     def _read_printed(self) -> None:
         assert self._process.stderr is not None

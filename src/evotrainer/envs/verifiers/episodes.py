@@ -1,6 +1,6 @@
 """Episodes of a verifiers environment by their own harness: `verifiers:ID` with `harness`.
 
-The harness runs in a process of its own (`verifiers_worker.py`) and asks a server on loopback (`chat_server.py`) for
+The harness runs in a process of its own (`worker.py`) and asks a server on loopback (`chat_server.py`) for
 each turn. A request is an observation here, and an action its answer: every trainer samples, and keeps the tokens that
 it sampled, as in any environment of several turns.
 """
@@ -12,14 +12,15 @@ import json
 import queue
 import secrets
 import time
+import weakref
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
-from evotrainer.envs.chat_server import Asked, ChatServer, Said, parse_calls, turns_of
-from evotrainer.envs.verifiers_env import SCHEME, TOTAL, VerifiersConfig, split_up
-from evotrainer.envs.verifiers_process import EpisodesProcess
+from evotrainer.envs.verifiers.chat_server import Asked, ChatServer, Said, parse_calls, turns_of
+from evotrainer.envs.verifiers.process import EpisodesProcess
+from evotrainer.envs.verifiers.single_turn import SCHEME, TOTAL, VerifiersConfig, split_up
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, ToolCall, Turn
 from evotrainer.records.text import clean_text, cut
@@ -83,8 +84,9 @@ class PlayedEpisode(Episode):
         self.play, self._environment = play, environment
         self._turns: list[Turn] = []
         super().__init__(task, knobs, self._turns)
+        weakref.finalize(self, environment.abandoned.append, play)
 
-    @property  # type: ignore[override]
+    @property
     def turns(self) -> list[Turn]:
         if not self._turns:
             self._environment.wait([self.play])
@@ -109,6 +111,8 @@ class VerifiersEpisodes:
         self.name, self.config, self.at_once = config.name, config, config.at_once
         self._events: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
         self._live: dict[str, Play] = {}
+        self.abandoned: list[Play] = []
+        """Episodes that nobody holds any more."""
         self._process: EpisodesProcess | None = None
         self._chat = ChatServer(lambda key, asked: self._events.put((key, "asked", asked)))
         try:
@@ -185,6 +189,8 @@ class VerifiersEpisodes:
     # -- an attempt ----------------------------------------------------------------------------------------------
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> PlayedEpisode:
+        while self.abandoned:
+            self._stop(self.abandoned.pop())
         key = secrets.token_hex(16)
         play = self._live[key] = Play(key)
         order = {"episode": key, "task": task.data["number"], "url": self._chat.open(key)}
@@ -197,8 +203,9 @@ class VerifiersEpisodes:
             assert isinstance(e, PlayedEpisode)
             if e.done:
                 raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
-            calls = parse_calls(text)[1] if e.play.asked and e.play.asked.tools else ()
-            e.turns.append(Turn("assistant", text, tuple(ToolCall(*c) for c in calls)))
+            turns = e.turns  # which has waited for its first question
+            calls = parse_calls(clean_text(text))[1] if e.play.asked and e.play.asked.tools else ()
+            turns.append(Turn("assistant", text, tuple(ToolCall(*c) for c in calls)))
             e.finish = finish
             acted.append((e, len(e.play.said) + 1))
             if e.play.asked:
@@ -224,10 +231,12 @@ class VerifiersEpisodes:
         except queue.Empty:
             return False
         play = self._live.get(key)
-        if what == "gone":  # an episode that it did not end is missing, whatever its exit code
-            for p in self._live.values():
-                p.fault = p.fault or ("missing", f"verifiers' process ended ({value}) without this episode")
-            self._process = None
+        if what == "gone":
+            if self._process and key == self._process.token:  # and not one that was ended before
+                # an episode that it did not end is missing, whatever its exit code
+                for p in self._live.values():
+                    p.fault = p.fault or ("missing", f"verifiers' process ended ({value}) without this episode")
+                self._process = None
         elif play is None:
             if what == "asked":
                 value.refuse(409, "this episode is over")
@@ -241,8 +250,7 @@ class VerifiersEpisodes:
         """These take too long. Their process is ended where it does not answer, either."""
         for p in plays:
             p.fault = ("timeout", f"neither asked nor ended for {self.config.turn_s:g} s; raise environment.turn_s")
-            if self._process:
-                self._process.tell({"stop": p.key})
+            self._stop(p)
         if self._process and not self._process.answers(PING_S):
             self._process.close()
             self._process = None
@@ -266,8 +274,13 @@ class VerifiersEpisodes:
                     p.asked = None
             self.wait(going)
         for p in plays:
-            self._chat.forget(p.key)
-            self._live.pop(p.key, None)
+            self._stop(p)
+
+    def _stop(self, play: Play) -> None:
+        """Nothing more is wanted of an episode."""
+        if self._live.pop(play.key, None) and play.ended is None and self._process:
+            self._process.tell({"stop": play.key})
+        self._chat.forget(play.key)
 
     def _fault(self, play: Play) -> Fault | None:
         """What kept an episode from being scored; None: nothing did."""

@@ -1,4 +1,4 @@
-"""Episodes of a verifiers environment, in a process of their own: `python -m evotrainer.envs.verifiers_worker`.
+"""Episodes of a verifiers environment, in a process of their own: `python -m evotrainer.envs.verifiers.worker`.
 
 Orders come as lines of JSON on stdin, what happens goes as lines of JSON to stdout: the tasks at first, then the end of
 each episode. The policy is asked over loopback (`chat_server.py`). It ends with its stdin.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import functools
 import itertools
 import json
 import os
@@ -149,7 +150,7 @@ async def serve(order: Mapping[str, Any], lines: asyncio.Queue[Any], tell: Tell)
             else:
                 key = line["episode"]
                 going[key] = asyncio.create_task(play(env, seat, tasks[line["task"]], key, line["url"], tell))
-                going[key].add_done_callback(lambda _, key=key: going.pop(key, None))
+                going[key].add_done_callback(functools.partial(lambda key, _: going.pop(key, None), key))
         for task in going.values():
             task.cancel()
         await asyncio.gather(*going.values(), return_exceptions=True)
@@ -166,7 +167,7 @@ async def play(env: Any, seat: str, task: Any, key: str, url: str, tell: Tell) -
         episode = await env.run_slot(env.slots(task)[0], ModelContext(model="policy", client=client))
         # one seat of a plain task set has no name
         traces = [t for t in episode.traces if t.agent is None or t.agent.name in ("", None, seat)]
-        errors = [*episode.errors, *(e for t in traces for e in t.errors)]
+        errors = [*(e for t in traces for e in t.errors), *episode.errors]
         ended |= {"ok": episode.ok, "timeout": episode.is_timeout or any(t.is_timeout for t in traces)}
         ended |= {"errors": [{"type": e.type, "message": e.message} for e in errors], "traces": len(traces)}
         for t in traces[-1:]:
@@ -190,7 +191,8 @@ def main() -> None:
 
     order = json.loads(sys.stdin.readline())
     os.environ[KEY] = order["token"]
-    sys.path[:0] = order["path"]
+    sys.path[:0] = order["path"]  # and of the tool servers that verifiers starts
+    os.environ["PYTHONPATH"] = os.pathsep.join([*order["path"], os.environ.get("PYTHONPATH", "")])
 
     async def run() -> None:
         asked: asyncio.Queue[Any] = asyncio.Queue()
@@ -216,6 +218,8 @@ def main() -> None:
     except Exception as e:  # a loader of anybody's: no network, no file, options that do not fit
         traceback.print_exc()
         tell({"refused": f"{type(e).__name__}: {e}"})
+    sys.stderr.flush()
+    os._exit(0)  # an ordinary end waits ten seconds for threads of libraries
 
 
 if __name__ == "__main__":
