@@ -104,7 +104,7 @@ def test_a_question_must_go_on_from_what_was_said() -> None:
 @with_verifiers
 def test_an_episode_of_several_turns_has_its_rewards(guess: Any) -> None:
     assert guess.components.keys() == {"won", "digits", "reward"} and guess.truth == "won"
-    assert guess.outcome_components == ("won", "reward") and guess.describe()["harness"] == "evotrainer_chat"
+    assert guess.outcome_components == ("won", "reward") and guess.describe()["harness"] == "chat"
     every = [[str(n)] * 1 for n in range(1, 10)]
     won = next(e for e in played(guess, *every * 3) if guess.score([e])[0].outcome == "correct")
     assert won.done and [t.role for t in won.turns] == ["user", "assistant"]

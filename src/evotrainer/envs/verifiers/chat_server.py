@@ -13,12 +13,12 @@ import queue
 import re
 import secrets
 import threading
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from evotrainer.records.clock import unix_time
 from evotrainer.records.rollout import Finish, Role, ToolCall, Turn
 
 MODEL = "policy"
@@ -222,4 +222,4 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _document(kind: str, choice: Mapping[str, Any]) -> dict[str, Any]:
     own = f"chatcmpl-{secrets.token_hex(12)}"
-    return {"id": own, "object": kind, "created": int(time.time()), "model": MODEL, "choices": [dict(choice)]}
+    return {"id": own, "object": kind, "created": int(unix_time()), "model": MODEL, "choices": [dict(choice)]}

@@ -19,8 +19,8 @@ from typing import Any
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
 from evotrainer.envs.verifiers.chat_server import Asked, ChatServer, Said, parse_calls, turns_of
+from evotrainer.envs.verifiers.options import SCHEME, TOTAL, VerifiersConfig, split_up
 from evotrainer.envs.verifiers.process import EpisodesProcess
-from evotrainer.envs.verifiers.single_turn import SCHEME, TOTAL, VerifiersConfig, split_up
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, ToolCall, Turn
 from evotrainer.records.text import clean_text, cut

@@ -28,8 +28,7 @@ from evotrainer.records.processes import end_marked
 MARK, KEY = "EVOTRAINER_EPISODES", "EVOTRAINER_POLICY_API_KEY"
 """Variable by which all that a worker started is known; variable of the server's token, which verifiers keeps from
 programs for its name."""
-CHAT = "evotrainer_chat"
-"""The name by which verifiers finds `chat_harness`."""
+CHAT = "chat"
 GRACE_S = 10.0
 Tell = Callable[[Mapping[str, Any]], None]
 
@@ -38,11 +37,11 @@ class RefusedError(Exception):
     """These episodes cannot be played; the message has cause and remedy."""
 
 
-def chat_harness() -> types.ModuleType:
+def chat_harness(config: Any) -> Any:
     """verifiers' own chat loop (the program of its `null` harness), run in this process: no uv, no download, no start
     of an interpreter for every turn."""
     import certifi
-    from verifiers.v1.harnesses.null import NullHarness, NullHarnessConfig
+    from verifiers.v1.harnesses.null import NullHarness
     from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
     from verifiers.v1.runtimes import ProgramResult
 
@@ -82,18 +81,13 @@ def chat_harness() -> types.ModuleType:
                 return ProgramResult(exit_code=1, stdout="", stderr=traceback.format_exc())
             return ProgramResult(exit_code=0, stdout="", stderr="")
 
-    class ChatConfig(NullHarnessConfig):
-        pass
-
     class ChatHarness(NullHarness):
         async def setup(self, runtime: Any) -> None: ...
 
         async def launch(self, ctx: Any, trace: Any, runtime: Any, *more: Any, **named: Any) -> Any:
             return await super().launch(ctx, trace, InProcess(runtime), *more, **named)
 
-    module = types.ModuleType(CHAT)
-    module.__dict__.update(ChatHarness=ChatHarness, ChatConfig=ChatConfig, __all__=["ChatHarness"])
-    return module
+    return ChatHarness(config)
 
 
 def opened(order: Mapping[str, Any]) -> tuple[Any, str]:
@@ -101,7 +95,6 @@ def opened(order: Mapping[str, Any]) -> tuple[Any, str]:
     from verifiers.v1.configs.agent import agent_config_fields
     from verifiers.v1.utils import loaders
 
-    sys.modules[CHAT] = chat_harness()
     given = {k: dict(v) if isinstance(v, dict) else v for k, v in order["env"].items()}
     given["taskset"] = {**order["taskset"], "id": order["id"]}
     kind = loaders.env_config_type(order["id"], given.get("id") or "")
@@ -117,10 +110,12 @@ def opened(order: Mapping[str, Any]) -> tuple[Any, str]:
     asked_runtime = "runtime" in own
     own.setdefault("runtime", {"type": "subprocess"})
     if order["harness"] != "own":
-        own.setdefault("harness", {"id": CHAT if order["harness"] == "chat" else order["harness"]})
+        own["harness"] = {**own.get("harness", {}), "id": "null" if order["harness"] == CHAT else order["harness"]}
     for held in (given, own):  # a second attempt would begin another conversation
         held["retries"] = {"max_retries": 0}
     env = loaders.load_environment(loaders.resolve_env_config(given))
+    if order["harness"] == CHAT:
+        env._harnesses[seat] = chat_harness(env._harnesses[seat].config)
     harness = env._harnesses[seat]
     if harness.EXECUTES_CODE and own["runtime"]["type"] == "subprocess" and not asked_runtime:
         raise RefusedError(
@@ -138,7 +133,8 @@ async def serve(order: Mapping[str, Any], lines: asyncio.Queue[Any], tell: Tell)
     about = {r.__name__: r.__doc__ or "" for r in tasks[0].hooks("reward")} if tasks else {}
     found = [{"key": t.key, "prompt": t.data.prompt_text if t.data.prompt else t.data.name or ""} for t in tasks]
     runtime = env._agent_specs[seat].runtime.type
-    tell({"tasks": found, "about": about, "harness": env._harnesses[seat].config.id, "runtime": runtime})
+    own = env._harnesses[seat].config.id if order["harness"] == "own" else order["harness"]
+    tell({"tasks": found, "about": about, "harness": own, "runtime": runtime})
     going: dict[str, asyncio.Task[None]] = {}
     async with env.serving():
         while (line := await lines.get()) is not None:
