@@ -30,12 +30,12 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def opened(name: str = "guess-number", **more: Any) -> Any:
-    return open_environment({"name": f"verifiers:{name}", "path": str(PACKAGES), "harness": "chat", **more})
+    return open_environment({"name": f"verifiers:{name}", "path": str(PACKAGES), "harness": "chat", "start_s": 600, **more})
 
 
 @pytest.fixture(scope="module")
 def guess() -> Iterator[Any]:
-    env = opened(turn_s=60)
+    env = opened(turn_s=300, start_s=600)
     yield env
     env.close()
 
@@ -138,7 +138,7 @@ def test_a_process_that_ends_or_hangs_costs_its_episodes_alone(guess: Any, monke
     (again,) = guess.score(played(guess, ["1"]))  # in a process of its own
     assert again.error_kind is None
     monkeypatch.setattr("evotrainer.envs.verifiers.episodes.PING_S", 1.0)
-    monkeypatch.setattr(guess, "config", guess.config.model_copy(update={"turn_s": 3.0}))
+    monkeypatch.setattr(guess, "config", guess.config.model_copy(update={"turn_s": 20.0}))
     waits, beside = guess.score(played(guess, ["wait"], ["1"]))
     assert (waits.error_kind, beside.error_kind) == ("timeout", None)
     (hangs,) = guess.score(played(guess, ["hang"]))
