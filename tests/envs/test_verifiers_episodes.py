@@ -30,12 +30,14 @@ pytestmark = pytest.mark.timeout(600)
 
 
 def opened(name: str = "guess-number", **more: Any) -> Any:
-    return open_environment({"name": f"verifiers:{name}", "path": str(PACKAGES), "harness": "chat", "start_s": 600, **more})
+    return open_environment(
+        {"name": f"verifiers:{name}", "path": str(PACKAGES), "harness": "chat", "start_s": 600, **more}
+    )
 
 
 @pytest.fixture(scope="module")
 def guess() -> Iterator[Any]:
-    env = opened(turn_s=300, start_s=600)
+    env = opened()
     yield env
     env.close()
 
@@ -114,6 +116,39 @@ def test_an_episode_of_several_turns_has_its_rewards(guess: Any) -> None:
     assert one.components == {"won": 0.0, "digits": 1.0, "reward": 0.5} and one.outcome == "incorrect"
     assert one.detail["guesses"] == 4 and words.finish == "turn_limit"
     assert two.components == {"won": 0.0, "digits": 0.0, "reward": 0.0} and two.error is None
+
+
+@with_verifiers
+def test_the_tokens_that_are_trained_on_are_those_of_the_conversation(guess: Any) -> None:
+    """Prompt, actions as they were sampled, observations: encoded from what the harness was told and has asked."""
+    import torch
+
+    from evotrainer.trainers.embedded.attempts import run_attempts
+    from evotrainer.trainers.embedded.policy import Policy
+    from evotrainer.trainers.embedded.sampler import SamplingParams
+    from evotrainer.trainers.embedded.shape import DecoderShape
+    from evotrainer.trainers.embedded.tokenizer import EOS, build_tokenizer
+
+    tokenizer = build_tokenizer((), "test")
+    policy = Policy(DecoderShape(len(tokenizer), d=16, layers=1, heads=2, kv_heads=1, hidden=32, context=256)).init(3)
+    plan = [(t, range(2)) for t in guess.tasks("train")[:3]]
+    made = run_attempts(
+        guess, policy, tokenizer, plan, {}, SamplingParams(4), 3, torch.Generator().manual_seed(1), lambda _: None
+    )
+    several = 0
+    for a in made:
+        assert a.score.error_kind is None
+        turns = [t.text for t in a.episode.turns]
+        said = [text for _, text, _ in a.episode.play.said]
+        assert said[: len(turns)] == turns and list(a.prompt) == tokenizer.prompt(a.episode.turns[:1])
+        ids = iter(a.ids)
+        for t in a.episode.turns[1:]:
+            one = tokenizer.encode(t.text) if t.role == "assistant" else tokenizer.observation([t], True)
+            assert [next(ids) for _ in one] == list(one)
+            if t.role == "assistant" and len(one) < 4:
+                assert next(ids) == EOS
+        several += len(turns) > 2
+    assert several
 
 
 @with_verifiers

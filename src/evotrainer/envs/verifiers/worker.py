@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import contextvars
 import functools
 import itertools
 import json
 import os
-import ssl
 import sys
 import threading
 import time
 import traceback
-import types
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -28,66 +25,14 @@ from evotrainer.records.processes import end_marked
 MARK, KEY = "EVOTRAINER_EPISODES", "EVOTRAINER_POLICY_API_KEY"
 """Variable by which all that a worker started is known; variable of the server's token, which verifiers keeps from
 programs for its name."""
-CHAT = "chat"
+CHAT, CHAT_ID = "chat", "evotrainer_chat"
+"""The chat loop as a task file names it, and the module by which verifiers finds it."""
 GRACE_S = 10.0
 Tell = Callable[[Mapping[str, Any]], None]
 
 
 class RefusedError(Exception):
     """These episodes cannot be played; the message has cause and remedy."""
-
-
-def chat_harness(config: Any) -> Any:
-    """verifiers' own chat loop (the program of its `null` harness), run in this process: no uv, no download, no start
-    of an interpreter for every turn."""
-    import certifi
-    from verifiers.v1.harnesses.null import NullHarness
-    from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
-    from verifiers.v1.runtimes import ProgramResult
-
-    program: dict[str, Any] = {"__name__": CHAT}
-    exec(compile(CHAT_PROGRAM_SOURCE, CHAT, "exec"), program)
-    parse, given = program["parse_args"], contextvars.ContextVar[Any]("arguments of the chat loop")
-    program["parse_args"] = given.get
-    certificates = ssl.create_default_context(cafile=certifi.where())  # read once, and not for every turn
-    program["certifi"] = types.SimpleNamespace(where=lambda: certificates)
-
-    class InProcess:
-        """In the place of the runtime that would start the program."""
-
-        def __init__(self, runtime: Any) -> None:
-            self.runtime = runtime
-
-        async def write(self, path: str, data: bytes) -> None:
-            await self.runtime.write(path, data)
-
-        async def prepare_uv_script(self, *_: Any, **__: Any) -> list[str]:
-            return []
-
-        async def run_program(self, argv: list[str], env: Mapping[str, str]) -> Any:
-            before, sys.argv = sys.argv, [CHAT, *argv]
-            try:
-                args = parse()
-            finally:
-                sys.argv = before
-            if args.initial_messages_file:
-                args.initial_messages_file = str(Path(self.runtime.workdir) / args.initial_messages_file)
-            given.set(args)
-            try:
-                await program["main"]()
-            except SystemExit as e:  # how the program says that its connection is gone
-                return ProgramResult(exit_code=int(e.code or 0), stdout="", stderr=traceback.format_exc())
-            except Exception:  # as its traceback would have been printed
-                return ProgramResult(exit_code=1, stdout="", stderr=traceback.format_exc())
-            return ProgramResult(exit_code=0, stdout="", stderr="")
-
-    class ChatHarness(NullHarness):
-        async def setup(self, runtime: Any) -> None: ...
-
-        async def launch(self, ctx: Any, trace: Any, runtime: Any, *more: Any, **named: Any) -> Any:
-            return await super().launch(ctx, trace, InProcess(runtime), *more, **named)
-
-    return ChatHarness(config)
 
 
 def opened(order: Mapping[str, Any]) -> tuple[Any, str]:
@@ -110,12 +55,10 @@ def opened(order: Mapping[str, Any]) -> tuple[Any, str]:
     asked_runtime = "runtime" in own
     own.setdefault("runtime", {"type": "subprocess"})
     if order["harness"] != "own":
-        own["harness"] = {**own.get("harness", {}), "id": "null" if order["harness"] == CHAT else order["harness"]}
+        own["harness"] = {**own.get("harness", {}), "id": CHAT_ID if order["harness"] == CHAT else order["harness"]}
     for held in (given, own):  # a second attempt would begin another conversation
         held["retries"] = {"max_retries": 0}
     env = loaders.load_environment(loaders.resolve_env_config(given))
-    if order["harness"] == CHAT:
-        env._harnesses[seat] = chat_harness(env._harnesses[seat].config)
     harness = env._harnesses[seat]
     if harness.EXECUTES_CODE and own["runtime"]["type"] == "subprocess" and not asked_runtime:
         raise RefusedError(
@@ -187,6 +130,7 @@ def main() -> None:
 
     order = json.loads(sys.stdin.readline())
     os.environ[KEY] = order["token"]
+    sys.path.append(str(Path(__file__).with_name("harnesses")))
     sys.path[:0] = order["path"]  # and of the tool servers that verifiers starts
     os.environ["PYTHONPATH"] = os.pathsep.join([*order["path"], os.environ.get("PYTHONPATH", "")])
 
