@@ -74,7 +74,7 @@ ALLOWED = {
     "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
     "envs.components envs.admission envs.data envs.vocabulary",
     "envs.reasoning_gym": "errors records envs.base envs.options envs.slots",
-    "envs.verifiers_env": "errors records envs.base envs.options envs.slots",
+    "envs.verifiers": "errors records envs.base envs.options envs.slots",
     "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
     "envs.reasoning_gym envs.vocabulary",
     "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "

@@ -23,7 +23,7 @@ DEFAULT = ("envs.code.spec", "trainers.embedded.spec", "trainers.embedded.traine
 """What tasks/code.toml names, where its defaults are not imported plainly."""
 FENCED = (
     *("envs.code", "envs.maths", "envs.swe", "envs.trl_env", "envs.reasoning_gym"),
-    *("envs.verifiers_env", "executors.ray"),
+    *("envs.verifiers", "executors.ray"),
     *("trainers.command", "trainers.embedded", "trainers.trl"),
     *("agents.seat", "agents.random_", "extras", "studies", "importers"),
     *("testing", "program_probes", "verify", "ui"),

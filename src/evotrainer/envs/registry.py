@@ -86,7 +86,7 @@ SCHEMES: Registry[Callable[[Mapping[str, Any]], Environment]] = Registry(
     {
         **dict.fromkeys(("trl", "trl-rewards"), "evotrainer.envs.trl_env:open_trl"),
         "reasoning-gym": "evotrainer.envs.reasoning_gym:open_gym",
-        "verifiers": "evotrainer.envs.verifiers_env:open_verifiers",
+        "verifiers": "evotrainer.envs.verifiers.opening:open_verifiers",
     },
 )
 """Scheme before the colon of a name -> what opens the user's file by it; `python:` is ours."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
@@ -80,6 +80,24 @@ def grade(environment: TrainerEnvironment, attempts: Sequence[Attempt]) -> None:
         raise TrainerError(f"the environment scored {len(scores)} of {n}; mend its score()")
     for a, s in zip(attempts, scores, strict=True):
         a.score = s
+
+
+Plan = Sequence[tuple[Any, Sequence[int]]]
+"""(task, ks) of each group of attempts."""
+
+
+def parts_of(plan: Plan, environment: TrainerEnvironment) -> Iterator[Plan]:
+    """The plan in parts of as many attempts as the environment holds open together (its `at_once`); the whole where it
+    says nothing. A group stays together."""
+    most = getattr(environment, "at_once", None)
+    part: list[tuple[Any, Sequence[int]]] = []
+    for group in plan:
+        if part and most and sum(len(ks) for _, ks in part) + len(group[1]) > most:
+            yield part
+            part = []
+        part.append(group)
+    if part:
+        yield part
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from bench.envs.tokens import UncachedSampler
 
+from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.trainers.embedded import attempts as module
 from evotrainer.trainers.embedded import decoder, sampler
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
@@ -189,3 +192,34 @@ def test_packed_transcripts_have_the_loss_and_gradients_of_separate_rows(base: P
         assert len(alone[r.index]) == r.counted
         assert together[r.index] == pytest.approx(alone[r.index], abs=1e-4)
     assert (grad_alone - grad_together).abs().max() < 1e-4 * grad_alone.abs().max()
+
+
+class FewAtOnceEnv(TalkEnv):
+    """Holds few episodes open together."""
+
+    at_once = 12
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open = self.most = 0
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        self.open += 1
+        self.most = max(self.most, self.open)
+        return super().reset(task, knobs)
+
+    def score(self, episodes: Sequence[Episode]) -> list[Score]:
+        self.open -= len(episodes)
+        return super().score(episodes)
+
+
+def test_no_more_episodes_are_open_than_the_environment_holds(toy: tuple[Policy, Tokenizer]) -> None:
+    env = FewAtOnceEnv()
+    params = SamplingParams(8, greedy=True)
+    parts, whole = attempt(toy, params, env=env), attempt(toy, params)
+    assert env.most == 10, "groups of 5 stay together"
+    same(parts, whole)
+    env.at_once = 2
+    env.most = 0
+    attempt(toy, params, env=env)
+    assert env.most == 5, "a group that is larger is a part by itself"

@@ -21,7 +21,7 @@ from evotrainer.trainers.embedded.sampler import (
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.embedded.weights import Weights
-from evotrainer.trainers.rollouts import Attempt, grade
+from evotrainer.trainers.rollouts import Attempt, Plan, grade, parts_of
 
 CACHE_BYTES = 384 << 20
 """Caches of several turns kept at once; more rows are sampled one block after the other."""
@@ -42,7 +42,7 @@ def run_attempts(
     environment: TrainerEnvironment,
     policy: Policy,
     tokenizer: PolicyTokenizer,
-    plan: Sequence[tuple[Any, Sequence[int]]],
+    plan: Plan,
     knobs: Mapping[str, Any],
     params: SamplingParams,
     max_turns: int,
@@ -56,14 +56,31 @@ def run_attempts(
     prompt that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     out: list[EmbeddedAttempt] = []
-    for task, ks in plan:
-        for k in ks:
-            episode = environment.reset(task, knobs)
-            prompt = tokenizer.prompt(episode.turns)
-            over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
-            if over and over < len(prompt) - 1:
-                prompt = [prompt[0], *prompt[over + 1 :]]
-            out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
+    for part in parts_of(plan, environment):
+        out += _attempts(environment, policy, tokenizer, part, knobs, params, max_turns, generator, clock, cut_prompts)
+    return out
+
+
+def _attempts(
+    environment: TrainerEnvironment,
+    policy: Policy,
+    tokenizer: PolicyTokenizer,
+    plan: Plan,
+    knobs: Mapping[str, Any],
+    params: SamplingParams,
+    max_turns: int,
+    generator: torch.Generator,
+    clock: Callable[[str], None],
+    cut_prompts: bool,
+) -> list[EmbeddedAttempt]:
+    out: list[EmbeddedAttempt] = []
+    # all of them begin before the turns of the first are asked for: harnesses get ready side by side
+    for task, k, episode in [(task, k, environment.reset(task, knobs)) for task, ks in plan for k in ks]:
+        prompt = tokenizer.prompt(episode.turns)
+        over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
+        if over and over < len(prompt) - 1:
+            prompt = [prompt[0], *prompt[over + 1 :]]
+        out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
     clock("grade")
     # drawn for the whole plan before blocks are formed: how rows are batched must not change what is sampled
     uniforms = SamplingNoise(len(out), params.max_tokens, max_turns, generator)

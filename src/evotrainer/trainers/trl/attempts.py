@@ -11,7 +11,7 @@ from evotrainer.records.rollout import Finish
 from evotrainer.records.text import counted
 from evotrainer.trainers.base import TrainerEnvironment
 from evotrainer.trainers.chat import ChatCodec
-from evotrainer.trainers.rollouts import Attempt, grade
+from evotrainer.trainers.rollouts import Attempt, Plan, grade, parts_of
 from evotrainer.trainers.trl.generate import SampledTurn
 
 Sampler = Callable[[Sequence[Sequence[int]]], list[SampledTurn]]
@@ -30,7 +30,7 @@ def run_attempts(
     environment: TrainerEnvironment,
     sampler: Sampler,
     transcript: ChatCodec,
-    plan: Sequence[tuple[Any, Sequence[int]]],
+    plan: Plan,
     knobs: Mapping[str, Any],
     max_tokens: int,
     max_turns: int,
@@ -43,8 +43,30 @@ def run_attempts(
     `context`: tokens that the policy can hold. `clock` is told when a phase ("sample", "grade") ends. `cut_prompts`: a
     prompt that does not fit loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
+    out: list[Attempt] = []
+    for part in parts_of(plan, environment):
+        out += _attempts(
+            environment, sampler, transcript, part, knobs, max_tokens, max_turns, context, clock, cut_prompts
+        )
+    return out
+
+
+def _attempts(
+    environment: TrainerEnvironment,
+    sampler: Sampler,
+    transcript: ChatCodec,
+    plan: Plan,
+    knobs: Mapping[str, Any],
+    max_tokens: int,
+    max_turns: int,
+    context: int,
+    clock: Callable[[str], None],
+    cut_prompts: bool,
+) -> list[Attempt]:
     room = context - max_tokens
-    out = [_begin(environment, transcript, task, k, knobs, room, cut_prompts) for task, ks in plan for k in ks]
+    # all of them begin before the turns of the first are asked for: harnesses get ready side by side
+    begun = [(task, k, environment.reset(task, knobs)) for task, ks in plan for k in ks]
+    out = [_begin(e, transcript, task, k, room, cut_prompts) for task, k, e in begun]
     clock("grade")
     active = list(out)
     for turn in range(max_turns):
@@ -64,16 +86,7 @@ def run_attempts(
     return out
 
 
-def _begin(
-    environment: TrainerEnvironment,
-    transcript: ChatCodec,
-    task: Any,
-    k: int,
-    knobs: Mapping[str, Any],
-    room: int,
-    cut_prompts: bool,
-) -> Attempt:
-    episode = environment.reset(task, knobs)
+def _begin(episode: Any, transcript: ChatCodec, task: Any, k: int, room: int, cut_prompts: bool) -> Attempt:
     prompt = transcript.prompt(episode.turns)
     over = max(0, len(prompt) - room)
     # a training prompt is never cut: the policy would learn to answer questions it did not see

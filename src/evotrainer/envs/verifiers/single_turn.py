@@ -13,43 +13,16 @@ import itertools
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import ValidationError
 
 from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
+from evotrainer.envs.verifiers.options import SCHEME, TOTAL, VerifiersConfig, split_up
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
-from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Turn
 from evotrainer.records.text import cause, clean_text
-
-SCHEME = "verifiers:"
-SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
-TOTAL = "reward"
-"""Component: the rewards by their weights, as verifiers trains on them."""
-
-
-class VerifiersConfig(Frozen):
-    """`[environment]` with name = "verifiers:ID"."""
-
-    name: str
-    path: str = ""
-    """Folder in which the environment's package lies, where it is not installed."""
-    taskset: dict[str, Any] = {}
-    """The task set's own options (verifiers: `--env.taskset.*`)."""
-    tasks: int = Field(2000, ge=10)
-    """Tasks that are read at most."""
-    splits: dict[str, float] = SHARES
-    """Shares of train, search, gate and cert; which task goes where follows from a hash of its key."""
-    truth: str | None = None
-    """Reward that says what is right; None: the one of the largest weight, the first of several."""
-    correct_at: float = 1.0
-    """Value of `truth` from which an attempt counts as correct."""
-    timeout_s: float = Field(60.0, gt=0)
-    """Seconds that the rewards of one attempt may take; a task's own limit comes before it."""
 
 
 def load() -> Any:
@@ -78,7 +51,8 @@ class VerifiersEnv(WithScaffold):
         self._vf = load()
         self.name, self.config = config.name, config
         self.id = config.name.removeprefix(SCHEME)
-        _import_from(config.path)
+        if config.path and config.path not in sys.path:
+            sys.path.insert(0, config.path)  # modules of the folder can be imported from now on
         self._own = self._read()
         self._rewards = self._probe(self._own[0])
         """Reward -> its weight."""
@@ -137,21 +111,14 @@ class VerifiersEnv(WithScaffold):
         return weights
 
     def _split(self) -> dict[str, tuple[Task, ...]]:
-        shares = self.config.splits
-        if set(shares) - set(SPLITS) or abs(sum(shares.values()) - 1) > 1e-6 or min(shares.values()) < 0:
-            raise TaskSetError(f"environment.splits: give shares of {', '.join(SPLITS)} that add up to 1")
-        order = sorted(self._own, key=lambda t: hashlib.blake2b(f"evotrainer:{t.key}".encode()).digest())
-        out, begin, share = dict[str, tuple[Task, ...]](), 0, 0.0
-        for split in SPLITS:
-            share += shares.get(split, 0.0)
-            end = round(share * len(order))
-            chosen = order[begin:end]
-            out[split] = tuple(
-                Task(f"{split}-{t.key[:16]}", split, t.data.prompt_text, {"task": t}, {"taskset": self.id})
-                for t in chosen
+        own = {t.key: t for t in self._own}
+        return {
+            split: tuple(
+                Task(f"{split}-{k[:16]}", split, own[k].data.prompt_text, {"task": own[k]}, {"taskset": self.id})
+                for k in keys
             )
-            begin = end
-        return out
+            for split, keys in split_up(self.config.splits, own).items()
+        }
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in SPLITS:
@@ -252,7 +219,7 @@ class VerifiersEnv(WithScaffold):
     def close(self) -> None: ...
 
 
-NEEDS = "{}: it needs verifiers' own harness, which is not run here (docs/verifiers.md)"
+NEEDS = '{}: it needs a harness; set environment.harness = "chat" or another (docs/verifiers.md)'
 """What is said of tasks that cannot be scored here."""
 
 
@@ -292,16 +259,3 @@ def messages(vf: Any, task: Any) -> list[tuple[Any, str]]:
 
 def _text(vf: Any, task: Any) -> str:
     return json.dumps(messages(vf, task))
-
-
-def _import_from(path: str) -> None:
-    """Modules of a folder can be imported from now on."""
-    if path and not Path(path).is_dir():
-        raise TaskSetError(f"environment.path {path} is no folder; name the one that holds the environment's package")
-    if path and path not in sys.path:
-        sys.path.insert(0, path)
-
-
-def open_verifiers(options: Mapping[str, Any]) -> VerifiersEnv:
-    """`[environment]` with name = "verifiers:ID". Raises TaskSetError, MissingDependencyError."""
-    return VerifiersEnv(parse_options(VerifiersConfig, options, str(options["name"])))
