@@ -61,6 +61,13 @@ def test_a_given_step_time_measures_nothing(task_file: Path) -> None:
         estimate(task, step_s=0.0)
 
 
+def test_a_training_that_its_limit_would_stop_is_told(task_file: Path) -> None:
+    stopped = "a training is stopped at 2 min of processor time, twice budget.trial_cpu_s"
+    task = load_task(task_file, ["budget.trial_cpu_s=60", "recipe.steps=100"])
+    assert any(x.startswith(stopped) for x in estimate_lines(estimate(task, step_s=2.0)))
+    assert not any("is stopped at" in x for x in estimate_lines(estimate(task, step_s=0.2)))
+
+
 def test_an_evaluation_without_a_number_takes_all_tasks_of_the_split(task_file: Path) -> None:
     whole = estimate(load_task(task_file, []), step_s=2.0)
     few = estimate(load_task(task_file, ["evaluation.search_tasks=1", "evaluation.gate_tasks=1"]), step_s=2.0)

@@ -79,6 +79,8 @@ class RunEstimate:
     (`judge.planned_seeds.detectable`); empty where nothing is judged."""
     max_seeds: int
     """Up to which an undecided verdict asks for seeds."""
+    ended_at: float
+    """CPU-seconds at which a training is stopped."""
     read: str = ""
     """What a reader is asked, in words; empty: there is none."""
     gpus: float = 0.0
@@ -166,6 +168,7 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
         side_by_side=local_workers(task),
         limits=task.budget.limits(),
         max_seeds=task.judge.max_seeds,
+        ended_at=2 * task.budget.trial_cpu_s,
         detects=_detects(task, there),
         read=_read(task),
         probed=_probed(task, probes_s if cost.measured else None),
@@ -302,6 +305,11 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"
     )
+    if e.training_s > e.ended_at:
+        lines.append(
+            f"a training is stopped at {_time(e.ended_at)} of processor time, twice budget.trial_cpu_s: raise that to "
+            f"{e.training_s:.0f} or more, unless a GPU does the most of it"
+        )
     proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
     searches = "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
