@@ -23,6 +23,10 @@ def asks(completions, completion_ids, **columns):
     return [float(len(ids)) for ids in completion_ids]
 
 
+def parses(completions, **columns):
+    return [float(int(c) > 0) for c in completions]
+
+
 def reads(completions, **columns):
     return [float(len(ids)) for ids in columns["completion_ids"]]
 """
@@ -69,6 +73,15 @@ def test_one_that_reads_it_unnamed_is_a_fault_and_no_reward(tmp_path: Path) -> N
     env.step(episodes, ["1"], ["stop"])
     (score,) = env.score(episodes)
     assert score.error_kind == "reward" and "KeyError" in str(score.error) and not score.components
+
+
+def test_one_answer_that_a_function_cannot_read_is_a_fault_of_its_own(tmp_path: Path) -> None:
+    env = opened(tmp_path, also="parses")
+    episodes = [env.reset(t, {}) for t in env.tasks("train")[:3]]
+    env.step(episodes, ["1", "no number", "0"], ["stop"] * 3)
+    good, bad, zero = env.score(episodes)
+    assert (good.components["parses"], good.error_kind, zero.components["parses"]) == (1.0, None, 0.0)
+    assert bad.error_kind == "reward" and "ValueError" in str(bad.error)
 
 
 def test_a_run_of_the_embedded_trainer_is_paid_by_them(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from evotrainer.envs import open_environment
 from evotrainer.envs.verifiers.chat_server import Asked
-from evotrainer.envs.verifiers.episodes import Play
+from evotrainer.envs.verifiers.episodes import Play, VerifiersEpisodes
 from evotrainer.envs.verifiers.worker import MARK
 from evotrainer.errors import EvoTrainerError, MissingDependencyError, TaskSetError
 from evotrainer.testing import check_environment
@@ -167,9 +168,40 @@ def test_what_goes_wrong_in_an_episode_is_a_fault_of_its_own(guess: Any) -> None
     assert good.error_kind is None
 
 
+def test_a_question_that_is_asked_again_takes_the_place_of_the_first() -> None:
+    said = [("user", "guess", ())]
+    first, again, other = (Asked(list(x), []) for x in (said, said, [("user", "another", ())]))
+    play = Play("key")
+    assert play.take(first) == said and play.take(again) == [] and play.fault is None
+    assert first.reply.get_nowait()[0] == 409 and play.asked is again
+    play.take(other)
+    assert play.fault is not None and play.fault[0] == "other_conversation"
+
+
+def test_a_process_that_starts_anew_with_other_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    env = object.__new__(VerifiersEpisodes)
+    env.name, env.config, env._process, env._told = "verifiers:x", None, None, {"tasks": [{"key": "a"}, {"key": "b"}]}
+    other = SimpleNamespace(told={"tasks": [{"key": "b"}, {"key": "a"}]})
+    monkeypatch.setattr(VerifiersEpisodes, "_order", lambda self: {})
+    monkeypatch.setattr("evotrainer.envs.verifiers.episodes.EpisodesProcess", lambda *a: other)
+    env.config, env._events = SimpleNamespace(start_s=1.0), None
+    with pytest.raises(TaskSetError, match="other tasks, or another order, when its process started anew"):
+        env._started()
+
+
+def test_a_command_is_refused_before_anything_is_spent() -> None:
+    env = object.__new__(VerifiersEpisodes)
+    env.name = "verifiers:x"
+    env.check_plays("embedded")
+    with pytest.raises(TaskSetError, match="played by its own harness.*set trainer.name=embedded or trl"):
+        env.check_plays("command")
+
+
 @with_verifiers
 def test_a_process_that_ends_or_hangs_costs_its_episodes_alone(guess: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = marked()
     gone, beside = guess.score(played(guess, ["die"], ["1"]))
+    assert marked() < before, "what it had started is ended with it"
     assert gone.error_kind == "missing" and "(exit code 0) without this episode" in gone.error
     assert beside.error_kind == "missing", "it did not end either"
     (again,) = guess.score(played(guess, ["1"]))  # in a process of its own

@@ -201,7 +201,8 @@ class TrlEnv:
         return self._graded(tries)
 
     def _graded(self, tries: Sequence[tuple[Task, str]], without: Sequence[str] = ()) -> list[Score]:
-        """As `grade`; `without`: what is not handed."""
+        """As `grade`; `without`: what is not handed. Where a function raises on several, each is scored by itself: one
+        bad answer is a fault of its own."""
         given = {k: v for k, v in self._handed(tries).items() if k not in without}
         columns, n = dict[str, list[Any]](), len(tries)
         for name, f in self.reward_functions.items():
@@ -218,6 +219,8 @@ class TrlEnv:
                         f"as it would in training; correct it: completions are {form}"
                     ) from values
                 fault = f"reward function {name!r} raised {raised(values)}"
+                if without and n > 1:
+                    return [s for x in tries for s in self._graded([x], without)]
                 return [Score({}, "unknown", error=fault, error_kind="reward")] * n
             if len(values) != n:
                 gave = f"gave {counted(len(values), 'value')} for {counted(n, 'completion')}"

@@ -21,6 +21,10 @@ from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing, read_answer
 
 
+HEAD = '{"raw":'
+"""How a `QueuedAnswer` begins."""
+
+
 class QueuedAnswer(Frozen):
     """An answer as it was handed over."""
 
@@ -45,8 +49,10 @@ def read_queued(folder: Path, name: str) -> QueuedAnswer | None:
         text = f.read(8 * MOST).decode("utf-8", errors="replace")
     try:
         return QueuedAnswer.model_validate_json(text)
-    except ValidationError:  # a bare answer
-        return QueuedAnswer(raw=text[: MOST + 1])
+    except ValidationError:
+        if text.startswith(HEAD) or HEAD.startswith(text):  # not whole yet, where a disk has no links
+            return None
+        return QueuedAnswer(raw=text[: MOST + 1])  # a bare answer
 
 
 def put_answer(folder: Path, name: str, raw: str, by: str = "") -> bool:

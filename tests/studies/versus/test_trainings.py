@@ -50,6 +50,7 @@ def names(x: SideLogs, folder: Path) -> list[str]:
         ("gsm8k.jsonl", ""),
         ("steps/step_10", ""),
         ("reports1", ""),
+        ("model-s1.5", ""),
         ("seeds", ""),
     ],
 )
@@ -58,7 +59,7 @@ def test_a_name_says_its_seed(name: str, told: str) -> None:
     assert (unmarked(name) == name) is (not told)
 
 
-@pytest.mark.parametrize("name", ["seed_{}.jsonl", "s{}/rollouts.jsonl", "grpo-run{}/part-0.jsonl"])
+@pytest.mark.parametrize("name", ["seed_{}.jsonl", "s{}/rollouts.jsonl", "grpo-seed{}/part-0.jsonl"])
 def test_a_folder_of_seeds_is_as_many_trainings_as_when_each_is_named(tmp_path: Path, name: str) -> None:
     files = []
     for s in (1, 2, 10):
@@ -116,6 +117,16 @@ def test_seeds_of_sampling_and_nameless_files_are_one_training_until_said(tmp_pa
     assert names(side(folder, seeds="file"), tmp_path) == ["new/alpha.jsonl", "new/beta.jsonl"]
     many = write(tmp_path / "many.jsonl", [r | {"seed": i} for i, r in enumerate(rows(0, 8))])
     assert len(side(many).seeds) == 1 and not side(many).notes, "a seed a rollout is no training"
+
+
+def test_runs_of_an_evaluation_are_one_training_until_said_and_runs_with_steps_are_several(tmp_path: Path) -> None:
+    for s in (1, 2, 3):
+        for folder, more in (("evaluated", {}), ("trained", {"step": 5})):
+            (tmp_path / folder).mkdir(exist_ok=True)
+            write(tmp_path / folder / f"eval_run{s}.jsonl", rows(s, **more))
+    found = side(tmp_path / "evaluated")
+    assert len(found.seeds) == 1 and "cannot be known; if so: --seeds file" in found.notes[0]
+    assert len(side(tmp_path / "evaluated", seeds="file").seeds) == 3 == len(side(tmp_path / "trained").seeds)
 
 
 def test_a_resumed_run_is_one_training_and_two_runs_over_the_same_steps_are_two(tmp_path: Path) -> None:

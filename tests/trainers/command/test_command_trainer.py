@@ -15,10 +15,8 @@ from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.executors.cache import with_cache
 from evotrainer.trainers.base import EvalRequest, Identity, installed
 from evotrainer.trainers.bases import noted
-from evotrainer.trainers.command import live
 from evotrainer.trainers.command.options import parse
 from evotrainer.trainers.command.outputs import Signs
-from evotrainer.trainers.command.request import write_tasks
 from tests.trainers.command.own import RECIPE, Trained, options
 
 ROW = '{"step": 1, "reward": 0.5}'
@@ -61,30 +59,6 @@ def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path
     assert [r.id for r in again.rollouts] == [r.id for r in first.rollouts]
 
 
-def test_rollouts_are_seen_while_it_trains_and_once_each(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "EVERY_S", -1.0)
-    monkeypatch.setattr(live, "SHARE", 0)
-    t = Trained(options(), base, tmp_path)
-    file, seen = tmp_path / "command" / "out" / "rollouts.jsonl", list[Any]()
-    whole = file.read_text().splitlines()
-    lines = write_tasks(tmp_path / "tasks.jsonl", t.env, t.env.tasks("train"), {})
-    reading = live.RolloutReading(file.parent, parse(options()), t.request, t.env, lines, seen.extend)
-
-    def given() -> list[tuple[int, str]]:
-        return [(r.step, r.id) for g in seen for r in g]
-
-    file.write_text("\n".join(whole[:33]))
-    reading.look()
-    assert {step for step, _ in given()} == {1, 2} and len(given()) == 32, "step 3 has begun"
-    file.write_text("\n".join(whole))
-    reading.look()
-    for groups in reading.all("x").values():
-        reading.give(groups)
-    assert given() == [(r.step, r.id) for r in t.rollouts], "as read at the end, each once"
-
-
 def test_its_policy_is_evaluated_by_us(base: Path, tmp_path: Path) -> None:
     t = Trained(options(), base, tmp_path)
     asked = EvalRequest(Identity("r", "b1", 1), RECIPE, t.result.policy_dir, "gate", 3, attempts=2, tasks=5)
@@ -110,7 +84,9 @@ def test_a_bad_end_is_told_with_the_remedy(
 
 @pytest.mark.parametrize("does", ["hangs", "ignores SIGTERM"])
 def test_one_that_hangs_is_ended(does: str, base: Path, tmp_path: Path) -> None:
-    with pytest.raises(FaultsError, match="no new row of metrics or rollouts for .* hung, ended; see .*log.txt"):
+    with pytest.raises(
+        FaultsError, match=r"no sign \(a new row of metrics or rollouts\) for .* hung, ended; see .*log.txt"
+    ):
         Trained(options(does, patience_s=2, grace_s=0.3), base, tmp_path)
     assert "waiting for a server" in (tmp_path / "command" / "log.txt").read_text()
     assert not processes(tmp_path)

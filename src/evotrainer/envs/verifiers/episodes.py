@@ -59,6 +59,10 @@ class Play:
         if self.full:
             asked.refuse(400, FULL, "context_length_exceeded")
             return []
+        if self.asked is not None and asked.messages == self.said:  # the same again, by a client that gave up waiting
+            self.asked.refuse(409, "asked again")
+            self.asked = asked
+            return []
         if self.asked is None and asked.messages[:n] == self.said and len(asked.messages) > n:
             self.asked, self.said = asked, list(asked.messages)
             return asked.messages[n:]
@@ -116,7 +120,8 @@ class VerifiersEpisodes:
         self._process: EpisodesProcess | None = None
         self._chat = ChatServer(lambda key, asked: self._events.put((key, "asked", asked)))
         try:
-            self._told = self._started().told
+            self._process = EpisodesProcess(self.name, self._order(), self._events, config.start_s)
+            self._told = self._process.told
             self._tasks = self._split()
             self._weights = dict(config.rewards) or self._probe()
         except BaseException:
@@ -132,19 +137,26 @@ class VerifiersEpisodes:
             raise TaskSetError(f"environment {self.name}: truth {self.truth!r} is none of {', '.join(self._weights)}")
         self.outcome_components: Sequence[str] = (self.truth, TOTAL)
 
+    def _order(self) -> dict[str, Any]:
+        c = self.config
+        return {
+            "id": self.name.removeprefix(SCHEME),
+            "path": [c.path] if c.path else [],
+            "taskset": c.taskset,
+            "env": c.env,
+            "harness": c.harness,
+            "tasks": c.tasks,
+            "token": self._chat.token,
+        }
+
     def _started(self) -> EpisodesProcess:
         if self._process is None:
-            c = self.config
-            order = {
-                "id": self.name.removeprefix(SCHEME),
-                "path": [c.path] if c.path else [],
-                "taskset": c.taskset,
-                "env": c.env,
-                "harness": c.harness,
-                "tasks": c.tasks,
-                "token": self._chat.token,
-            }
-            self._process = EpisodesProcess(self.name, order, self._events, c.start_s)
+            self._process = EpisodesProcess(self.name, self._order(), self._events, self.config.start_s)
+            if [t["key"] for t in self._process.told["tasks"]] != [t["key"] for t in self._told["tasks"]]:
+                raise TaskSetError(
+                    f"environment {self.name}: other tasks, or another order, when its process started anew; "
+                    "a task's place names it: have the task set make them without chance"
+                )
         return self._process
 
     def _split(self) -> dict[str, tuple[Task, ...]]:
@@ -236,7 +248,7 @@ class VerifiersEpisodes:
                 # an episode that it did not end is missing, whatever its exit code
                 for p in self._live.values():
                     p.fault = p.fault or ("missing", f"verifiers' process ended ({value}) without this episode")
-                self._process = None
+                self._end_process()
         elif play is None:
             if what == "asked":
                 value.refuse(409, "this episode is over")
@@ -252,8 +264,7 @@ class VerifiersEpisodes:
             p.fault = ("timeout", f"neither asked nor ended for {self.config.turn_s:g} s; raise environment.turn_s")
             self._stop(p)
         if self._process and not self._process.answers(PING_S):
-            self._process.close()
-            self._process = None
+            self._end_process()
             for p in self._live.values():
                 p.fault = p.fault or ("hung", "verifiers' process hung in another episode, and was ended")
 
@@ -341,8 +352,20 @@ class VerifiersEpisodes:
             "vocabulary": self.name,
         }
 
-    def close(self) -> None:
+    def check_plays(self, trainer: str) -> None:
+        """TaskSetError for a trainer that cannot answer a harness turn by turn."""
+        if trainer == "command":
+            raise TaskSetError(
+                f"the episodes of environment {self.name} are played by its own harness, which asks us for each turn, "
+                "and by no program of yours; set trainer.name=embedded or trl"
+            )
+
+    def _end_process(self) -> None:
+        """End it with all that it started; the next episode starts another."""
         if self._process:
             self._process.close()
             self._process = None
+
+    def close(self) -> None:
+        self._end_process()
         self._chat.close()

@@ -34,7 +34,7 @@ class Wandb:
     def write(self, sheet: TrackerRun) -> None:
         run = self._open.get(sheet.key) or self._begin(sheet)
         for a in sheet.alerts:
-            run.alert(a.title[:64], a.text, level="ERROR")
+            run.alert(a.title[:64], a.text, level="ERROR", wait_duration=0)  # which else drops a title's second
         for p in sheet.points:
             run.log(dict(p.values), step=p.step)
         run.summary.update({**sheet.summary, **sheet.texts})

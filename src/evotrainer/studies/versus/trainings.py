@@ -22,7 +22,7 @@ from evotrainer.records.text import clean, counted
 from evotrainer.studies.audit.units import OpenedSource
 
 MARK = re.compile(
-    r"(?<![a-z0-9])(?:(seed|run|trial|rep|repeat|replicate)s?[ _=/-]?(\d{1,10})|(s)(\d{1,3}))(?![a-z0-9])", re.I
+    r"(?<![a-z0-9])(?:(seed|run|trial|rep|repeat|replicate)s?[ _=/-]?(\d{1,10})|(s)(\d{1,3}))(?![a-z0-9]|\.\d)", re.I
 )
 """`seed_1`, `run-2`, `s3` in a name."""
 COLUMNS = ("training", "train_seed", "seed", "run", "run_id", "trial", "trial_id", "replicate")
@@ -165,7 +165,10 @@ class PathRows:
         for column in COLUMNS:
             if (values := self._values(column)) is not None:
                 yield Clue(column, values, column, self._names_trainings(column, values))
-        yield self._by_file("names of files", [marks(self._inside(f)) for f in self.files])
+        names = [marks(self._inside(f)) for f in self.files]
+        # three runs of an evaluation are called so, too; only a training's rollouts have steps
+        if self.steps.any() or any(part.split()[0] in ("seed", "s") for n in names if n for part in n.split(", ")):
+            yield self._by_file("names of files", names)
         yield Clue("names of policies", _filled(np.array([marks(p) for p in self.policies], dtype=object)))
         whole = all(format_of(f.importer).one_reading(f.path) is not None for f in self.files)
         readings = [f.reading if whole else str(f.path.parent) for f in self.files]

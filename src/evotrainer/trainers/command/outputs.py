@@ -125,17 +125,12 @@ def _files(path: Path) -> Iterable[Path]:
     return (path,)
 
 
-def rollouts_in(out: Path, o: CommandOptions) -> Iterable[Any]:
-    """What it wrote: rollouts, and what of it cannot be read."""
-    return (record for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None))
-
-
 def read_rollouts(out: Path, o: CommandOptions, command: str) -> list[Rollout]:
     """What it wrote; what cannot be read is told. FaultsError where nothing can."""
     if not o.rollouts:
         return []
     found, skipped = list[Rollout](), list[Any]()
-    for record in rollouts_in(out, o):
+    for _, _, record in READERS["rollouts"](matches(out, o.rollouts), o.rollout_format or None):
         (found if isinstance(record, Rollout) else skipped).append(record)
     for s in skipped[:5]:
         print(f"note: {s.where}: {s.reason}", flush=True)
@@ -177,9 +172,7 @@ def labelled(
         first = group[0]
         task = first.task if first.task in lines else prompts.get(first.prompt.strip(), first.task)
         step = step_of[first.step]
-        # with its first words: what was sampled anew after a kill is another group
-        said = f"{first.group}\x1f{first.step}\x1f{task}\x1f{first.completion}"
-        tag = hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=6).hexdigest()
+        tag = hashlib.blake2b(f"{first.group}\x1f{first.step}\x1f{task}".encode(), digest_size=6).hexdigest()
         at = step + request.before
         policy = f"{i.branch}/{i.seed}@{at - 1}"
         own = [

@@ -108,7 +108,7 @@ class Command:
                 pause = min(MOST_S, max(POLL_S, 20 * (time.monotonic() - began)))
                 if silent > self.patience_s:
                     raise FaultsError(
-                        f"{self.name} wrote no new row of metrics or rollouts for {silent:.0f} s: hung, ended; "
+                        f"{self.name} gave no sign (a new row of metrics or rollouts) for {silent:.0f} s: hung, ended; "
                         f"{f'see {self.folder / LOG}, or ' if self.kept else ''}raise trainer.options.patience_s"
                     )
         finally:

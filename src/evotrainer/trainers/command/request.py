@@ -9,7 +9,6 @@ from typing import Any, Literal
 
 from pydantic import ConfigDict
 
-from evotrainer.errors import TrainerError
 from evotrainer.records.durable import os_errors
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.recipe import Recipe
@@ -95,12 +94,7 @@ def task_line(task: Any, turns: Iterable[Any], data: bool) -> TaskLine:
 def write_tasks(
     path: Path, environment: TrainerEnvironment, tasks: Iterable[Any], knobs: Mapping[str, Any], data: bool = False
 ) -> dict[str, TaskLine]:
-    """Write the lines of tasks; them by id. TrainerError where a program cannot make attempts at them."""
-    if getattr(environment, "at_once", None):
-        raise TrainerError(
-            "the episodes of this environment are played by its own harness, which asks us for each turn, and by no "
-            "program of yours; set trainer.name=embedded or trl"
-        )
+    """Write the lines of tasks; them by id."""
     lines = [task_line(t, environment.reset(t, knobs).turns, data) for t in tasks]
     with os_errors(f"cannot write {path}"), open(path, "w", encoding="utf-8") as f:
         f.writelines(x.model_dump_json(exclude_none=True) + "\n" for x in lines)

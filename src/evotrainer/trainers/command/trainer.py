@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from evotrainer.trainers import get_trainer
 from evotrainer.trainers.base import EvalRequest, RolloutSink, Trainer, TrainerEnvironment, TrainRequest, TrainResult
 from evotrainer.trainers.command import outputs
 from evotrainer.trainers.command.evaluation import PolicyServer, by_program, play_out
-from evotrainer.trainers.command.live import RolloutReading
 from evotrainer.trainers.command.mapping import Mapped, rendered
 from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
 from evotrainer.trainers.command.passing_folder import passing_folder
@@ -62,30 +62,35 @@ class CommandTrainer:
     ) -> TrainResult:
         """Run the command, or take what it has left already; then read it.
 
-        `sink` gets whole steps as they come, `on_step` all at the end; `request.watch` is told of them as they are
-        made. TrainerError where the command fails, FaultsError where it does not do what it promised (no policy,
-        nothing readable, hung).
+        `on_step` and `sink` get all steps at the end: a command that starts again, from its checkpoint or anew, samples
+        steps a second time, and the store forgets nothing. `request.watch` is told of them as they are made.
+        TrainerError where the command fails, FaultsError where it does not do what it promised (no policy, nothing
+        readable, hung).
         """
         check_alone(request)
         if refused := self.mapped.refusals(request.recipe):
             raise TrainerError(f"trainer command: {'; '.join(refused)}")
         home = request.work_dir / HOME
         out = home / OUT
+        tasks = {str(t.id): t for t in environment.tasks("train")}
         done = _read(home / DONE)
         with os_errors(f"cannot write {home}"):
             home.mkdir(parents=True, exist_ok=True)
         lines = write_tasks(
-            home / "tasks.jsonl", environment, environment.tasks("train"), request.recipe.knobs, self.options.task_data
+            home / "tasks.jsonl", environment, tasks.values(), request.recipe.knobs, self.options.task_data
         )
-        reading = RolloutReading(out, self.options, request, environment, lines, sink)
         resumed = bool(done)
         if not done:
-            done, resumed = self._run(request, home, out, reading)
+            done, resumed = self._run(request, home, out)
             fault_point("command:ended")
             replace_synced(home / DONE, json.dumps(done).encode())
         fault_point("command:done")
         name = self._command(request, home, "").name
-        by_step = reading.all(name)
+        by_step = outputs.labelled(outputs.read_rollouts(out, self.options, name), request, environment, lines)
+        if self.options.grade:
+            by_step = {
+                s: outputs.graded(groups, environment, tasks, request.recipe.knobs) for s, groups in by_step.items()
+            }
         if len(by_step) == 1 < request.recipe.steps:
             print("note: all rollouts tell one step; have each tell its own (`step`): they are read as one", flush=True)
         seen = {int(k): float(v) for k, v in done["steps"].items()}
@@ -99,7 +104,8 @@ class CommandTrainer:
             steps = counted(request.recipe.steps, "step")
             print(f"note: the command tells of {len(curve)} of the recipe's {steps}", flush=True)
         for row in curve:
-            reading.give(by_step.get(int(row["step"]), []))
+            if groups := by_step.get(int(row["step"])):
+                sink(groups)
             on_step(row)
         self._take_policy(request, out)
         return TrainResult(len(curve), request.work_dir / POLICY, curve, resumed)
@@ -113,16 +119,14 @@ class CommandTrainer:
             (home / OUT).mkdir()
             tasks, knobs = environment.tasks("train"), request.recipe.knobs
             write_tasks(home / "tasks.jsonl", environment, tasks, knobs, self.options.task_data)
-            command = self._command(request, home, "", self.options.check)
+            command = replace(self._command(request, home, "", self.options.check), kept=False)
             if status := command.run(lambda: None).status:
                 raise ConfigError(
                     f"trainer.options.check refuses the recipe (exit code {status}); it printed last: "
                     f"{command.last_words()}"
                 )
 
-    def _run(
-        self, request: TrainRequest, home: Path, out: Path, reading: RolloutReading
-    ) -> tuple[dict[str, Any], bool]:
+    def _run(self, request: TrainRequest, home: Path, out: Path) -> tuple[dict[str, Any], bool]:
         """(what is noted of a command that ended well, did it go on from a checkpoint?)."""
         o = self.options
         steps: dict[int, float] = {}
@@ -142,7 +146,6 @@ class CommandTrainer:
                 if 0 < step <= request.recipe.steps:
                     steps.setdefault(step, cpu_s)
                 request.watch(step + request.before, reward)
-                reading.look()
 
             command = self._command(request, home, checkpoint)
             end = command.run(signs, look)
