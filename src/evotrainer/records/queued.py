@@ -20,7 +20,6 @@ from evotrainer.records.frozen import Frozen
 from evotrainer.records.regular_file import open_regular
 from evotrainer.records.seat import MOST, SeatBriefing, read_answer
 
-
 HEAD = '{"raw":'
 """How a `QueuedAnswer` begins."""
 
