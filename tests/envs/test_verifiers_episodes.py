@@ -180,9 +180,9 @@ def test_a_question_that_is_asked_again_takes_the_place_of_the_first() -> None:
 
 def test_a_process_that_starts_anew_with_other_tasks_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     env = object.__new__(VerifiersEpisodes)
-    env.name, env.config, env._process, env._told = "verifiers:x", None, None, {"tasks": [{"key": "a"}, {"key": "b"}]}
-    other = SimpleNamespace(told={"tasks": [{"key": "b"}, {"key": "a"}]})
+    env.name, env._process, env._told = "verifiers:x", None, {"tasks": [{"key": "a"}, {"key": "b"}]}
     monkeypatch.setattr(VerifiersEpisodes, "_order", lambda self: {})
+    other = SimpleNamespace(told={"tasks": env._told["tasks"][::-1]})
     monkeypatch.setattr("evotrainer.envs.verifiers.episodes.EpisodesProcess", lambda *a: other)
     env.config, env._events = SimpleNamespace(start_s=1.0), None
     with pytest.raises(TaskSetError, match="other tasks, or another order, when its process started anew"):
@@ -190,8 +190,7 @@ def test_a_process_that_starts_anew_with_other_tasks_is_refused(monkeypatch: pyt
 
 
 def test_a_command_is_refused_before_anything_is_spent() -> None:
-    env = object.__new__(VerifiersEpisodes)
-    env.name = "verifiers:x"
+    (env := object.__new__(VerifiersEpisodes)).name = "verifiers:x"
     env.check_plays("embedded")
     with pytest.raises(TaskSetError, match="played by its own harness.*set trainer.name=embedded or trl"):
         env.check_plays("command")
