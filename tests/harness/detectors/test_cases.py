@@ -203,9 +203,15 @@ def longer(pays: bool) -> list[Rollout]:
     ]
 
 
-def cut(n: int) -> list[Rollout]:
-    """100 answers of which the first `n` end at the limit."""
-    return [rollout(f"t{i // 4}", i, correct=i >= n, finish="length" if i < n else "stop") for i in range(100)]
+def cut(n: int, right: bool = False) -> list[Rollout]:
+    """100 answers of which the first `n` end at the limit, wrong unless `right`."""
+    return [rollout(f"t{i // 4}", i, correct=right or i >= n, finish="length" if i < n else "stop") for i in range(100)]
+
+
+def of_training(dead: float) -> HarnessContext:
+    """20 steps of 8 groups of 8, of which this share failed as a whole."""
+    lines = {"frac_reward_zero_std": (dead, dead), "dead_fail": (dead, dead), "dead_pass": (0, 0)}
+    return C(recipe=recipe(prompts_per_step=8, group_size=8), curve=curve(20, **lines))
 
 
 def each(
@@ -333,6 +339,13 @@ CASES: list[Case] = [
      {"kind": "saturation", "severity": "warn"}),
     ("dead_groups: a few are normal", lambda: found("dead_groups", groups(fails(3) + mixed(7))), None),
     ("dead_groups: just above", lambda: found("dead_groups", groups(fails(31) + mixed(69))), "warn"),
+    ("dead_groups: pairs that agree, while the training's groups of 8 have spread",
+     lambda: found("dead_groups", groups([[0, 0]] * 30 + [[0, 1]] * 4), of_training(0.25)), None),
+    ("dead_groups: pairs, and the training's groups are dead as well",
+     lambda: found("dead_groups", groups([[0, 0]] * 30 + [[0, 1]] * 4), of_training(0.7)),
+     {"severity": "critical", "dead": 0.7, "fail": 0.7, "groups": 160, "claim": "160 groups of the training"}),
+    ("dead_groups: groups of its own size speak for themselves",
+     lambda: found("dead_groups", groups([[0] * 8] * 24 + [[0, 1] * 4] * 6), of_training(0.1)), "critical"),
     ("dead_groups: no rewards",
      lambda: found("dead_groups", [rollout(reward=None), rollout(k=1, reward=None)]),
      {"severity": "info", "missing": "reward"}),
@@ -469,6 +482,7 @@ CASES: list[Case] = [
     ("truncation: 40", lambda: found("truncation", cut(40)), "critical"),
     ("truncation: 15", lambda: found("truncation", cut(15)), None),
     ("truncation: 16", lambda: found("truncation", cut(16)), "warn"),
+    ("truncation: 40 are cut off, and right as they stand", lambda: found("truncation", cut(40, right=True)), None),
     ("truncation: unknown", lambda: found("truncation", groups(mixed(4))), {"missing": "finish"}),
     # -- echo ----------------------------------------------------------------------------------------------------------
     ("echo_trap: one line", lambda: found("echo_trap", echo(LOOP, 2)), {"severity": "critical", "longest_run": 8}),

@@ -18,6 +18,18 @@ def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quo
     return [given.quote(int(given.batch.first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
 
 
+def _of_training(given: DetectorInput, largest: int) -> tuple[dict[str, float], int, str] | None:
+    """(shares, number, words) of the groups that the training drew, by its curve; None where `largest` is no smaller
+    or the curve does not tell."""
+    recipe, c = given.context.recipe, given.context
+    dead, fail, passed = (c.series(k) for k in ("frac_reward_zero_std", "dead_fail", "dead_pass"))
+    if not recipe or largest >= recipe.group_size or not dead or not len(dead) == len(fail) == len(passed):
+        return None
+    d, f, p = (float(np.mean(x)) for x in (dead, fail, passed))
+    n = len(dead) * recipe.prompts_per_step
+    return {"dead": d, "fail": f, "pass": p, "other": max(0.0, d - f - p)}, n, f"{n} groups of the training"
+
+
 @detector(
     "dead_groups",
     "dead_groups",
@@ -28,21 +40,26 @@ def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quo
 def dead_groups(given: DetectorInput) -> list[Finding]:
     """Share of groups with reward std < 1e-8: warn above 30%, critical above 50%.
 
-    Kind `saturation` where most of the zero-variance groups are solved by every attempt, else `dead_groups`.
+    Groups of an evaluation that are smaller than those of the training (two attempts that agree are no dead group of
+    eight) leave the shares to the training's own curve, where there is one. Kind `saturation` where most of the
+    zero-variance groups are solved by every attempt, else `dead_groups`.
     """
     masks = dead_masks(given.batch)
     n = int(masks["scored"].sum())
     if n < given.thresholds["min_groups"]:
         return []
     shares = {k: float(masks[k].sum()) / n for k in ("dead", "fail", "pass", "other")}
-    severity = given.level_of(int(masks["dead"].sum()), n)
+    groups, trained = f"{n} groups", _of_training(given, int(given.batch.sizes[masks["scored"]].max()))
+    if trained:
+        shares, n, groups = trained
+    severity = given.level_of(round(shares["dead"] * n), n)
     if severity is None:
         return []
     # the remedies differ: harder tasks for groups that always pass, another reward or larger groups for the rest
     saturated = shares["pass"] > shares["dead"] / 2
     worst = "pass" if saturated else max(("fail", "other"), key=lambda k: shares[k])
     what = {"pass": "solved by every attempt", "fail": "failed by every attempt", "other": "rewarded alike"}[worst]
-    claim = f"{shares['dead']:.0%} of {n} groups are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass"
+    claim = f"{shares['dead']:.0%} of {groups} are dead: {shares['fail']:.0%} all fail, {shares['pass']:.0%} all pass"
     claim += f", {shares['other']:.0%} get one reward otherwise" if shares["other"] else ""
     quotes = _group_quotes(given, masks[worst], f"first of a group {what}")
     kind = "saturation" if saturated else "dead_groups"

@@ -131,16 +131,18 @@ def length_gaming(given: DetectorInput) -> list[Finding]:
     thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16, "confidence": 0.95},
 )
 def truncation(given: DetectorInput) -> list[Finding]:
-    """Completions truncated by the token budget: warn above 15%, critical above 30%."""
+    """Completions that the token budget cuts off before a right answer: warn above 15%, critical above 30%. Where
+    outcomes are unknown, all that it cuts off."""
     t = given.batch.truncated
     known = ~np.isnan(t)
     if known.sum() < given.thresholds["min_rollouts"]:
         return []
     share = float(t[known].mean())
-    severity = given.level_of(float(t[known].sum()), int(known.sum()))
+    cut = np.nan_to_num(t) > 0.5
+    # a right answer that runs on is paid as it stands: more tokens would not mend it
+    severity = given.level_of(int((cut & ~(given.batch.truth > 0.5)).sum()), int(known.sum()))
     if severity is None:
         return []
-    cut = np.nan_to_num(t) > 0.5
     right = given.batch.truth[cut]
     right = right[~np.isnan(right)]
     accuracy = float(right.mean()) if len(right) else None
@@ -150,6 +152,6 @@ def truncation(given: DetectorInput) -> list[Finding]:
         claim += f"; {accuracy:.0%} of the truncated ones are correct"
     quotes = [
         given.quote(int(i), text=given.batch.text(int(i))[-200:], note="its end, truncated")
-        for i in given.flag(cut)[:2]
+        for i in given.flag(cut & ~(given.batch.truth > 0.5))[:2]
     ]
     return [given.finding(severity, claim, {"share": share, "accuracy_of_cut": accuracy}, quotes)]
