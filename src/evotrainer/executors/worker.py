@@ -295,7 +295,7 @@ class TrialProcess:
         use_scaffold(environment, spec.protocol)
         request = EvalRequest(
             identity=Identity(spec.run, spec.branch, spec.seed),
-            recipe=spec.protocol,
+            recipe=spec.protocol.of_attempts,
             policy_dir=policy,
             split=plan.of or plan.split,
             step=spec.recipe.whole_steps if spec.train else spec.policy_step,

@@ -37,6 +37,11 @@ from evotrainer.records.written import settled
 Knob = bool | int | float | str
 KEYED = ("knobs", "scaffold")
 """Fields each of whose keys is a factor, `<field>.<key>`; the value None takes the key out."""
+OF_ATTEMPTS = (
+    *("temperature", "deploy_temperature", "top_p", "max_tokens", "max_turns", "knobs", "scaffold"),
+    *("rewards", "written", "length", "repetition_penalty"),
+)
+"""Fields that decide how an attempt is sampled and what it is paid."""
 CHAMPION, FROM_BASE = "champion", "base"
 """As values of `start` in a change: the recipe that is changed, and no earlier recipe."""
 
@@ -200,6 +205,11 @@ class Recipe(Frozen):
     def at(self, step: int) -> Recipe:
         """The recipe that trains a step, counted from 1 at the base policy."""
         return next(r for r in reversed(self.chain) if step > r.before or r.start is None)
+
+    @property
+    def of_attempts(self) -> Recipe:
+        """What attempts and their rewards rest on; every factor that training alone reads is at its default."""
+        return Recipe().model_copy(update={f: getattr(self, f) for f in OF_ATTEMPTS})
 
     def canonical(self) -> str:
         """Canonical JSON: sorted keys, no blanks."""

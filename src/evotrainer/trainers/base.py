@@ -124,6 +124,7 @@ class EvalRequest:
 
     identity: Identity
     recipe: Recipe
+    """Read in its fields of attempts alone (`Recipe.of_attempts`): a run gives no others."""
     policy_dir: Path
     split: str
     step: int

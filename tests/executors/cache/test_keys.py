@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.cache import keys
 from evotrainer.executors.cache.keys import CODE, LIBRARIES, Keys, code_id
 from evotrainer.executors.spec import TrialSpec
+from evotrainer.records.recipe import Replay
 from tests.executors.cache.drawn import Place, policy_file
 from tests.import_graph import module_graph, rooms_by_name
 
@@ -174,3 +176,21 @@ def test_a_deployment_temperature_is_of_evaluations_alone(place: Place) -> None:
     k = Keys(place.run_dir("r1"), place.task, {"hash": "1"}, "c")
     assert k.making(cold) == k.making(spec)
     assert k.evaluation(cold, "p", "search") != k.evaluation(spec, "p", "search")
+
+
+def test_an_evaluation_of_the_same_policy_does_not_depend_on_how_others_are_trained(place: Place) -> None:
+    spec, k = place.spec("r1", train=False), Keys(place.run_dir("r1"), place.task, {"hash": "1"}, "c")
+
+    def key(**changes: Any) -> str:
+        protocol = spec.protocol.model_copy(update=changes)
+        return k.evaluation(spec.model_copy(update={"protocol": protocol}), "p", "search")
+
+    for changes in ({"lr": 0.5}, {"steps": 99}, {"loss": "bnpo"}, {"group_size": 2}, {"replay": Replay(weight=1.0)}):
+        assert key(**changes) == key(), changes
+    for changes in (
+        {"temperature": 0.5},
+        {"max_tokens": 7},
+        {"rewards": {"right": 0.3}},
+        {"scaffold": {"system": "x"}},
+    ):
+        assert key(**changes) != key(), changes

@@ -135,7 +135,12 @@ class Keys:
     def evaluation(self, spec: TrialSpec, policy: str, split: str) -> str:
         """Of all that is evaluated on one split; `policy`: the key of what is evaluated."""
         body = {k: v for k, v in spec if k not in (*UNTOUCHED, *OF_TRAININGS)}
-        body |= {"policy": policy, "step": spec.recipe.whole_steps if spec.train else spec.policy_step}
+        # evaluations are given no other part of the protocol (`Worker.evaluate`)
+        body |= {
+            "protocol": spec.protocol.of_attempts,
+            "policy": policy,
+            "step": spec.recipe.whole_steps if spec.train else spec.policy_step,
+        }
         body["deploy_temperature"] = spec.recipe.deploy_temperature  # a score names it as it was set
         if guard := guard_of(spec.trial):  # its environment is another one
             body["guard"] = self.guards.get(guard)

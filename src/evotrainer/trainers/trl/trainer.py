@@ -266,9 +266,7 @@ class TrlTrainer:
 
         i = request.identity
         with tempfile.TemporaryDirectory() as folder:
-            sampled = request.recipe.model_copy(
-                update={"sft_anchor": 0.0, "kl_beta": 0.0, "prompt_noise": 0.0, "start": None, "hooks": {}}
-            )  # what only training needs
+            sampled = request.recipe.of_attempts
             asked = TrainRequest(i, sampled, Path(request.policy_dir), Path(folder))
             device = device_of(self.options)
             plain = self.options.model_copy(update={"micro_batch": None, "vllm": False})
