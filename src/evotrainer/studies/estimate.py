@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from evotrainer.config.budget import PriceConfig
-from evotrainer.config.guards import GuardConfig
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import probe_options
@@ -136,13 +136,6 @@ def count_guarded(task: TaskFile) -> Count:
     return Count(least, least + run.rounds * seeds + len(run.certify_seeds) * bool(run.rounds), most)
 
 
-def _guard_tasks(task: TaskFile, g: GuardConfig) -> int:
-    from evotrainer.envs import open_environment
-
-    with contextlib.closing(open_environment(g.environment, accept_tier_e=task.sandbox.accept_tier_e)) as environment:
-        return int(environment.describe().get("splits", {}).get(g.split) or 0)
-
-
 def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     """What the run of a task file costs; `step_s`: seconds of a step, in place of measuring one.
 
@@ -160,7 +153,7 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
     only_search = _probes(task) == "sample"
     probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
-    guards = [(g.name, g.tasks or _guard_tasks(task, g), g.attempts, g.margin) for g in task.guard]
+    guards = [(g.name, g.tasks or _tasks_there(task, g.environment)[g.split], g.attempts, g.margin) for g in task.guard]
     guarded = count_guarded(task)
     return RunEstimate(
         trainings=count_trainings(task),
@@ -228,15 +221,13 @@ def _detects(task: TaskFile, there: dict[str, int]) -> dict[int, float]:
     return {n: detectable(tasks, ev.gate_attempts, n, level) for n in sorted({first, max(first, judge.max_seeds)})}
 
 
-def _tasks_there(task: TaskFile) -> dict[str, int]:
-    """Tasks of each split, for evaluations that take all of them."""
+def _tasks_there(task: TaskFile, environment: Mapping[str, Any] | None = None) -> dict[str, int]:
+    """Tasks of each split, for evaluations that take all of them; of the task's environment, or a guard's."""
     from evotrainer.envs import open_environment
 
-    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
-    try:
-        return dict(environment.describe().get("splits", {}))
-    finally:
-        environment.close()
+    accepts = task.sandbox.accept_tier_e
+    with contextlib.closing(open_environment(environment or task.environment, accept_tier_e=accepts)) as opened:
+        return dict(opened.describe().get("splits", {}))
 
 
 def _given(task: TaskFile, step_s: float) -> StepCost:
@@ -262,10 +253,9 @@ def _uneven(folder: Path, task: TaskFile) -> Executor:
     run = executor.run
 
     def uneven(s: TrialSpec) -> TrialSpec:
-        if s.seed != task.run.seeds[-1] or not s.train:
-            return s
         evals = tuple(p.model_copy(update={"tasks": 1}) for p in s.evals)
-        return s.model_copy(update={"recipe": _fewer(task, s.recipe, 1), "evals": evals})
+        less = {"recipe": _fewer(task, s.recipe, 1), "evals": evals}
+        return s.model_copy(update=less) if s.train and s.seed == task.run.seeds[-1] != task.run.seeds[0] else s
 
     executor.run = lambda specs, *told: run([*map(uneven, specs)], *told)  # type: ignore[method-assign]
     return executor
@@ -286,8 +276,7 @@ def _measured(task: TaskFile) -> StepCost:
     there = task.evaluation.search_tasks or _tasks_there(task).get("search", TASKS)
     plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
-    if task.run.agent == "fixed":  # which searches nothing; its steps cost what any agent's do
-        plain["run"] |= {"agent": "statistical", "agent_options": {}}
+    plain["run"] |= {"agent": "statistical", "agent_options": {}}
     plain["tracking"] = {"to": []}
     short = resolve(plain)
     with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:
@@ -303,28 +292,27 @@ def _measured(task: TaskFile) -> StepCost:
         probes = spent_by(run / PROBE_CPU)
         policy = sum(f.stat().st_size for f in (run / "trials" / t.trial / "policy").rglob("*") if f.is_file())
     only_search = _probes(short) == "sample"
-    made = [x.steps * short.recipe.prompts_per_step * short.recipe.group_size for x in ended]
+    sampled = recipe.prompts_per_step * recipe.group_size
     # of training attempts none is probed by default, of the others those of search alone
-    probe_s = probes / max(1, sum(map(_attempts, ended)) + (0 if only_search else sum(made)))
+    probe_s = probes / max(1, sum(_attempts(x) + x.steps * sampled * (not only_search) for x in ended))
 
-    def spent(x: TrialFinished) -> tuple[float, float]:
-        trained = x.training_s or x.cpu_s
-        return trained, max(0.0, x.cpu_s - trained - probe_s * _attempts(x) * only_search)
+    def each(spent: list[float], few: int, n: int) -> tuple[float, float]:
+        """(of one, beside them); of one at least two percent of all, which is the noise of CPU time."""
+        less, whole = spent
+        one = max(whole - less, whole / 50) / (n - few) if n > few else whole / max(1, n)
+        return one, max(0.0, whole - one * n)
 
-    def each(whole: float, short: float, more: int, n: int) -> float:
-        """Of one of `n`; at least the noise of CPU time, two percent, which is all that is seen of a tiny one."""
-        return max(whole - short, whole / 50) / more if more else whole / max(1, n)
-
-    (trained, read), (short_trained, short_read) = spent(t), spent(least)
-    attempts = _attempts(t)
-    step_s = each(trained, short_trained, t.steps - least.steps, t.steps)
-    attempt_s = each(read, short_read, attempts - _attempts(least), attempts)
-    rollouts = max(made) + attempts
+    both = (least, t)
+    trained = [x.training_s or x.cpu_s for x in both]
+    probed = [probe_s * _attempts(x) * only_search for x in both]
+    read = [max(0.0, x.cpu_s - a - b) for x, a, b in zip(both, trained, probed, strict=True)]
+    step_s, around_s = each(trained, least.steps, t.steps)
+    attempt_s, before_s = each(read, _attempts(least), _attempts(t))
     return StepCost(
         step_s=step_s,
-        start_s=max(0.0, trained - step_s * t.steps) + max(0.0, read - attempt_s * attempts),
+        start_s=around_s + before_s,
         attempt_s=attempt_s,
-        rollout_bytes=size / max(1, rollouts),
+        rollout_bytes=size / (sampled * t.steps + _attempts(t)),
         policy_bytes=float(policy),
         measured=t.steps,
         probe_s=probe_s,

@@ -250,14 +250,13 @@ def curve_of(
     cpu_s: Mapping[int, float],
     total_s: float,
 ) -> list[dict[str, float]]:
-    """An entry a step: what the script logged, and rates of its rollouts by our definitions. `cpu_s`: of steps that
-    were seen to end; another one's is the next one's, the last one's is `total_s`."""
+    """An entry a step: what the script logged, rates of its rollouts by our definitions, CPU time up to its end."""
     recipe = request.recipe
     step_of = places((row["step"] for row in metrics), recipe.steps)
     logged: dict[int, dict[str, float]] = {}
     for row in metrics:
         logged.setdefault(step_of[row["step"]], {}).update({k: v for k, v in row.items() if math.isfinite(v)})
-    out, at = [], total_s
+    out, at = list[dict[str, float]](), total_s
     for step in sorted({*logged, *by_step}, reverse=True):
         seen = by_step.get(step, ())
         entry = {**logged.get(step, {}), **(_rates(step, seen, request) if seen else {})}
