@@ -71,7 +71,7 @@ class RunConfig(Frozen):
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
     rounds: int = Field(3, ge=0)
-    """At most this many rounds; the agent may stop earlier. 0: noise floor and certificate of the trainings on `seeds`."""
+    """At most this many rounds; the agent may stop earlier. 0: the trainings on `seeds` are certified, and no other."""
     branches: int = Field(3, ge=1)
     """Most branches trained and judged per round; each is trained on every one of `seeds`."""
     probes: int = Field(0, ge=0)
