@@ -277,6 +277,7 @@ def _measured(task: TaskFile) -> StepCost:
     plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
     plain["run"] |= {"agent": "statistical", "agent_options": {}}
+    plain["budget"] |= dict.fromkeys(task.budget.limits())
     plain["tracking"] = {"to": []}
     short = resolve(plain)
     with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:
@@ -287,7 +288,7 @@ def _measured(task: TaskFile) -> StepCost:
         done = sorted((t for t in ended if t.steps), key=lambda t: t.steps)
         if not done:
             raise ConfigError("no step could be trained; `evotrainer run` says why, or give --step-s")
-        least, t = done[0], done[-1]
+        least, t = both = done[0], done[-1]
         size = sum(f.stat().st_size for f in (run / "rollouts" / t.trial).rglob("*") if f.is_file())
         probes = spent_by(run / PROBE_CPU)
         policy = sum(f.stat().st_size for f in (run / "trials" / t.trial / "policy").rglob("*") if f.is_file())
@@ -302,7 +303,6 @@ def _measured(task: TaskFile) -> StepCost:
         one = max(whole - less, whole / 50) / (n - few) if n > few else whole / max(1, n)
         return one, max(0.0, whole - one * n)
 
-    both = (least, t)
     trained = [x.training_s or x.cpu_s for x in both]
     probed = [probe_s * _attempts(x) * only_search for x in both]
     read = [max(0.0, x.cpu_s - a - b) for x, a, b in zip(both, trained, probed, strict=True)]
