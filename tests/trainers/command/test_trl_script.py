@@ -27,7 +27,8 @@ def test_trls_own_script_trains_unchanged(tmp_path: Path) -> None:
     init(tmp_path / "mine", name="", trainer="", from_="trl-script")
     run = api.start(tmp_path / "mine" / "task.toml", tmp_path / "run", overrides=SMALL)
     assert run.closed is not None and not run.verify().problems
-    trained = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
+    ended = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
+    trained = sorted(ended, key=lambda t: t.trial)
     assert [t.trial for t in trained] == ["b0-s1", "b0-s2"], "without rounds certify_seeds are not trained"
     rows = trained[0].curve
     assert [row["step"] for row in rows] == [1, 2] and all("grad_norm" in row and "loss" in row for row in rows)
