@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from evotrainer.config.budget import PriceConfig
 from evotrainer.config.load import resolve
@@ -221,7 +221,7 @@ def _detects(task: TaskFile, there: dict[str, int]) -> dict[int, float]:
     return {n: detectable(tasks, ev.gate_attempts, n, level) for n in sorted({first, max(first, judge.max_seeds)})}
 
 
-def _tasks_there(task: TaskFile, environment: Mapping[str, Any] | None = None) -> dict[str, int]:
+def _tasks_there(task: TaskFile, environment: Mapping[str, object] | None = None) -> dict[str, int]:
     """Tasks of each split, for evaluations that take all of them; of the task's environment, or a guard's."""
     from evotrainer.envs import open_environment
 
@@ -337,8 +337,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             f"a training is stopped at {_time(e.ended_at)} of processor time, twice budget.trial_cpu_s: raise that to "
             f"{e.training_s:.0f} or more, unless a GPU does the most of it"
         )
-    proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
-    searches = "search" in e.trainings
+    proves, searches = e.trainings.get(CERTIFICATION, NONE).most > 0, "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
     lines.append(f"likely: {_cost(e, 'likely')}: every round is played, {meant}; audits and reading come on top")
     if total.least < total.likely:
@@ -368,8 +367,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     if e.price:
         lines.append(f"prices: {e.price.line}{'' if e.gpus else '; no GPU is held here'}")
         lines += [x for x in [e.price.stale()] if x]
-    ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
-    first = e.trainings[START].least
+    ends, first = e.trainings.get(CERTIFICATION, NONE).most, e.trainings[START].least
     for name, limit in e.limits.items():
         if not cost[name]:
             lines.append(f"budget.{name} = {limit:g} limits nothing: a training takes none of it here")
