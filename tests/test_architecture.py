@@ -178,7 +178,7 @@ ALLOWED = {
     "studies.backtest": "errors records factors sandbox config harness harness.columns harness.metrics harness.whatif "
     "rules api studies.audit",
     "studies.calibration": "errors records config judge projections rules api",
-    "studies.estimate": "errors records config judge projections envs executors run trainers",
+    "studies.estimate": "errors records config judge projections envs executors executors.spec run trainers",
     "studies.rollouts": "errors records projections importers harness.columns harness.registry studies.audit",
     # the page that a team keeps open: reads ledgers and stores, imported by commands alone
     "ui": "errors records projections importers harness.columns views studies.audit",

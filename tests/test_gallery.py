@@ -18,9 +18,10 @@ from tests.small_run import TINY
 
 ROOT = Path(__file__).parents[1]
 SMALLER = [*TINY, "policy.warm_start.steps=20", "policy.warm_start.demonstrations=200", "run.looks=off", "run.keys=off"]
-SLOW = {"cluster": "starts a Ray", "command": "its own tests train it", "reasoning-gym": "long prompts"}
+SLOW = {"cluster": "starts a Ray", "reasoning-gym": "long prompts"}
 SLOW |= dict.fromkeys(("agent", "tools"), "twenty seconds of CPU each")
-NEEDS = {"verifiers": "verifiers", "cluster": "ray", "reasoning-gym": "reasoning_gym"}
+SLOW |= dict.fromkeys(("command", "trl-script"), "their own tests train them")
+NEEDS = {"verifiers": "verifiers", "cluster": "ray", "reasoning-gym": "reasoning_gym", "trl-script": "trl"}
 pytestmark = pytest.mark.xdist_group("loop")
 EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in gallery() if n != QUICKSTART]
 

@@ -43,6 +43,8 @@ def test_a_reason_has_the_digits_that_tell_a_gain_from_what_is_asked() -> None:
     assert (kind, reason) == ("reject", "gate score +0.98 points [-0.02, +3.00] is not the gain of 1.00 asked for")
     assert _size_gate(e, config).message == "mean +0.98 points, at least 1.00 asked"
     assert _floor_gate(e).message.startswith("mean +0.976 points; trainings of one recipe differ by up to 0.980")
+    wide = _floor_gate(e.model_copy(update={"noise_floor": 1.3})).message
+    assert wide.endswith("by up to 100 and more (nothing can be shown with so few seeds) at this look")
 
 
 def test_a_clear_gain_is_promoted() -> None:

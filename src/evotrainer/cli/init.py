@@ -59,17 +59,24 @@ def init(
     if from_ not in ("", QUICKSTART):
         copy_example(from_, folder)
         return
-    check_new_folder(folder)
     title = name or re.sub(r"[^a-z0-9_-]+", "-", folder.resolve().name.lower()).strip("-") or "my-task"
-    source = example(trainer) if trainer else Path(__file__).parent / "scaffold"
-    written = ["task.toml", "environment.py", *(("train.py",) if trainer else ())]
+    _copy(example(trainer) if trainer else Path(__file__).parent / "scaffold", folder)
+    written = sorted(folder.iterdir())
     for file in written:
-        text = (source / file).read_text(encoding="utf-8")
-        text = re.sub(NAMED, lambda _: f"name = {json.dumps(title)}", text, count=1)
-        (folder / file).write_text(text, encoding="utf-8")
+        text = re.sub(NAMED, lambda _: f"name = {json.dumps(title)}", file.read_text(encoding="utf-8"), count=1)
+        file.write_text(text, encoding="utf-8")
     what = "tasks, rewards, splits, demonstrations" + (", a training script" if trainer else "")
-    print(f"wrote {', '.join(str(folder / f) for f in written)}: {what}")
+    print(f"wrote {', '.join(map(str, written))}: {what}")
     print(f"run it: evotrainer run {shlex.quote(str(folder / 'task.toml'))}")
+
+
+def _copy(source: Path, folder: Path) -> None:
+    """The files of a folder in a new one; links that leave it lead nowhere in a copy."""
+    check_new_folder(folder)
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("__*__*"), dirs_exist_ok=True)
+    for page in folder.glob("*.md"):
+        text = re.sub(r"\[([^]]*)\]\(\.\./\.\./([^)]*)\)", r"\1 (EvoTrainer's \2)", page.read_text("utf-8"))
+        page.write_text(text, "utf-8")
 
 
 def copy_example(name: str, folder: Path) -> None:
@@ -78,12 +85,7 @@ def copy_example(name: str, folder: Path) -> None:
         near = get_close_matches(name, gallery(), 1)
         hint = f"did you mean {near[0]}?" if near else f"there are: {', '.join(gallery())}"
         raise ConfigError(f"--from {name}: no such example; {hint}")
-    check_new_folder(folder)
-    shutil.copytree(example(name), folder, ignore=shutil.ignore_patterns("__pycache__"), dirs_exist_ok=True)
-    for page in folder.glob("*.md"):  # links that leave the folder lead nowhere in a copy
-        page.write_text(
-            re.sub(r"\[([^]]*)\]\(\.\./\.\./([^)]*)\)", r"\1 (EvoTrainer's \2)", page.read_text("utf-8")), "utf-8"
-        )
+    _copy(example(name), folder)
     at = shlex.quote(str(folder))
     print(f"{gallery()[name]} {folder / 'README.md'} tells. In that folder:\n\ncd {at}")
     print("\n".join(commands(folder / "README.md")))

@@ -33,6 +33,7 @@ def try_code(
 
     The file defines reward(rollout), one pure function of a rollout's public evidence; or hooks, edits of the
     algorithm: advantages(group), weights(rollouts), select(tasks, history). It is run in the sandbox, never imported.
+    Of a run it reads one branch's rollouts on one split: the champion's on search, or --branch, --split.
     Exit code 10 where a check or the replay ends it; the label says which.
 
     Example: evotrainer try-code no_crash.py runs/mine

@@ -71,7 +71,7 @@ class RunConfig(Frozen):
     """full: nobody is asked. human_gated: APPROVE / REVISE / ABORT after diagnosis, proposal, backtest and before a
     promotion. escalating: full until two rounds in a row promoted nothing, then human_gated until one does."""
     rounds: int = Field(3, ge=0)
-    """At most this many rounds; the agent may advise to stop earlier. 0: noise floor and certification only."""
+    """At most this many rounds; the agent may stop earlier. 0: the trainings on `seeds` are certified, and no other."""
     branches: int = Field(3, ge=1)
     """Most branches trained and judged per round; each is trained on every one of `seeds`."""
     probes: int = Field(0, ge=0)
@@ -86,7 +86,8 @@ class RunConfig(Frozen):
     """RL seeds on which every branch is trained; the starting recipe too, whose trainings (A/A trials) give the noise
     floor. At least judge.min_seeds, all distinct."""
     certify_seeds: tuple[int, ...] = (101, 102, 103)
-    """Fresh seeds on which the champion is trained again before certification; none of them in `seeds`."""
+    """Fresh seeds, none of them in `seeds`, on which a promoted champion is trained again before certification. Where
+    nothing was promoted they are not trained: the starting recipe is certified by its trainings on `seeds`."""
     workers: int = Field(0, ge=0)
     """Trials side by side, one thread each; 0: one per core, and one for the trl trainer where a GPU is visible."""
     checkpoint_every: int = Field(5, ge=1)

@@ -12,7 +12,7 @@ from functools import partial
 from evotrainer.judge import checks, compute, guards, readings, scaffold, settings, stats
 from evotrainer.judge.alpha_spending import InterimAnalysis, share
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput, Kind
-from evotrainer.records.text import decimal_places
+from evotrainer.records.text import decimal_places, noise_floor
 from evotrainer.records.verdicts import Effect, GateResult, Verdict
 
 FUTILE = 0.95
@@ -228,7 +228,7 @@ def _floor_gate(effect: Effect) -> GateResult:
         gate="noise_floor",
         passed=effect.mean > effect.noise_floor,
         message=f"mean {100 * effect.mean:+.{n}f} points; trainings of one recipe "
-        f"differ by up to {100 * effect.noise_floor:.{n}f} at this look",
+        f"differ by up to {noise_floor(effect.noise_floor, n, '')} at this look",
         numbers={"mean": effect.mean, "noise_floor": effect.noise_floor},
     )
 

@@ -26,7 +26,7 @@ from evotrainer.records.canaries import flip_line
 from evotrainer.records.chain import Event
 from evotrainer.records.events import Backtested, Certified, CertRow, Diagnosed, NoiseMeasured, Reestimated, ToppedUp
 from evotrainer.records.recipe import Recipe, diff
-from evotrainer.records.text import counted
+from evotrainer.records.text import counted, noise_floor
 from evotrainer.records.verdicts import GuardRow, ShortcutAudit, Verdict
 
 STATUS = {
@@ -240,7 +240,7 @@ def _measured(v: Verdict) -> str:
         return ""
     return (
         f"{e.points} at {confidence(e.confidence)} against {v.control}, {counted(e.seeds, 'seed')}, "
-        f"{counted(e.tasks, 'task')}; {words.LOOK_FLOOR} {points(e.noise_floor, sign=False)} points (at that "
+        f"{counted(e.tasks, 'task')}; {words.LOOK_FLOOR} {noise_floor(e.noise_floor)} (at that "
         f"confidence {words.FLOOR_MEANS})"
     )
 
@@ -462,6 +462,6 @@ def _noise(events: Sequence[Event], state: RunState) -> str:
     joined = dict.fromkeys(keys.noise_branch(e.id, e.body.branch) for e in events if isinstance(e.body, NoiseMeasured))
     pooled = [state.branches[b] for b in joined if b in state.branches and b != START]
     own = sum(1 for b in pooled if b.matches)
-    text = f"{points(state.noise.noise_floor, sign=False)} points, from the A/A trials"
+    text = f"{noise_floor(state.noise.noise_floor)}, from the A/A trials"
     also = f", {counted(len(pooled) - own, 'branch')} and {counted(own, 'control')} so far"
     return text + (also if own else f" and {counted(len(pooled), 'branch')} so far" if pooled else "")

@@ -88,6 +88,12 @@ def decimal_places(*pairs: tuple[float, float], least: int = 1) -> int:
     return next((n for n in range(least, 8) if all(round(a, n) != round(b, n) for a, b in unlike)), 8)
 
 
+def noise_floor(share: float, places: int = 1, unit: str = " points") -> str:
+    """As points; scores are shares, so that no gain reaches 100."""
+    few = f"100{unit} and more (nothing can be shown with so few seeds)"
+    return few if share >= 1 else f"{100 * share:.{places}f}{unit}"
+
+
 NUMBER = re.compile(r"(?<![\w-])-?\d+(?:\.\d+)?|\d+(?:\.\d+)?")
 
 

@@ -28,6 +28,7 @@ from evotrainer.records.events import (
     RunClosed,
     RunOpened,
 )
+from evotrainer.records.text import noise_floor
 from evotrainer.rules.approvals import ESCALATE_AFTER
 from evotrainer.rules.recipes import starting_recipe
 from evotrainer.run import (
@@ -245,7 +246,7 @@ def measure_start(ctx: RunContext) -> None:
     judging.promote(ctx, START, None)
     shortcut_audits.of_start(ctx, 0, START)
     detector_outcomes.settle(ctx, 0)
-    ctx.observer.note(f"noise floor {100 * noise.noise_floor:.1f} points on gate, from the A/A trials alone")
+    ctx.observer.note(f"noise floor {noise_floor(noise.noise_floor)} on gate, from the A/A trials alone")
 
 
 def open_round(ctx: RunContext, n: int) -> None:

@@ -1,29 +1,32 @@
 """What a run will cost before it is begun: trainings, processor or GPU time, disk.
 
-Trainings are counted from the task file. The time of a step and of an attempt is measured on three steps and one
-evaluation of the starting recipe, trained in a folder that is removed again, or given by the user.
+Trainings are counted from the task file. The time of a step and of an attempt is measured on short trainings of the
+starting recipe in a folder that is removed again, or given by the user.
 """
 
 from __future__ import annotations
 
 import contextlib
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from evotrainer.config.budget import PriceConfig
-from evotrainer.config.guards import GuardConfig
 from evotrainer.config.load import resolve
 from evotrainer.config.task import TaskFile
 from evotrainer.envs import probe_options
 from evotrainer.errors import ConfigError
-from evotrainer.executors import gpus_of, local_workers
+from evotrainer.executors import Executor, gpus_of, local_workers, make_executor
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.judge.alpha_spending import share
 from evotrainer.judge.guard_power import outlook
 from evotrainer.judge.planned_seeds import SEED_SD, detectable
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.probes import PROBE_CPU, spent_by
 from evotrainer.records.reader import LONGEST
+from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted
 from evotrainer.trainers import check_recipes
 
@@ -45,7 +48,9 @@ class StepCost:
     measured: int = 0
     """Steps that were measured; 0: none was."""
     start_s: float = 0.0
-    """CPU- or GPU-seconds of a training before its first step."""
+    """CPU- or GPU-seconds of a training beside its steps and attempts: libraries and weights are loaded and saved."""
+    wall: float = 1.0
+    """Seconds of the clock in each of these, where a GPU is held."""
     probe_s: float = 0.0
     """CPU-seconds of probes (docs/probes.md) for each attempt of which some are probed, on average."""
 
@@ -131,13 +136,6 @@ def count_guarded(task: TaskFile) -> Count:
     return Count(least, least + run.rounds * seeds + len(run.certify_seeds) * bool(run.rounds), most)
 
 
-def _guard_tasks(task: TaskFile, g: GuardConfig) -> int:
-    from evotrainer.envs import open_environment
-
-    with contextlib.closing(open_environment(g.environment, accept_tier_e=task.sandbox.accept_tier_e)) as environment:
-        return int(environment.describe().get("splits", {}).get(g.split) or 0)
-
-
 def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     """What the run of a task file costs; `step_s`: seconds of a step, in place of measuring one.
 
@@ -155,7 +153,7 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
     only_search = _probes(task) == "sample"
     probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
-    guards = [(g.name, g.tasks or _guard_tasks(task, g), g.attempts, g.margin) for g in task.guard]
+    guards = [(g.name, g.tasks or _tasks_there(task, g.environment)[g.split], g.attempts, g.margin) for g in task.guard]
     guarded = count_guarded(task)
     return RunEstimate(
         trainings=count_trainings(task),
@@ -223,15 +221,13 @@ def _detects(task: TaskFile, there: dict[str, int]) -> dict[int, float]:
     return {n: detectable(tasks, ev.gate_attempts, n, level) for n in sorted({first, max(first, judge.max_seeds)})}
 
 
-def _tasks_there(task: TaskFile) -> dict[str, int]:
-    """Tasks of each split, for evaluations that take all of them."""
+def _tasks_there(task: TaskFile, environment: Mapping[str, object] | None = None) -> dict[str, int]:
+    """Tasks of each split, for evaluations that take all of them; of the task's environment, or a guard's."""
     from evotrainer.envs import open_environment
 
-    environment = open_environment(task.environment, accept_tier_e=task.sandbox.accept_tier_e)
-    try:
-        return dict(environment.describe().get("splits", {}))
-    finally:
-        environment.close()
+    accepts = task.sandbox.accept_tier_e
+    with contextlib.closing(open_environment(environment or task.environment, accept_tier_e=accepts)) as opened:
+        return dict(opened.describe().get("splits", {}))
 
 
 def _given(task: TaskFile, step_s: float) -> StepCost:
@@ -241,14 +237,32 @@ def _given(task: TaskFile, step_s: float) -> StepCost:
     return StepCost(step_s, step_s / (task.recipe.prompts_per_step * task.recipe.group_size))
 
 
-def _fewest(task: TaskFile) -> int:
-    """Steps of the training that is measured: few, where its trainer takes so few."""
-    recipe = task.recipe.model_copy(update={"phases": ()})
+def _fewer(task: TaskFile, recipe: Recipe, steps: int) -> Recipe:
+    """The recipe with fewer steps, where its trainer takes so few."""
     with contextlib.suppress(ConfigError):
-        few = recipe.with_factor("steps", min(STEPS, recipe.steps))
+        few = recipe.with_factor("steps", min(steps, recipe.steps))
         check_recipes(task.trainer.name, task.trainer.options, [few])
-        return few.steps
-    return recipe.steps
+        return few
+    return recipe
+
+
+def _uneven(folder: Path, task: TaskFile) -> Executor:
+    """Trains the last seed one step and evaluates it on one task: the difference to the others tells what a step and an
+    attempt take from what a trial takes whatever its size."""
+    executor = make_executor(folder, task)
+    run = executor.run
+
+    def uneven(s: TrialSpec) -> TrialSpec:
+        evals = tuple(p.model_copy(update={"tasks": 1}) for p in s.evals)
+        less = {"recipe": _fewer(task, s.recipe, 1), "evals": evals}
+        return s.model_copy(update=less) if s.train and s.seed == task.run.seeds[-1] != task.run.seeds[0] else s
+
+    executor.run = lambda specs, *told: run([*map(uneven, specs)], *told)  # type: ignore[method-assign]
+    return executor
+
+
+def _attempts(t: TrialFinished) -> int:
+    return sum(s.attempts * len(s.per_task) + len(s.greedy_per_task) for s in t.scores)
 
 
 def _measured(task: TaskFile) -> StepCost:
@@ -257,40 +271,52 @@ def _measured(task: TaskFile) -> StepCost:
     from evotrainer.run.starting import Caller, begin
 
     plain = task.model_dump(mode="json")
-    plain["recipe"] |= {"steps": _fewest(task), "phases": []}
+    recipe = _fewer(task, task.recipe.model_copy(update={"phases": ()}), STEPS)
+    plain["recipe"] |= {"steps": recipe.steps, "phases": []}
     there = task.evaluation.search_tasks or _tasks_there(task).get("search", TASKS)
     plain["evaluation"] |= {"search_tasks": min(TASKS, there)}
     plain["run"] |= {"search_only": True, "rounds": 0, "probes": 1, "cache": "off", "harness": "minimal"}
-    if task.run.agent == "fixed":  # which searches nothing; its steps cost what any agent's do
-        plain["run"] |= {"agent": "statistical", "agent_options": {}}
+    plain["run"] |= {"agent": "statistical", "agent_options": {}}
+    plain["budget"] |= dict.fromkeys(task.budget.limits())
     plain["tracking"] = {"to": []}
     short = resolve(plain)
     with tempfile.TemporaryDirectory(prefix="evotrainer-estimate-") as folder:
         run = Path(folder) / "run"
-        begin(short, run, Caller())
+        begin(short, run, Caller(executor=_uneven))
         with contextlib.closing(Ledger.open(run / "ledger.db", readonly=True)) as ledger:
-            done = [e.body for e in ledger.events("finished") if e.body.steps]
+            ended = [e.body for e in ledger.events("finished")]
+        done = sorted((t for t in ended if t.steps), key=lambda t: t.steps)
         if not done:
             raise ConfigError("no step could be trained; `evotrainer run` says why, or give --step-s")
-        t = done[0]
-        attempts = sum(s.attempts * len(s.per_task) + len(s.greedy_per_task) for s in t.scores)
+        least, t = both = done[0], done[-1]
         size = sum(f.stat().st_size for f in (run / "rollouts" / t.trial).rglob("*") if f.is_file())
         probes = spent_by(run / PROBE_CPU)
         policy = sum(f.stat().st_size for f in (run / "trials" / t.trial / "policy").rglob("*") if f.is_file())
-    trained, only_search = t.training_s or t.cpu_s, _probes(short) == "sample"
-    rollouts = t.steps * short.recipe.prompts_per_step * short.recipe.group_size + attempts
-    first, last = t.curve[0].get("cpu_s", 0.0), t.curve[-1].get("cpu_s", 0.0)
-    # what a script takes to start is paid once; of one that tells its steps at its end alone, nobody knows it
-    each = (last - first) / (t.steps - 1) if last > first else trained / t.steps
+    only_search = _probes(short) == "sample"
+    sampled = recipe.prompts_per_step * recipe.group_size
+    # of training attempts none is probed by default, of the others those of search alone
+    probe_s = probes / max(1, sum(_attempts(x) + x.steps * sampled * (not only_search) for x in ended))
+
+    def each(spent: list[float], few: int, n: int) -> tuple[float, float]:
+        """(of one, beside them); of one at least two percent of all, which is the noise of CPU time."""
+        less, whole = spent
+        one = max(whole - less, whole / 50) / (n - few) if n > few else whole / max(1, n)
+        return one, max(0.0, whole - one * n)
+
+    trained = [x.training_s or x.cpu_s for x in both]
+    probed = [probe_s * _attempts(x) * only_search for x in both]
+    read = [max(0.0, x.cpu_s - a - b) for x, a, b in zip(both, trained, probed, strict=True)]
+    step_s, around_s = each(trained, least.steps, t.steps)
+    attempt_s, before_s = each(read, _attempts(least), _attempts(t))
     return StepCost(
-        step_s=each,
-        start_s=max(0.0, trained - each * t.steps),
-        # of training attempts none is probed by default, of the others those of search alone
-        attempt_s=max(0.0, t.cpu_s - trained - (probes if only_search else 0.0)) / max(1, attempts),
-        rollout_bytes=size / max(1, rollouts),
+        step_s=step_s,
+        start_s=around_s + before_s,
+        attempt_s=attempt_s,
+        rollout_bytes=size / (sampled * t.steps + _attempts(t)),
         policy_bytes=float(policy),
         measured=t.steps,
-        probe_s=probes / max(1, attempts if only_search else rollouts),
+        probe_s=probe_s,
+        wall=t.wall_s / t.cpu_s if t.gpu_s and t.cpu_s else 1.0,
     )
 
 
@@ -301,8 +327,9 @@ def estimate_lines(e: RunEstimate) -> list[str]:
     width = max(len(r[0]) for r in rows)
     lines = ["  ".join((r[0].ljust(width), *(x.rjust(6) for x in r[1:]))) for r in rows]
     how = f"measured on {counted(e.cost.measured, 'step')} here" if e.cost.measured else "as given, which tells no disk"
+    around = f", starting and saving {e.cost.start_s:.3g} s a training" * (e.cost.measured > 0)
     lines.append(
-        f"a step takes {e.cost.step_s:.3g} s ({how}), a training with its evaluations {_time(e.training_s)}; "
+        f"a step takes {e.cost.step_s:.3g} s ({how}){around}, a training with its evaluations {_time(e.training_s)}; "
         f"{e.side_by_side} side by side"
     )
     if e.training_s > e.ended_at:
@@ -310,8 +337,7 @@ def estimate_lines(e: RunEstimate) -> list[str]:
             f"a training is stopped at {_time(e.ended_at)} of processor time, twice budget.trial_cpu_s: raise that to "
             f"{e.training_s:.0f} or more, unless a GPU does the most of it"
         )
-    proves = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most > 0
-    searches = "search" in e.trainings
+    proves, searches = e.trainings.get(CERTIFICATION, NONE).most > 0, "search" in e.trainings
     meant = "each branch is decided on its first seeds and a champion is certified" if proves else "nothing is proved"
     lines.append(f"likely: {_cost(e, 'likely')}: every round is played, {meant}; audits and reading come on top")
     if total.least < total.likely:
@@ -336,12 +362,12 @@ def estimate_lines(e: RunEstimate) -> list[str]:
         )
     lines += [x for x in (*e.guard_notes, e.probed, e.read) if x]
     gpu_s, usd = _money(e, e.training_s)
-    cost = {"cpu_s": e.training_s, "wall_s": e.training_s / e.side_by_side, "trials": 1.0, "gpu_s": gpu_s, "usd": usd}
+    wall_s = e.training_s * e.cost.wall / e.side_by_side
+    cost = {"cpu_s": e.training_s, "wall_s": wall_s, "trials": 1.0, "gpu_s": gpu_s, "usd": usd}
     if e.price:
         lines.append(f"prices: {e.price.line}{'' if e.gpus else '; no GPU is held here'}")
         lines += [x for x in [e.price.stale()] if x]
-    ends = e.trainings.get(CERTIFICATION, Count(0, 0, 0)).most
-    first = e.trainings[START].least
+    ends, first = e.trainings.get(CERTIFICATION, NONE).most, e.trainings[START].least
     for name, limit in e.limits.items():
         if not cost[name]:
             lines.append(f"budget.{name} = {limit:g} limits nothing: a training takes none of it here")
@@ -362,7 +388,7 @@ def _cost(e: RunEstimate, which: Literal["least", "likely", "most"]) -> str:
     kind = "processor" if e.cost.measured else "trainer"
     s = n * e.training_s + guarded * e.guard_s
     gpu_s, usd = _money(e, s)
-    cost = f"{n} trainings, {_time(s)} of {kind} time, {_time(s / e.side_by_side)} of waiting"
+    cost = f"{n} trainings, {_time(s)} of {kind} time, {_time(s * e.cost.wall / e.side_by_side)} of waiting"
     cost += f", {gpu_s / 3600:.2g} GPU-hours" * bool(gpu_s) + f", {usd:.2f} US dollars" * (e.price is not None)
     if e.cost.rollout_bytes is None or e.cost.policy_bytes is None:
         return cost
@@ -371,7 +397,7 @@ def _cost(e: RunEstimate, which: Literal["least", "likely", "most"]) -> str:
 
 def _money(e: RunEstimate, s: float) -> tuple[float, float]:
     """(GPU-seconds, US dollars) of trials that take so many seconds one after the other."""
-    gpu_s = s * e.gpus
+    gpu_s = s * e.cost.wall * e.gpus
     return gpu_s, e.price.usd(s, gpu_s) if e.price else 0.0
 
 

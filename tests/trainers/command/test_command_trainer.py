@@ -6,7 +6,8 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -16,7 +17,7 @@ from evotrainer.executors.cache import with_cache
 from evotrainer.trainers.base import EvalRequest, Identity, installed
 from evotrainer.trainers.bases import noted
 from evotrainer.trainers.command.options import parse
-from evotrainer.trainers.command.outputs import Signs
+from evotrainer.trainers.command.outputs import Signs, curve_of
 from tests.trainers.command.own import RECIPE, Trained, options
 
 ROW = '{"step": 1, "reward": 0.5}'
@@ -48,6 +49,18 @@ def test_steps_may_have_another_name(base: Path, tmp_path: Path) -> None:
     t = Trained(own, base, tmp_path)
     assert [row["step"] for row in t.rows] == [1, 2, 3] and {r.step for r in t.rollouts} == {1, 2, 3}
     assert Signs(tmp_path / "command" / "out", parse(own)).step() == (3, pytest.approx(t.rows[2]["reward"]))
+
+
+def test_a_step_that_was_not_seen_took_until_the_next_and_the_last_until_the_end() -> None:
+    rows = curve_of([{"step": n} for n in (1, 2, 3)], {}, cast(Any, SimpleNamespace(recipe=RECIPE)), {2: 4.5, 3: 5}, 7)
+    assert [row["cpu_s"] for row in rows] == [4.5, 4.5, 7]
+
+
+def test_the_files_of_trls_script_tell_its_step(tmp_path: Path) -> None:
+    (tmp_path / "completions").mkdir()
+    for n in (2, 10):
+        (tmp_path / "completions" / f"completions_{n:05d}.parquet").touch()
+    assert Signs(tmp_path, parse(options(rollouts="completions"))).step() == (10, None)
 
 
 def test_the_seed_decides_and_a_training_that_ended_is_not_made_again(base: Path, tmp_path: Path) -> None:

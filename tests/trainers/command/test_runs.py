@@ -17,8 +17,11 @@ from typer.testing import CliRunner
 
 from evotrainer import api
 from evotrainer.cli import app
+from evotrainer.config.load import load_task
 from evotrainer.errors import ConfigError, FaultsError
+from evotrainer.executors.devices import GIVEN
 from evotrainer.executors.spec import read_heartbeat
+from evotrainer.studies.estimate import estimate, estimate_lines
 from tests.small_run import TINY
 from tests.trainers.command.test_kit import LINE, task
 
@@ -35,6 +38,7 @@ CHANGE = ["run.agent=fixed", 'run.agent_options={interventions=[{factor="lr", ne
 @pytest.mark.timeout(900)
 def test_a_script_of_plain_pytorch_is_trained_judged_and_certified(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--trainer", "command"]).exit_code == 0
+    assert "](" not in (tmp_path / "mine" / "README.md").read_text(), "no link that leads nowhere"
     run = api.start(
         tmp_path / "mine" / "task.toml",
         tmp_path / "run",
@@ -48,6 +52,18 @@ def test_a_script_of_plain_pytorch_is_trained_judged_and_certified(tmp_path: Pat
     assert first.curve[0]["loss"] == first.curve[0]["loss"] and first.cpu_s > first.curve[-1]["cpu_s"] > 1
     files = next(e.body.environment["files"] for e in run.events() if e.kind == "run")
     assert any(f.endswith("train.py") for f in files), "the script's hash is in the ledger"
+
+
+def test_what_a_run_of_it_costs_is_told_before(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(GIVEN, "1")
+    price = ["budget.price={gpu_hour=3.6, as_of=2026-11-29}", "budget.gpu_s=1"]
+    e = estimate(load_task(task(tmp_path, base, LINE), [*FEW, *price, "recipe.steps=200"]))
+    assert e.cost.start_s > 10 * e.cost.step_s > 0, "what the script takes to start is in no step"
+    assert e.cost.attempt_s < e.cost.step_s and e.gpus == 1 and e.cost.wall > 1, "it sleeps while it holds a GPU"
+    told = "\n".join(estimate_lines(e))
+    gpu_s = 2 * e.training_s * e.cost.wall
+    assert f", {gpu_s / 3600:.2g} GPU-hours, {gpu_s / 1000:.2f} US dollars" in told and "likely: 2 trainings" in told
+    assert "budget.gpu_s = 1 ends the search earlier" in told
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")

@@ -1,58 +1,39 @@
-"""TRL's own GRPO script, unchanged, is a trial."""
+"""TRL's own GRPO script, unchanged, is a trainer: the example of docs/command-trainer.md, trained and certified."""
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import pytest
 
-from evotrainer.records.recipe import Recipe
-from evotrainer.trainers.base import EvalRequest, Identity, installed
-from tests.trainers.command.own import Trained
+from evotrainer import api
+from evotrainer.cli.init import EXAMPLES, init
+from evotrainer.trainers.base import installed
+from tests.trainers.command.test_runs import FEW
 
-CONFIG = """
-model_name_or_path: "{policy}"
-output_dir: "{out}"
-seed: "{seed}"
-datasets:
-  - path: json
-    data_files: "{tasks}"
-    columns: [prompt]
-reward_funcs: [digit_rewards.digits]
-log_completions: true
-logging_steps: 1
-save_strategy: steps
-save_steps: 1
-report_to: none
-use_cpu: true
-bf16: false
-disable_tqdm: true
-dtype: float32
-"""
-RECIPE = Recipe(steps=2, prompts_per_step=4, group_size=4, max_tokens=4, lr=1e-3, loss="dapo", rewards={"digits": 1.0})
+PAGE = EXAMPLES.parent / "docs" / "command-trainer.md"
+SMALL = [*FEW, "recipe.steps=2", "recipe.group_size=4", "policy.warm_start.steps=20", "run.workers=2"]
+
+
+def test_the_page_quotes_the_example_whole() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    for file in ("rewards.py", "grpo.yaml", "task.toml"):
+        assert f"\n{(EXAMPLES / 'trl-script' / file).read_text(encoding='utf-8')}```\n" in page, file
 
 
 @pytest.mark.skipif(not installed("trl"), reason="needs trl: pip install 'evotrainer[trl]'")
-def test_trls_own_script_trains_unchanged(base: Path, tmp_path: Path) -> None:
-    (tmp_path / "grpo.yaml").write_text(CONFIG)
-    options = {
-        "command": [sys.executable, "-m", "trl.scripts.grpo", "--config", "{config}"],
-        "cwd": str(Path(__file__).parent),
-        "env": {"HF_HUB_OFFLINE": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1"},
-        "config": str(tmp_path / "grpo.yaml"),
-        "map": "trl",
-        "fixed": {"rewards": {"digits": 1.0}},
-        "rollouts": "completions",
-        "metrics": "checkpoint-*/trainer_state.json",
-        "policy": ".",
-        "evaluation": {"by": "embedded"},
-    }
-    t = Trained(options, base, tmp_path / "trial", RECIPE)
-    assert [row["step"] for row in t.rows] == [1, 2] and all("grad_norm" in row and "loss" in row for row in t.rows)
-    assert len(t.rollouts) == 32 and {r.task.split("-")[0] for r in t.rollouts} == {"train"}
-    assert all(r.components["digits"] == pytest.approx(r.reward) for r in t.rollouts), "as the environment says"
-    assert t.rows[0]["reward"] == pytest.approx(sum(r.reward or 0 for r in t.rollouts[:16]) / 16, abs=1e-6)
-    assert t.sha != t.trainer.policy_sha256(base)
-    asked = EvalRequest(Identity("r", "b1", 1), RECIPE, t.result.policy_dir, "search", 2, attempts=1, tasks=8)
-    assert len(t.trainer.evaluate(asked, t.env, lambda _: None)) == 8
+@pytest.mark.timeout(900)
+def test_trls_own_script_trains_unchanged(tmp_path: Path) -> None:
+    init(tmp_path / "mine", name="", trainer="", from_="trl-script")
+    run = api.start(tmp_path / "mine" / "task.toml", tmp_path / "run", overrides=SMALL)
+    assert run.closed is not None and not run.verify().problems
+    ended = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
+    trained = sorted(ended, key=lambda t: t.trial)
+    assert [t.trial for t in trained] == ["b0-s1", "b0-s2"], "without rounds certify_seeds are not trained"
+    rows = trained[0].curve
+    assert [row["step"] for row in rows] == [1, 2] and all("grad_norm" in row and "loss" in row for row in rows)
+    assert 0 < rows[0]["cpu_s"] <= rows[1]["cpu_s"] < trained[0].cpu_s
+    rollouts = list(run.rollouts("train", trial="b0-s1"))
+    assert len(rollouts) == 64 and all(r.outcome != "unknown" for r in rollouts), "tasks are known by their prompts"
+    assert all(r.components["in_place"] == pytest.approx(r.reward) for r in rollouts), "as the environment says"
+    assert rows[0]["reward"] == pytest.approx(sum(r.reward or 0 for r in rollouts[:32]) / 32, abs=1e-6)

@@ -223,21 +223,23 @@ def _typed(value: Any, names: Mapping[str, object]) -> Any:
 
 
 def merged(tree: dict[str, Any], paths: Mapping[str, Any]) -> dict[str, Any]:
-    """A tree with the values at dotted paths; `a.0.b` goes into lists."""
+    """A tree with the values at dotted paths; `a.0.b` and `a.0` go into lists."""
     for path, value in paths.items():
         *above, last = path.split(".")
         node: Any = tree
         for part in above:
-            if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
-                node = node[int(part)]
-            elif isinstance(node, dict):
-                node = node.setdefault(part, {})
-            else:
-                raise ConfigError(f"trainer.options.map: {path} leads through a value of trainer.options.config")
-        if not isinstance(node, dict):
-            raise ConfigError(f"trainer.options.map: {path} leads through a value of trainer.options.config")
-        node[last] = value
+            at = _place(node, part, path)
+            node = node[at] if isinstance(node, list) else node.setdefault(at, {})
+        node[_place(node, last, path)] = value
     return tree
+
+
+def _place(node: Any, part: str, path: str) -> Any:
+    if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
+        return int(part)
+    if not isinstance(node, dict):
+        raise ConfigError(f"trainer.options.map: {path} leads through a value of trainer.options.config")
+    return part
 
 
 def write_config(path: Path, tree: dict[str, Any]) -> None:

@@ -102,7 +102,8 @@ class Signs:
         row = self.row()
         row |= row["data"] if isinstance(row.get("data"), dict) else {}
         step, reward = (_named(row, key) for key in ("step", "reward"))
-        return int(step or 0), reward
+        files = matches(self.out, f"./{self.options.rollouts}/completions_*[0-9].parquet")  # TRL's: one a step
+        return int(step or (files and files[-1].stem.rpartition("_")[2]) or 0), reward
 
 
 def _named(row: Mapping[str, Any], key: str) -> float | None:
@@ -249,18 +250,19 @@ def curve_of(
     cpu_s: Mapping[int, float],
     total_s: float,
 ) -> list[dict[str, float]]:
-    """An entry a step: what the script logged, and rates of its rollouts by our definitions."""
+    """An entry a step: what the script logged, rates of its rollouts by our definitions, CPU time up to its end."""
     recipe = request.recipe
     step_of = places((row["step"] for row in metrics), recipe.steps)
     logged: dict[int, dict[str, float]] = {}
     for row in metrics:
         logged.setdefault(step_of[row["step"]], {}).update({k: v for k, v in row.items() if math.isfinite(v)})
-    out = []
-    for step in sorted({*logged, *by_step}):
+    out, at = list[dict[str, float]](), total_s
+    for step in sorted({*logged, *by_step}, reverse=True):
         seen = by_step.get(step, ())
         entry = {**logged.get(step, {}), **(_rates(step, seen, request) if seen else {})}
-        out.append({**entry, "step": float(step), "cpu_s": cpu_s.get(step, total_s)})
-    return out
+        at = min(at, cpu_s.get(step, at)) if out else total_s
+        out.append({**entry, "step": float(step), "cpu_s": at})
+    return out[::-1]
 
 
 def _rates(step: int, groups: Sequence[Sequence[Rollout]], request: TrainRequest) -> dict[str, float]:

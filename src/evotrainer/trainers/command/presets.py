@@ -38,10 +38,6 @@ def _row(**sets: str | Callable[[Recipe], Any]) -> TrainerSupport:
     return TrainerSupport(dict(sets))
 
 
-def _at(sets: Mapping[str, str | Callable[[Recipe], Any]]) -> TrainerSupport:
-    return TrainerSupport(dict(sets))
-
-
 def _only(why: str, instead: str, fits: Callable[[Recipe], bool], **sets: Any) -> TrainerSupport:
     return refused(why, instead, lambda r: not fits(r), part=True, **sets)
 
@@ -62,7 +58,7 @@ TRL = {
     "reward_scaling": _row(scale_rewards="reward_scaling"),
     "schedule": HF_SCHEDULE,
     "mask_truncated": _row(mask_truncated_completions="mask_truncated"),
-    "prompts_per_step": _at({**ONE_DEVICE, "generation_batch_size": rollouts}),
+    "prompts_per_step": TrainerSupport({**ONE_DEVICE, "generation_batch_size": rollouts}),
 }
 """`trl.scripts.grpo` and scripts like it, on one device. Loss: TRL's `loss_type`, whose values are ours."""
 
@@ -108,9 +104,9 @@ PRIME_RL = {
     "kl_beta": _only(
         "prime-rl's kl_tau is against the sampler, not the start policy", "set it to 0", lambda r: not r.kl_beta
     ),
-    "lr": _at({f"{PRIME_OPTIM}.lr": "lr", f"{PRIME_OPTIM}.betas2": lambda r: 0.95}),
-    "weight_decay": _at({f"{PRIME_OPTIM}.weight_decay": "weight_decay"}),
-    "grad_clip": _at({f"{PRIME_OPTIM}.max_norm": "grad_clip"}),
+    "lr": TrainerSupport({f"{PRIME_OPTIM}.lr": "lr", f"{PRIME_OPTIM}.betas2": lambda r: 0.95}),
+    "weight_decay": TrainerSupport({f"{PRIME_OPTIM}.weight_decay": "weight_decay"}),
+    "grad_clip": TrainerSupport({f"{PRIME_OPTIM}.max_norm": "grad_clip"}),
     "schedule": _only(
         "prime-rl's constant schedule has no warm-up",
         "set its warmup to 0, or take linear or cosine",
@@ -123,11 +119,11 @@ PRIME_RL = {
             ),
         },
     ),
-    "steps": _at({"max_steps": "steps"}),
-    "prompts_per_step": _at({"orchestrator.batch_size": rollouts}),
-    "group_size": _at({"orchestrator.group_size": "group_size"}),
-    "temperature": _at({f"{PRIME_SAMPLING}.temperature": "temperature"}),
-    "max_tokens": _at({f"{PRIME_SAMPLING}.max_completion_tokens": "max_tokens"}),
+    "steps": TrainerSupport({"max_steps": "steps"}),
+    "prompts_per_step": TrainerSupport({"orchestrator.batch_size": rollouts}),
+    "group_size": TrainerSupport({"orchestrator.group_size": "group_size"}),
+    "temperature": TrainerSupport({f"{PRIME_SAMPLING}.temperature": "temperature"}),
+    "max_tokens": TrainerSupport({f"{PRIME_SAMPLING}.max_completion_tokens": "max_tokens"}),
     "group_filter": _only(
         "prime-rl drops groups without spread, or none",
         "take none or zero_variance",
@@ -139,7 +135,7 @@ PRIME_RL = {
 
 VERL_PLAIN = {
     **_native("verl"),
-    "max_tokens": _at({"data.max_response_length": "max_tokens"}),
+    "max_tokens": TrainerSupport({"data.max_response_length": "max_tokens"}),
     "reward_scaling": _only(
         "verl's own grpo divides by the group's standard deviation, or by nothing",
         "take group or none, or the preset `verl`, whose plug-ins know batch",

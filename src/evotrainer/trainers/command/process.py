@@ -136,15 +136,15 @@ class StartedCommand:
 
     def end(self) -> CommandEnd:
         """How it ended; TrainerError where it could not be started, FaultsError where its keeper was killed."""
-        told = _told(self.command.folder / ENDED)
-        if "cause" in told:
-            raise TrainerError(f"{told['cause']}; correct trainer.options.command (it runs in {self.command.cwd})")
-        if told.get("status") is None:
+        found = told(self.command.folder / ENDED)
+        if "cause" in found:
+            raise TrainerError(f"{found['cause']}; correct trainer.options.command (it runs in {self.command.cwd})")
+        if found.get("status") is None:
             raise FaultsError(
                 f"{self.command.name} was ended from outside, and with it the process that kept it (exit "
                 f"{self.keeper.returncode}); `evotrainer resume` tries it again"
             )
-        return CommandEnd(int(told["status"]), float(told["cpu_s"]), int(told["left"]), int(told["bytes"]))
+        return CommandEnd(int(found["status"]), float(found["cpu_s"]), int(found["left"]), int(found["bytes"]))
 
     def stop(self) -> None:
         """End it with all that it started: asked to by SIGTERM, then killed."""
@@ -168,7 +168,7 @@ def sweep(folder: Path) -> None:
             end_marked(MARK, token)
 
 
-def _told(path: Path) -> dict[str, Any]:
+def told(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(read_text(path))
     except (OSError, ValueError):
