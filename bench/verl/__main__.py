@@ -33,7 +33,7 @@ ROOT = HERE.parents[1]
 MODEL = """
 import sys
 from tokenizers import Regex, Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
+from transformers import PreTrainedTokenizerFast, LlamaConfig, LlamaForCausalLM
 words = {c: i for i, c in enumerate(["<end>", "<user>", "<assistant>", *map(chr, range(32, 127)), chr(10)])}
 raw = Tokenizer(models.WordLevel(words, unk_token="?"))
 raw.pre_tokenizer = pre_tokenizers.Split(Regex("."), "isolated")
@@ -41,9 +41,9 @@ t = PreTrainedTokenizerFast(tokenizer_object=raw, eos_token="<end>", pad_token="
 t.add_special_tokens({"additional_special_tokens": ["<user>", "<assistant>"]})
 t.chat_template = "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}<end>{% endfor %}<assistant>"
 t.save_pretrained(sys.argv[1])
-c = Qwen2Config(vocab_size=128, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4,
-                num_key_value_heads=2, eos_token_id=0, pad_token_id=0, bos_token_id=0)
-Qwen2ForCausalLM(c).save_pretrained(sys.argv[1])
+c = LlamaConfig(vocab_size=128, hidden_size=64, intermediate_size=128, num_hidden_layers=2, num_attention_heads=2,
+                num_key_value_heads=2, max_position_embeddings=512, eos_token_id=0, pad_token_id=0, bos_token_id=0)
+LlamaForCausalLM(c).save_pretrained(sys.argv[1])
 """
 SMALL = (
     "ray_kwargs.ray_init.num_cpus=16",
@@ -67,6 +67,14 @@ def options(python: Path, *settings: str) -> dict[str, Any]:
     return {"map": "verl", "command": [*verl, *words], "check": [*verl, "--check", *words], "restarts": 0}
 
 
+def asked(python: Path, home: Path, *overrides: str, **watched: Any) -> TrainRequest:
+    """A training of the scaffold's task, for a model made on the spot: heads of 32, the least for vLLM on a CPU."""
+    subprocess.run([python, "-c", MODEL, home / "model"], check=True, capture_output=True)
+    task = load_task(ROOT / "src/evotrainer/cli/scaffold/task.toml", ['task.name="sort"', *overrides])
+    names = Identity("bench", "b0", 1), task.recipe, home / "model", home / "trial"
+    return TrainRequest(*names, environment=task.environment, **watched)
+
+
 def timed(work: Callable[[], Any]) -> tuple[str, float]:
     """(what came of it, seconds)."""
     began = time.monotonic()
@@ -82,16 +90,11 @@ def main(python: Path) -> None:
     rows: list[tuple[str, str, float]] = []
     with tempfile.TemporaryDirectory() as d:
         home = Path(d).resolve()
-        subprocess.run([python, "-c", MODEL, home / "model"], check=True, capture_output=True)
-        overrides = ['task.name="sort"', "recipe.group_filter.kind=zero_variance", "recipe.resample=1"]
-        task = load_task(ROOT / "src/evotrainer/cli/scaffold/task.toml", overrides)
-        request = TrainRequest(
-            Identity("bench", "b0", 1), task.recipe, home / "model", home / "trial", environment=task.environment
-        )
-        with contextlib.closing(open_environment(task.environment)) as environment:
+        request = asked(python, home, "recipe.group_filter.kind=zero_variance", "recipe.resample=1")
+        with contextlib.closing(open_environment(request.environment)) as environment:
             for name, settings in (("check", ()), ("check, 3 GPUs", ("trainer.n_gpus_per_node=3",))):
                 own = options(python, *settings)
-                check_recipes("command", own, [task.recipe])
+                check_recipes("command", own, [request.recipe])
                 rows.append((name, *timed(lambda own=own: CommandTrainer(own).check(request, environment))))  # type: ignore[misc]
             trainer = CommandTrainer(options(python))
             _, s = timed(lambda: trainer.train(request, environment, lambda _: None, lambda _: None))

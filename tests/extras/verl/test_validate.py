@@ -62,11 +62,11 @@ def test_an_error_nobody_foresaw_is_passed_on_with_the_factors_it_names() -> Non
     answer: dict[str, object] = {
         "ok": False,
         "stage": "compose",
-        "error": {"type": "ConfigKeyError", "message": "bad value of kl_loss_coef"},
+        "error": {"type": "ConfigKeyError", "message": "no value of kl_loss_coef"},
     }
     (f,) = said(answer).findings
     assert f.factors == ("kl_beta",) and str(f).startswith(
-        "ConfigKeyError at compose: bad value of kl_loss_coef [factor kl_beta]"
+        "ConfigKeyError at compose: no value of kl_loss_coef [factor kl_beta]"
     )
 
 

@@ -50,11 +50,10 @@ def check(t: VerlTraining, settings: Sequence[str]) -> int:
     """Let verl compose and validate the settings, load the plug-ins and grade an answer."""
     from evotrainer.extras.verl.complaints import explain
 
-    request, variables = str(t.request), t.variables()
     script = Path(__file__).parent / "inside" / "check.py"
     done = subprocess.run(
-        [sys.executable, "-P", script, request, *settings],
-        env={**os.environ, **variables}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+        [sys.executable, "-P", script, str(t.request), *settings],
+        env={**os.environ, **t.variables()}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     found = explain(done.stdout)
     print(found)

@@ -42,11 +42,8 @@ CAUSES: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (r"Invalid loss_agg_mode", ("loss",), "report this: the mapping of loss does not fit this version of verl"),
     (r"Unsupported loss mode", ("loss",), "report this: the mapping of loss does not fit this version of verl"),
     (r"lr_scheduler_type", ("schedule",), "choose constant or cosine"),
-    (
-        r"Unknown advantage estimator",
-        ("reward_scaling",),
-        "install EvoTrainer there again",
-    ),
+    (r"Unknown advantage estimator", ("reward_scaling",), "install EvoTrainer there again"),
+    (r"to tokenize to one token|Continuous Token", (), "verl plays no policy with this tokenizer; change policy.base"),
     (
         r"evo_reward",
         ("rewards",),
@@ -122,5 +119,6 @@ def _trace(message: str, kind: str, stage: str, owner: Mapping[str, str]) -> Ver
             "install there what the task needs (the extra math for maths); "
             "a sandbox needs what `evotrainer doctor` names",
         )
-    named = tuple(dict.fromkeys(f for k, f in owner.items() if k in message or k.rsplit(".", 1)[-1] in message))
+    words = set(re.findall(r"\w+", message))
+    named = tuple(dict.fromkeys(f for k, f in owner.items() if k.rsplit(".", 1)[-1] in words))
     return VerlComplaint(f"{kind} at {stage}: {message}", named, "see verl's documentation of that setting")

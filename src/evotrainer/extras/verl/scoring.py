@@ -23,7 +23,6 @@ from evotrainer.records.rollout import Finish, no_reward
 ATTEMPTS = 3
 """Gradings of one completion before a fault of the infrastructure is accepted."""
 
-
 TASK_SET = "task_set"
 """Kind of fault of a reward function that raises: not worth another attempt."""
 

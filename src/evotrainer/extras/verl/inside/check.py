@@ -51,20 +51,17 @@ def check(request: Path, overrides: list[str], out: dict[str, Any]) -> None:
 
 def demand_fitting_trl(config: Any, request: Path) -> None:
     """RuntimeError where a TRL is installed that verl's workers fail on: they patch its model with a value head."""
+    from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         found = version("trl")
     except PackageNotFoundError:
         return
-    with contextlib.suppress(ImportError):
-        from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
-
-        return
-    with contextlib.suppress(ImportError):
-        from trl import AutoModelForCausalLMWithValueHead  # noqa: F401
-
-        return
+    for module in ("trl.experimental.ppo", "trl"):
+        with contextlib.suppress(ImportError):
+            if hasattr(import_module(module), "AutoModelForCausalLMWithValueHead"):
+                return
     raise RuntimeError(
         f"verl's environment holds TRL {found}, on which its workers fail minutes after the start (they import "
         "AutoModelForCausalLMWithValueHead from it)"
@@ -93,11 +90,16 @@ def load_plugins(config: Any, request: Path) -> None:
 
 
 def read_prompts(config: Any, request: Path) -> None:
-    """ValueError where verl's data set, with the policy's tokenizer, keeps too few of the prompts."""
+    """ValueError where verl's agent loop refuses the policy's tokenizer, or its data set keeps too few prompts."""
+    from transformers import AutoConfig
     from verl.utils.dataset.rl_dataset import RLHFDataset
-    from verl.utils.tokenizer import hf_tokenizer
+    from verl.utils.tokenizer import hf_processor, hf_tokenizer
+    from verl.utils.tokenizer.continuous_token_wiring import create_continuous_token_builder
 
-    rows = RLHFDataset(config.data.train_files, hf_tokenizer(config.actor_rollout_ref.model.path), config.data)
+    policy = config.actor_rollout_ref.model.path
+    tokenizer, kind = hf_tokenizer(policy), AutoConfig.from_pretrained(policy).model_type
+    create_continuous_token_builder(tokenizer, hf_model_type=kind, processor=hf_processor(policy))
+    rows = RLHFDataset(config.data.train_files, tokenizer, config.data)
     if len(rows) < config.data.train_batch_size:
         raise ValueError(
             f"{len(rows)} prompts are no longer than data.max_prompt_length ({config.data.max_prompt_length}) tokens, "
