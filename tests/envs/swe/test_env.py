@@ -116,7 +116,7 @@ def test_unknown_knobs_are_refused(swe: SweEnv) -> None:
     for knobs in ({"histories": "full"}, {"history": "half"}):
         with pytest.raises(TaskSetError, match="no knob"):
             swe.reset(swe.tasks("search")[0], knobs)
-    with pytest.raises(TaskSetError, match="unknown split"):
+    with pytest.raises(TaskSetError, match="has no split"):
         swe.tasks("test")
 
 
