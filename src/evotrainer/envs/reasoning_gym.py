@@ -23,10 +23,9 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.envs.base import DRAWN, SPLITS, Episode, Score, Task, drawn
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.records.text import cause
 
 SCHEME = "reasoning-gym:"
@@ -332,4 +331,4 @@ def _levels(name: str) -> int:
 
 def open_gym(options: Mapping[str, Any]) -> GymEnv:
     """`[environment]` with name = "reasoning-gym:NAME". Raises TaskSetError."""
-    return GymEnv(parse_options(GymConfig, options, str(options["name"])))
+    return GymEnv(parsed(GymConfig, options, f"environment {options['name']!s}", TaskSetError))

@@ -29,13 +29,12 @@ from evotrainer.envs.callables import (
 )
 from evotrainer.envs.data.rows import Row, check_shares, renamed, split_of
 from evotrainer.envs.data.tables import read_source
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.return_checks import answers_of_lengths
 from evotrainer.envs.slots import Scaffold, WithScaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, tools, with_prompt
 from evotrainer.envs.user_files import WATCH, call, named_exit, no_hard_exit, raised
 from evotrainer.errors import TaskSetError
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.rollout import Finish, Turn, no_reward
 from evotrainer.records.text import clean_text, counted, quoted, shown
@@ -422,7 +421,7 @@ def _rows(o: TrlConfig) -> list[Row]:
 
 def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
-    o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
+    o = parsed(TrlConfig, config, f"environment {str(config['name']).partition(':')[0]}", TaskSetError)
     spec, specs = o.name.partition(":")[2], list(o.rewards)
     factory = environment_class(spec) if o.name.startswith(CLASS) else None
     specs = specs if factory else [spec, *specs]

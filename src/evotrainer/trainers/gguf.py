@@ -18,7 +18,7 @@ from pathlib import Path
 
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, install
 from evotrainer.records.durable import WriterLock, fsync, os_errors, replace_folder, sha256_file, write_trouble
-from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.regular_file import open_regular, read_object
 from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import cause
 
@@ -100,11 +100,7 @@ def gguf_identity(base: str, folder: Path) -> dict[str, str]:
 
 def gguf_note(folder: Path) -> dict[str, str]:
     """What the NOTE of a folder says of its source; empty for a folder that was no GGUF."""
-    try:
-        found = json.loads(read_text(folder / NOTE))
-    except (OSError, ValueError):
-        return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    return {str(k): str(v) for k, v in read_object(folder / NOTE).items()}
 
 
 def _named(base: str, path: Path) -> dict[str, str]:

@@ -13,7 +13,6 @@ from pydantic import Field
 from evotrainer.envs.base import SPLITS, Capability, DrawnSplits, Episode, Score, Slot, Task, refuse_held_out
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
@@ -24,7 +23,7 @@ from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, Wo
 from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 from evotrainer.records.text import clean_text
 
@@ -98,7 +97,7 @@ class SweConfig(Frozen):
 
 def parse_config(config: Mapping[str, Any]) -> SweConfig:
     """TaskSetError with what is wrong."""
-    found = parse_options(SweConfig, config, "swe")
+    found = parsed(SweConfig, config, "environment swe", TaskSetError)
     if not found.steps or any(not 2 <= n <= 4 for n in found.steps):
         raise TaskSetError(f"environment swe: steps are lengths from 2 to 4, not {list(found.steps)}")
     if found.modules * found.functions < 2:

@@ -21,7 +21,7 @@ from evotrainer.errors import EvoTrainerError
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import Point, beat_point, running
 from evotrainer.records.chain import Event
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.records.text import cause
 
 LOOK_EVERY_S = 3.0
@@ -93,11 +93,7 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
 def listen(folder: Path, events: Sequence[Event], beats: dict[str, list[Point]]) -> None:
     """Take in what is new of the heartbeats of trials that run; a torn or missing one is read next time."""
     for trial in running(events) if events else ():
-        try:
-            beat = json.loads(read_text(folder / "trials" / trial / "heartbeat"))
-        except (OSError, ValueError):
-            continue
-        point = beat_point(beat) if isinstance(beat, dict) else None
+        point = beat_point(read_object(folder / "trials" / trial / "heartbeat"))
         known = beats.setdefault(trial, []) if point else []
         if point and (not known or point.step > known[-1].step):
             known.append(point)

@@ -11,15 +11,13 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
-from pydantic import ValidationError
-
 from evotrainer.errors import ConfigError, MissingDependencyError, install
 from evotrainer.extras.tracking.figures import TrackerRun
 from evotrainer.extras.tracking.to_mlflow import Mlflow, MlflowOptions
 from evotrainer.extras.tracking.to_tensorboard import TensorBoard, TensorBoardOptions
 from evotrainer.extras.tracking.to_trackio import Trackio, TrackioOptions
 from evotrainer.extras.tracking.to_wandb import Wandb, WandbOptions
-from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.frozen import Frozen, parsed
 
 
 class Target(Protocol):
@@ -59,11 +57,7 @@ def parse_target(name: str, options: Mapping[str, Any]) -> Frozen:
     """The target's options as a model; ConfigError names what is wrong. Imports no client."""
     if name not in TARGETS:
         raise ConfigError(f"unknown tracker {name!r}; one of: {', '.join(TARGETS)}")
-    model = TARGETS[name][1]
-    try:
-        return model.model_validate(dict(options))
-    except ValidationError as e:
-        raise ConfigError(f"tracking.options.{name}: {explain(e, model)}") from None
+    return parsed(TARGETS[name][1], options, f"tracking.options.{name}")
 
 
 def check_targets(names: tuple[str, ...], options: Mapping[str, Any]) -> None:

@@ -13,13 +13,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records.clock import Silence
 from evotrainer.records.durable import os_errors
 from evotrainer.records.processes import end_marked
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object, read_text
 from evotrainer.records.text import cut
 from evotrainer.trainers.clock import LIFE
 
@@ -136,7 +135,7 @@ class StartedCommand:
 
     def end(self) -> CommandEnd:
         """How it ended; TrainerError where it could not be started, FaultsError where its keeper was killed."""
-        told = _told(self.command.folder / ENDED)
+        told = read_object(self.command.folder / ENDED)
         if "cause" in told:
             raise TrainerError(f"{told['cause']}; correct trainer.options.command (it runs in {self.command.cwd})")
         if told.get("status") is None:
@@ -166,11 +165,3 @@ def sweep(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if token := read_text(folder / TOKEN).strip():
             end_marked(MARK, token)
-
-
-def _told(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

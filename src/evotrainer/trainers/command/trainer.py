@@ -16,7 +16,7 @@ from evotrainer.records.durable import os_errors, replace_synced
 from evotrainer.records.faults import fault_point
 from evotrainer.records.output import print
 from evotrainer.records.processes import descendants_cpu_s
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import counted
 from evotrainer.records.weights import weights_sha256
@@ -73,7 +73,7 @@ class CommandTrainer:
         home = request.work_dir / HOME
         out = home / OUT
         tasks = {str(t.id): t for t in environment.tasks("train")}
-        done = _read(home / DONE)
+        done = read_object(home / DONE)
         with os_errors(f"cannot write {home}"):
             home.mkdir(parents=True, exist_ok=True)
         lines = write_tasks(
@@ -232,11 +232,3 @@ class CommandTrainer:
     def close(self) -> None:
         """End the server of an evaluation, if there is one; it also ends with this process."""
         self._served.close()
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
