@@ -278,12 +278,28 @@ class EnvironmentBase:
     def close(self) -> None: ...
 
 
+class TaskSource(Protocol):
+    """Tasks with their splits. One with `redraw` draws gate and cert anew; what it can teach it says in `offers`."""
+
+    name: str
+    proxy: tuple[str, str] | None
+    vocabulary_version: str
+
+    def sizes(self) -> dict[str, int]: ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
+
+    def vocabulary(self) -> tuple[str, ...]: ...
+
+
 class OverSource(EnvironmentBase):
     """An environment whose tasks come from a source of its domain."""
 
-    source: Any
+    source: TaskSource
 
-    def _over(self, source: Any) -> None:
+    def _over(self, source: TaskSource) -> None:
         self.source, self.name, self.proxy = source, source.name, source.proxy
         self.redraws = hasattr(source, "redraw")
         self.vocabulary_version = source.vocabulary_version
@@ -293,25 +309,23 @@ class OverSource(EnvironmentBase):
         return tuple(getattr(self.source, "offers", ()))
 
     def sizes(self) -> dict[str, int]:
-        return dict(self.source.sizes())
+        return self.source.sizes()
 
     def _of_split(self, split: str) -> Sequence[Task]:
-        found: Sequence[Task] = self.source.tasks(split)
-        return found
+        return self.source.tasks(split)
 
     def redraw(self, seed: str) -> None:
         """Gate and cert of a seed; TaskSetError where the tasks are given."""
         if not self.redraws:
             given = "its tasks are given, not generated; set evaluation.draw=fixed"
             raise TaskSetError(f"environment {self.name}: {given}")
-        self.source.redraw(seed)
+        self.source.redraw(seed)  # type: ignore[attr-defined]
 
     def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
-        found: Sequence[tuple[str, ...]] = self.source.demonstrations(n, seed)
-        return found
+        return self.source.demonstrations(n, seed)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return tuple(self.source.vocabulary())
+        return self.source.vocabulary()
 
 
 class DrawnSplits:

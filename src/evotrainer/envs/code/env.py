@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, OverSource, Score, Task, refuse_held_out
+from evotrainer.envs.base import Capability, Episode, OverSource, Score, Task, TaskSource, refuse_held_out
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
@@ -44,14 +44,11 @@ DETAIL_CHARS = 80
 """Longest text kept of an input or output in a rollout's detail."""
 
 
-class CodeTaskSource(Protocol):
-    """Tasks with their splits, and what they allow."""
+class CodeTaskSource(TaskSource, Protocol):
+    """Tasks, and what they allow."""
 
-    name: str
     knobs: Mapping[str, tuple[Any, ...]]
     capabilities: Sequence[Capability]
-    proxy: tuple[str, str] | None
-    vocabulary_version: str
     hash: str
     cpu_s: float
     """CPU-seconds a program may use per test."""
@@ -60,15 +57,7 @@ class CodeTaskSource(Protocol):
     about: Mapping[str, Any]
     """What `describe` says of where the tasks come from; empty: nothing."""
 
-    def sizes(self) -> dict[str, int]: ...
-
-    def tasks(self, split: str) -> Sequence[Task]: ...
-
     def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str: ...
-
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]: ...
-
-    def vocabulary(self) -> tuple[str, ...]: ...
 
 
 def perturbed_inputs(task: Task) -> list[Any]:

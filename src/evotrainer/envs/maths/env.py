@@ -10,7 +10,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from evotrainer.envs.base import Episode, OverSource, Score, Task, refuse_held_out
+from evotrainer.envs.base import Episode, OverSource, Score, Task, TaskSource, refuse_held_out
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
@@ -19,25 +19,13 @@ from evotrainer.errors import SandboxError, TaskSetError
 from evotrainer.records.rollout import Outcome
 
 
-class MathsTaskSource(Protocol):
-    """Tasks with their splits, and the scorer of answers."""
+class MathsTaskSource(TaskSource, Protocol):
+    """Tasks, and the scorer of answers."""
 
-    name: str
-    proxy: tuple[str, str] | None
-    vocabulary_version: str
     marks: Sequence[str]
     fallback: bool
 
-    @property
-    def offers(self) -> Sequence[str]: ...
-
-    def sizes(self) -> dict[str, int]: ...
-
-    def tasks(self, split: str) -> Sequence[Task]: ...
-
     def correct(self, task: Task, answer: str) -> bool: ...
-
-    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
 
     def drills(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
 
@@ -48,8 +36,6 @@ class MathsTaskSource(Protocol):
     def reworded(self, task: Task, rng: random.Random) -> Task:
         """The task with another wording; itself where it has none."""
         ...
-
-    def vocabulary(self) -> tuple[str, ...]: ...
 
     def about(self) -> dict[str, Any]:
         """`hash` and versions for `describe`."""
