@@ -12,8 +12,6 @@ from evotrainer.agents.pooled import PooledAgent, PooledOptions
 from evotrainer.records.frozen import parsed
 from evotrainer.registry import Registry
 
-__all__ = ["AGENTS", "Agent", "Tools", "make_agent"]
-
 _SEAT = (
     "a language model or another program sits in the seat: run.agent=seat run.agent_options.carrier={} (docs/seat.md)"
 )

@@ -28,8 +28,6 @@ from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause, counted
 
-__all__ = ["IMPORTERS", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
-
 SHIPPED = (*sorted(m.name for m in iter_modules(formats.__path__)), *FORMS, "jsonl", "table")
 """Names of the formats that come with the package."""
 
