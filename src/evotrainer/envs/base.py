@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import Field
+
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Outcome, Turn
@@ -228,6 +230,21 @@ def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequ
         e.done, e.finish = True, finish
 
 
+class SplitSizes(Frozen):
+    """Keys of `[environment]` where tasks are generated."""
+
+    seed: int = 0
+    train: int = Field(3000, ge=1)
+    """Tasks per split."""
+    search: int = Field(200, ge=1)
+    gate: int = Field(300, ge=1)
+    cert: int = Field(400, ge=1)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {s: int(getattr(self, s)) for s in SPLITS}
+
+
 class EnvironmentBase:
     """What environments have alike; each says otherwise where it differs."""
 
@@ -252,6 +269,17 @@ class EnvironmentBase:
 
     def _of_split(self, split: str) -> Sequence[Task]:
         return self._tasks[split]
+
+    def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults filled in; TaskSetError for an unknown knob or value."""
+        for k, v in knobs.items():
+            if k not in self.knobs:
+                there = ", ".join(self.knobs) or "none"
+                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {there}")
+            if v not in self.knobs[k]:
+                allowed = ", ".join(map(str, self.knobs[k]))
+                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
+        return {k: v[0] for k, v in self.knobs.items()} | dict(knobs)
 
     def _hash(self) -> str:
         """16 hex digits over everything that decides the tasks."""

@@ -22,10 +22,10 @@ from typing import Any
 
 from pydantic import Field
 
-from evotrainer.envs.base import DRAWN, SPLITS, Episode, Score, Task, drawn
+from evotrainer.envs.base import DRAWN, Episode, Score, SplitSizes, Task, drawn
 from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
-from evotrainer.records.frozen import Frozen, parsed
+from evotrainer.records.frozen import parsed
 from evotrainer.records.text import cause
 
 SCHEME = "reasoning-gym:"
@@ -51,11 +51,10 @@ SCORE_S = 10.0
 """Seconds that a scorer may take for one answer."""
 
 
-class GymConfig(Frozen):
+class GymConfig(SplitSizes):
     """`[environment]` with name = "reasoning-gym:NAME"."""
 
     name: str
-    seed: int = 0
     train: int = Field(1000, ge=1)
     """Tasks per split."""
     search: int = Field(100, ge=1)
@@ -224,7 +223,7 @@ class GymEnv(WithScaffold):
         self._draw = ""
 
     def sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+        return self.config.sizes
 
     def _of_split(self, split: str) -> Sequence[Task]:
         return self._at_level(split, OWN)

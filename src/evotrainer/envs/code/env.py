@@ -28,7 +28,6 @@ from evotrainer.envs.code.rewards import (
 )
 from evotrainer.envs.components import ResultCache, compute, with_own
 from evotrainer.envs.slots import WithScaffold
-from evotrainer.errors import TaskSetError
 from evotrainer.program_probes import perturbed
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Outcome, Turn
@@ -103,21 +102,8 @@ class CodeEnv(OverSource, WithScaffold):
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
-    def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults filled in; TaskSetError for an unknown knob or value."""
-        out = {k: v[0] for k, v in self.knobs.items()}
-        for k, v in knobs.items():
-            if k not in out:
-                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {', '.join(out) or 'none'}")
-            if v not in self.knobs[k]:
-                allowed = ", ".join(map(str, self.knobs[k]))
-                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
-            out[k] = v
-        return out
-
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        settled = self.settle_knobs(knobs)
-        return Episode(task=task, knobs=settled, turns=self.opening(task, settled))
+        return super().reset(task, self.settle_knobs(knobs))
 
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         return self._scaffold.opening(self.source.prompt(task, knobs))

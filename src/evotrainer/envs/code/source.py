@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Capability, DrawnSplits, Task
+from evotrainer.envs.base import Capability, DrawnSplits, SplitSizes, Task
 from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.probing import ProbeOptions
@@ -32,16 +32,10 @@ CAPABILITIES = (
 )
 
 
-class CodeConfig(ProbeOptions):
+class CodeConfig(SplitSizes, ProbeOptions):
     """`[environment]` of a task file with name = "code"."""
 
     name: Literal["code"] = "code"
-    seed: int = 0
-    train: int = Field(3000, ge=1)
-    """Tasks per split."""
-    search: int = Field(200, ge=1)
-    gate: int = Field(300, ge=1)
-    cert: int = Field(400, ge=1)
     function_share: float = Field(0.0, ge=0, le=1)
     """Share of tasks that ask for a function `solve(xs)` rather than a program that reads stdin."""
     slip: float = Field(0.2, ge=0, le=1)
@@ -77,7 +71,7 @@ class GrammarSource:
         )
 
     def sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+        return self.config.sizes
 
     def tasks(self, split: str) -> Sequence[Task]:
         return self._made[split]

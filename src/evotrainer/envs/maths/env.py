@@ -15,7 +15,7 @@ from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
 from evotrainer.envs.slots import WithScaffold
-from evotrainer.errors import SandboxError, TaskSetError
+from evotrainer.errors import SandboxError
 from evotrainer.records.rollout import Outcome
 
 
@@ -56,9 +56,7 @@ class MathEnv(OverSource, WithScaffold):
         self.components = {n: first_line(f) for n, f in self._components.items()}
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        if knobs:
-            raise TaskSetError(f"environment {self.name} has no knob {next(iter(knobs))!r}; it has none")
-        return super().reset(task, knobs)
+        return super().reset(task, self.settle_knobs(knobs))
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         return [self._score(e) for e in episodes]

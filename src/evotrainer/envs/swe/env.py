@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS, Capability, DrawnSplits, Episode, Score, Slot, Task, refuse_held_out
+from evotrainer.envs.base import (
+    Capability,
+    DrawnSplits,
+    Episode,
+    Score,
+    Slot,
+    SplitSizes,
+    Task,
+    refuse_held_out,
+)
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
 from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
@@ -23,7 +32,7 @@ from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, Wo
 from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
-from evotrainer.records.frozen import Frozen, parsed
+from evotrainer.records.frozen import parsed
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 from evotrainer.records.text import clean_text
 
@@ -70,16 +79,10 @@ CAPABILITIES = (
 )
 
 
-class SweConfig(Frozen):
+class SweConfig(SplitSizes):
     """`[environment]` of a task file with name = "swe"."""
 
     name: Literal["swe"] = "swe"
-    seed: int = 0
-    train: int = Field(3000, ge=1)
-    """Tasks per split."""
-    search: int = Field(200, ge=1)
-    gate: int = Field(300, ge=1)
-    cert: int = Field(400, ge=1)
     modules: int = Field(2, ge=1, le=6)
     functions: int = Field(2, ge=1, le=4)
     """Functions per module."""
@@ -140,7 +143,7 @@ class SweEnv(WithScaffold):
         return hashlib.sha256(key.encode()).hexdigest()[:16]
 
     def sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+        return self.config.sizes
 
     def _of_split(self, split: str) -> Sequence[Task]:
         return self._made[split]
@@ -150,10 +153,7 @@ class SweEnv(WithScaffold):
         self._made.redraw(seed)
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        for k, v in knobs.items():
-            if k not in self.knobs or v not in self.knobs[k]:
-                known = "; ".join(f"{n}: {', '.join(map(str, vs))}" for n, vs in self.knobs.items())
-                raise TaskSetError(f"environment swe has no knob {k}={v!r}; there are {known}")
+        self.settle_knobs(knobs)
         handle = self.world.open(task.data["repo"], knobs)
         state = {"handle": handle, "actions": [], "observations": []}
         return Episode(task, knobs, self.opening(task, knobs), state=state)
