@@ -12,7 +12,8 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits, Template
+from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits, Template
+from evotrainer.sandbox.shell_data import ShellFileError
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 

@@ -14,7 +14,8 @@ import pytest
 
 from evotrainer.sandbox.attacks import RESOURCE_ATTACKS
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
+from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
+from evotrainer.sandbox.shell_data import ShellFileError
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 SMALL = ShellLimits(memory_mb=96, disk_mb=8, inodes=500, processes=12, output_kb=64, idle_s=5)

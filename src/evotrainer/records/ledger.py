@@ -38,8 +38,6 @@ from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.records.sqlite_file import RESTORE, missing, open_database, open_still, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
-__all__ = ["Event", "Journal", "Ledger"]
-
 T = TypeVar("T", bound=Frozen)
 
 _COLUMNS = "seq, id, kind, time, body, prev_hash, hash"

@@ -36,14 +36,10 @@ from evotrainer.records.faults import fault_point
 from evotrainer.records.frames import Tail, batch_frame, read_tail, schema_frame
 from evotrainer.records.reading import (
     LOCK,
-    PART_GLOB,
     TAIL,
-    check_folder,
-    load,
     part_ids,
     read_checksum,
     row_count,
-    scan,
     stored_parts,
 )
 from evotrainer.records.rollout import Rollout
@@ -53,17 +49,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evotrainer.records.sealed import Key
-
-__all__ = [
-    "PART_GLOB",
-    "Recovery",
-    "RolloutStore",
-    "StoredPart",
-    "arrow_schema",
-    "check_folder",
-    "load",
-    "scan",
-]
 
 SEAL_BYTES = 16 << 20
 """Length of the tail at which it is sealed by itself; sealing takes about ten times this in memory."""

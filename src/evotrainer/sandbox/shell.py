@@ -15,10 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from evotrainer.records.closing import Closing
 from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_channel import ShellChannel
-from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, memory_file
+from evotrainer.sandbox.shell_data import CommandResult, Entry, Template, as_bytes, memory_file
 from evotrainer.sandbox.shell_launch import ShellLimits, StartedShell, start
-
-__all__ = ["ENVIRONMENT", "CommandResult", "Entry", "EpisodeShell", "ShellFileError", "ShellLimits", "Template"]
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/bin:/bin",

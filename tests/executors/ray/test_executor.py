@@ -27,7 +27,7 @@ from evotrainer.executors.ray.executor import RayBackend
 from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.records.weights import weights_sha256
 from tests.executors.conftest import Make
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evotrainer.envs.code.ops import OPS, Ints
-
-__all__ = ["FORMS", "OPS", "REDUCERS", "Reducer", "printed", "program_text", "result_variants", "spec_text"]
+from evotrainer.envs.code.ops import Ints
 
 GRAMMAR_VERSION = "code-grammar-1"
 READ = "xs = list(map(int, input().split()))"
