@@ -80,21 +80,7 @@ def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], 
     """A small policy with the environment's own vocabulary."""
     from evotrainer.trainers.embedded.warmstart import warm_start as train
 
-    r = request
-    train(
-        r.texts,
-        r.words,
-        r.shape,
-        r.steps,
-        r.batch,
-        r.lr,
-        r.seed,
-        r.out_dir,
-        on_step,
-        vocabulary=r.vocabulary,
-        start=r.start,
-        dtype=r.dtype,
-    )
+    train(request, on_step)
 
 
 def check_warm_start(request: WarmStartRequest) -> None:
