@@ -6,14 +6,20 @@ import json
 import sys
 from pathlib import Path
 
-from evotrainer.records.seat import schemas
+from evotrainer.records.seat import SeatBriefing, SeatProposal
 from evotrainer.trainers.command.request import schema
 
 
 def texts() -> dict[str, str]:
     """File name -> content."""
-    found = {**schemas(), "command-request-v1.schema.json": schema()}
-    return {name: json.dumps(body, indent=2, ensure_ascii=False) + "\n" for name, body in found.items()}
+    found = {
+        "seat-briefing-v1": SeatBriefing.model_json_schema(by_alias=True),
+        "seat-proposal-v1": SeatProposal.model_json_schema(by_alias=True),
+        "command-request-v1": schema(),
+    }
+    return {
+        f"{name}.schema.json": json.dumps(body, indent=2, ensure_ascii=False) + "\n" for name, body in found.items()
+    }
 
 
 if __name__ == "__main__":

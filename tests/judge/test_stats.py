@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from bench.judge.bootstrap import hierarchical_bootstrap
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -13,7 +14,6 @@ from evotrainer.judge.stats import (
     Scores,
     components,
     effect,
-    hierarchical_bootstrap,
     measure_noise,
     p_value,
     scores_of,

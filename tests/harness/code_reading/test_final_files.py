@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from evotrainer.harness.code_reading.final_files import edited_files, final_files
+from evotrainer.harness.code_reading.final_files import edited_files
 from evotrainer.records.rollout import ToolCall, Turn
 
 
@@ -15,6 +15,10 @@ def acts(*calls: tuple[str, object], ok: bool | None = None) -> list[Turn]:
         turns.append(Turn(role="assistant", text="", tool_calls=(ToolCall(name=name, arguments=text, ok=ok),)))
         turns.append(Turn(role="tool", text="done"))
     return turns
+
+
+def final_files(turns: list[Turn]) -> dict[str, str]:
+    return {path: f.text for path, f in edited_files(turns).items()}
 
 
 def test_a_file_is_as_its_last_edit_left_it() -> None:
