@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from evotrainer.errors import ConfigError
 from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_text
 from evotrainer.harness.code_reading.program import facts
-from evotrainer.harness.columns.scan import scan
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
+from tests.harness.columns.scanned import scan
 from tests.harness.detectors.test_cases import gap_batch
 from tests.harness_inputs import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
 

@@ -19,11 +19,12 @@ from evotrainer.harness.columns import scan as scanning
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import from_rollouts, from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.scan import jaccard, scan
+from evotrainer.harness.columns.scan import jaccard
 from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits, join, load, save, take
 from evotrainer.records.arrow_schema import arrow_schema, encode
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from tests.audit_files import generate
+from tests.harness.columns.scanned import scan
 
 PIECES = [
     "x",

@@ -114,7 +114,6 @@ _REDUCERS = (
 
 REDUCERS: dict[str, Reducer] = {r.name: r for r in _REDUCERS}
 
-FORMS = ("stdin", "function")
 OPENINGS = {"stdin": "Read integers", "function": "Write solve(xs)"}
 VERBS = {"stdin": "print", "function": "return"}
 

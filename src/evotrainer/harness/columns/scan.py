@@ -8,7 +8,7 @@ letters, digits, `_` and non-ASCII bytes; every other visible byte is a word of 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -45,14 +45,6 @@ class Scan:
     """[N, SLOTS] uint8"""
     fenced: np.ndarray
     """Texts with a fenced block, bool"""
-
-
-def scan(texts: Sequence[bytes]) -> Scan:
-    """Read each text (its first MAX_BYTES); of several fenced Python blocks the last one is the solution, wherever it
-    stands."""
-    ends = np.cumsum([len(t) for t in texts], dtype=np.int64) if texts else np.zeros(0, np.int64)
-    starts = np.concatenate([np.zeros(min(1, len(texts)), np.int64), ends[:-1]])
-    return scan_buffer(b"".join(texts), starts, ends)
 
 
 def scan_buffer(buffer: Any, starts: Ints, ends: Ints) -> Scan:

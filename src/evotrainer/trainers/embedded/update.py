@@ -91,7 +91,6 @@ class StepSums(UpdateSums):
     """With the sums over tokens that the losses give."""
 
     tokens: float = 0.0
-    entropy: float = 0.0
     kl: float = 0.0
     clipped: float = 0.0
     trained_rows: int = 0
@@ -230,7 +229,6 @@ def _accumulate(
         sums.gap_max = max(sums.gap_max, float(gap.max()))
         sums.gap_tokens += gap.numel()
     sums.tokens += logprob.numel()
-    sums.entropy += float(entropy.detach().sum())
     sums.kl += parts.kl_sum
     sums.clipped += parts.clipped
     sums.ratio_max = max(sums.ratio_max, parts.ratio_max)
