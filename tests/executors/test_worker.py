@@ -16,7 +16,7 @@ from evotrainer.trainers.clock import LIFE
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from tests.executors.conftest import Make
-from tests.trainers.embedded.logits import logits
+from tests.trainers.reverse_env import logits
 
 
 @pytest.fixture

@@ -15,7 +15,6 @@ from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
 from evotrainer.records.text import clean
-from tests.harness.columns.scanned import scan
 from tests.harness.detectors.test_cases import gap_batch
 from tests.harness_inputs import READ, code_batch, coded, groups, metrics, reading, recipe, rollout
 
@@ -224,7 +223,6 @@ class TestHostileText:
     def test_any_text_can_be_analysed(self, text: str) -> None:
         f = facts(text)
         assert f.parsed == (f.reason == ""), "parsed, or told why not"
-        assert 0 <= scan([text.encode("utf-8", "replace")]).repetition[0] < 1
         clean(text).encode("utf-8")
 
     def test_rollouts_with_odd_fields_are_read(self) -> None:

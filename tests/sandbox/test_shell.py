@@ -24,12 +24,6 @@ def machine() -> Iterator[EpisodeShell]:
         yield shell
 
 
-@pytest.fixture
-def shell(machine: EpisodeShell) -> EpisodeShell:
-    machine.reset()
-    return machine
-
-
 def test_a_command_gives_back_its_code_its_output_and_its_errors_apart(shell: EpisodeShell) -> None:
     ran = shell.run(["sh", "-c", "cat; echo err >&2; exit 3"], stdin="in\n")
     assert (ran.exit, ran.stdout, ran.stderr, ran.timed_out, ran.truncated) == (3, b"in\n", b"err\n", False, False)

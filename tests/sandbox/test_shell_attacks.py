@@ -28,12 +28,6 @@ def machine() -> Iterator[EpisodeShell]:
 
 
 @pytest.fixture
-def shell(machine: EpisodeShell) -> EpisodeShell:
-    machine.reset()
-    return machine
-
-
-@pytest.fixture
 def secret(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A file that every user of this machine may read and write."""
     folder = Path("/var/tmp") / f"evotrainer-test-{os.getpid()}"

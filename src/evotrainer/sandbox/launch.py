@@ -17,7 +17,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.interpreter import Interpreter
@@ -306,7 +305,7 @@ def _hand_over(launched: StartedZygote, mechanism: Mechanism) -> None:
     launched.control.settimeout(None)
 
 
-def hand_over(control: socket.socket, config: Mapping[str, Any], least: int = 0) -> bool:
+def hand_over(control: socket.socket, config: Mapping[str, object], least: int = 0) -> bool:
     """Send what runs inside its orders; did it say that it is ready? `least`: bytes of the socket's buffer."""
     # one packet (SEQPACKET) must fit the socket's buffer, whose default may be too small for the modules' sources
     message = json.dumps(config).encode()

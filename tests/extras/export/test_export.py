@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from tests.trainers.embedded.logits import logits
+from tests.trainers.reverse_env import logits
 
 from evotrainer import api
 from evotrainer.cli.export import export

@@ -16,7 +16,7 @@ from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams, sample
 from evotrainer.trainers.embedded.shape import DecoderShape
-from tests.trainers.embedded.logits import logits
+from tests.trainers.reverse_env import logits
 
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 

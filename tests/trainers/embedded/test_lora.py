@@ -21,8 +21,8 @@ from evotrainer.trainers.embedded.policy import Policy, halves
 from evotrainer.trainers.embedded.spec import check
 from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 from evotrainer.trainers.lora import Lora
-from tests.trainers.embedded.logits import logits
 from tests.trainers.embedded.test_layouts import LAYOUTS, ROWS
+from tests.trainers.reverse_env import logits
 
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 

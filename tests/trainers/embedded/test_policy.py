@@ -18,7 +18,7 @@ from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, CHARS, Tokenizer, build_tokenizer
-from tests.trainers.embedded.logits import logits
+from tests.trainers.reverse_env import logits
 
 WORDS = ["print(", "print", "int(input())", "for x in ", "\n    ", "100", "<eos>"]
 TEXT = 'for x in range(100):\n    print(int(input()), "<eos> <pad>")\n'

@@ -97,7 +97,10 @@ class InstancesEnv(SweEnv):
             if not tasks:
                 self.close()
                 raise TaskSetError(f"environment swe: no instance is admitted\n{self.admission}")
-        self._tasks = {split: tuple(t for t in tasks if t.split == split) for split in {t.split: t for t in tasks}}
+        splits: dict[str, tuple[Task, ...]] = {}
+        for task in tasks:
+            splits[task.split] = (*splits.get(task.split, ()), task)
+        self._tasks = splits
         self._key = repr([sorted(i.hash for i in instances), config.tests, config.depth])
 
     def _hash(self) -> str:

@@ -48,7 +48,8 @@ class Scan:
 
 
 def scan_buffer(buffer: Any, starts: Ints, ends: Ints) -> Scan:
-    """The same over N spans of one buffer of bytes."""
+    """Read N texts, spans of one buffer of bytes (of each its first MAX_BYTES); of several fenced Python blocks the
+    last one is the solution, wherever it stands."""
     first, last = _solutions(buffer, starts, ends)
     if not can_compile():  # attempts are often alike: each distinct text is read once
         data = bytes(buffer)
