@@ -40,9 +40,7 @@ def test_patches_of_both_forms_are_read() -> None:
     add = "*** Begin Patch\n*** Add File: n.py\n+z = 3\n*** End Patch"
     diff = "--- a/n.py\n+++ b/n.py\n@@ -1 +1 @@\n-z = 3\n+z = 4\n"
     assert edited_files(acts(("apply_patch", {"input": add})))["n.py"].text == "z = 3"
-    assert (
-        edited_files(acts(("apply_patch", {"input": add}), ("apply_patch", {"patch": diff})))["n.py"].text == "z = 4"
-    )
+    assert edited_files(acts(("apply_patch", {"input": add}), ("apply_patch", {"patch": diff})))["n.py"].text == "z = 4"
 
 
 def test_what_failed_or_was_put_back_is_not_there() -> None:
