@@ -59,7 +59,6 @@ ALLOWED = {
     #
     # envs: the protocol, data, domains, environments by name
     "envs.base": "errors records",
-    "envs.options": "errors records",
     "envs.vocabulary": "",
     "envs.outcome": "errors envs.base envs.return_checks",
     "envs.slots": "errors records envs.base",
@@ -71,15 +70,15 @@ ALLOWED = {
     "envs.components": "errors envs.callables envs.user_files",
     "envs.admission": "records sandbox",
     "envs.data": "errors records envs.base",
-    "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots envs.options "
+    "envs.code": "errors records sandbox program_probes envs.base envs.callables envs.slots "
     "envs.components envs.admission envs.data envs.vocabulary",
-    "envs.reasoning_gym": "errors records envs.base envs.options envs.slots",
-    "envs.verifiers": "errors records envs.base envs.options envs.slots",
-    "envs.maths": "errors records envs.base envs.callables envs.slots envs.options envs.components envs.data "
+    "envs.reasoning_gym": "errors records envs.base envs.slots",
+    "envs.verifiers": "errors records envs.base envs.slots",
+    "envs.maths": "errors records envs.base envs.callables envs.slots envs.components envs.data "
     "envs.reasoning_gym envs.vocabulary",
-    "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.options envs.components "
+    "envs.swe": "errors records sandbox envs.base envs.callables envs.slots envs.components "
     "envs.admission envs.data envs.vocabulary",
-    "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.options envs.user_files "
+    "envs.trl_env": "errors records envs.base envs.callables envs.slots envs.trl_slots envs.user_files "
     "envs.data envs.return_checks",
     "envs.registry": "errors registry envs.base envs.outcome envs.user_files envs.components",
     "envs": "envs.outcome envs.registry",

@@ -38,7 +38,6 @@ ADDED: Mapping[str, tuple[int, Mapping[str, Edit]]] = {
                 """\
     Factor(
         "failure_price",
-        "reward",
         names="price_of_failure",
         lint=(warning(lambda r: r.failure_price > 1, "{r.failure_price:g} is more than a success pays"),),
         moves=(Move("price_failure", (0.2, 0.5), "what fails is unlearnt once it costs reward", "laziness"),),

@@ -26,7 +26,7 @@ from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.interventions import Backtest
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 
 RESULTS = Path(__file__).parent / "forecast.md"
 DRAWS = 20_000

@@ -14,8 +14,9 @@ from typing import Any
 from evotrainer.errors import EvoTrainerError
 from evotrainer.records.chain import GENESIS, chain_hash
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.reading import load
 from evotrainer.records.rollout import Rollout, Turn, rollout_id
-from evotrainer.records.store import RolloutStore, load
+from evotrainer.records.store import RolloutStore
 
 NOT_VOUCHED = ("log.txt", "heartbeat", "lock", "writer.lock", "ledger.db.lock", "ledger.db-shm", "error")
 """Files that no command reads as evidence: logs, locks, signs of life, SQLite's index of its write-ahead log."""

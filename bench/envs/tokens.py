@@ -25,6 +25,7 @@ from torch import Tensor
 from bench.trainer.__main__ import commit, load
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.rollout import Finish, Turn
+from evotrainer.trainers.base import WarmStartRequest
 from evotrainer.trainers.clock import PhaseTimer
 from evotrainer.trainers.embedded import attempts as module
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt, run_attempts
@@ -127,7 +128,8 @@ class UncachedSampler:
 def measure(folder: Path, turns: int, context: int, rounds: int) -> Measured:
     world = ChatWorld(turns)
     shape = {**SHAPE, "context": context}
-    warm_start(world.demonstrations(512, 1), (), shape, 60, 16, 3e-3, 0, folder, vocabulary="characters")
+    demos = world.demonstrations(512, 1)
+    warm_start(WarmStartRequest(demos, (), "characters", shape, 60, 16, 3e-3, 0, folder))
     seconds: dict[bool, list[float]] = {True: [], False: []}
     first: dict[bool, list[EmbeddedAttempt]] = {}
     for i in range(rounds):

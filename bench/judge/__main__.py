@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from bench.judge.bootstrap import hierarchical_bootstrap
 from evotrainer.judge import JudgeConfig
 from evotrainer.judge.simulate import Population, Rate, false_promotions, mean_score, power, run_looks
-from evotrainer.judge.stats import effect, hierarchical_bootstrap, scores_of
+from evotrainer.judge.stats import effect, scores_of
 from evotrainer.records.events import TrialFinished
 
 LOOKS = 8

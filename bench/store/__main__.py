@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from evotrainer.records.reading import load, scan
 from evotrainer.records.rollout import Rollout, Turn, rollout_id
-from evotrainer.records.store import RolloutStore, load, scan
+from evotrainer.records.store import RolloutStore
 
 GROUP, GROUPS_PER_STEP = 8, 32
 Step = list[list[Rollout]]

@@ -18,8 +18,9 @@ from pathlib import Path
 
 from evotrainer.records.events import RunClosed
 from evotrainer.records.ledger import Ledger
+from evotrainer.records.reading import check_folder, load
 from evotrainer.records.rollout import Rollout, Turn, rollout_id
-from evotrainer.records.store import RolloutStore, check_folder, load
+from evotrainer.records.store import RolloutStore
 
 GROUP = 8
 KILLS_PER_FOLDER = 10

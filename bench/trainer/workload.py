@@ -11,6 +11,7 @@ from typing import Any
 from evotrainer.envs.base import Episode, Score, Task
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Finish, Turn
+from evotrainer.trainers.base import WarmStartRequest
 from evotrainer.trainers.embedded.warmstart import warm_start
 
 SHAPE = {"d": 192, "layers": 4, "heads": 4, "kv_heads": 2, "hidden": 512, "context": 160}
@@ -73,4 +74,4 @@ class SumWorld:
 def base_policy(folder: Path, steps: int) -> float:
     """Warm-start the policy both sides begin with; returns its final loss."""
     demos = SumWorld(1).demonstrations(20_000, 1)
-    return warm_start(demos, (), SHAPE, steps, 32, 2e-3, 0, folder, vocabulary="characters").loss
+    return warm_start(WarmStartRequest(demos, (), "characters", SHAPE, steps, 32, 2e-3, 0, folder)).loss

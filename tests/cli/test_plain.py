@@ -15,7 +15,7 @@ from evotrainer.cli.status import status
 from evotrainer.cli.verify import verify
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, IntegrityError
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 
 pytestmark = pytest.mark.xdist_group("loop")
 

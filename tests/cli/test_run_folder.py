@@ -13,7 +13,7 @@ from evotrainer.cli.show import show
 from evotrainer.cli.status import status
 from evotrainer.cli.why import why
 from evotrainer.errors import ConfigError, StoreError
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 
 pytestmark = pytest.mark.xdist_group("loop")
 

@@ -29,8 +29,9 @@ from evotrainer.projections import text
 from evotrainer.records.arrow_schema import scrub
 from evotrainer.records.chain import canonical
 from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.reading import load
 from evotrainer.records.rollout import Rollout, groups_of
-from evotrainer.records.store import RolloutStore, load
+from evotrainer.records.store import RolloutStore
 from evotrainer.records.text import as_text, json_safe, shown
 from evotrainer.sandbox import Call, Program, Sandbox, same
 from evotrainer.sandbox.detector_runner import SandboxRunner

@@ -20,7 +20,7 @@ from evotrainer.envs import open_environment
 from evotrainer.envs.verifiers.chat_server import Asked
 from evotrainer.envs.verifiers.episodes import Play, VerifiersEpisodes
 from evotrainer.envs.verifiers.worker import MARK
-from evotrainer.errors import EvoTrainerError, MissingDependencyError, TaskSetError
+from evotrainer.errors import EvoTrainerError, TaskSetError
 from evotrainer.testing import check_environment
 
 PACKAGES = Path(__file__).parents[1] / "data" / "verifiers_packages"
@@ -70,12 +70,6 @@ def marked() -> int:
 
 
 # -- without verifiers ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.skipif(importlib.util.find_spec("verifiers") is not None, reason="it is installed here")
-def test_without_the_library_the_remedy_is_told() -> None:
-    with pytest.raises(MissingDependencyError, match=r"needs verifiers 0\.4 \(v1\); pip install"):
-        opened()
 
 
 def test_options_of_episodes_need_a_harness() -> None:

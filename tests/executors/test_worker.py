@@ -13,10 +13,10 @@ from evotrainer.executors.worker import TrialProcess
 from evotrainer.records.keys import USER_CODE
 from evotrainer.trainers import clock
 from evotrainer.trainers.clock import LIFE
-from evotrainer.trainers.embedded.forward import logits
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from tests.executors.conftest import Make
+from tests.trainers.reverse_env import logits
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from evotrainer.errors import ConfigError
 from evotrainer.harness import KINDS, Harness, HarnessContext, diagnose, render_text
 from evotrainer.harness.code_reading.program import facts
-from evotrainer.harness.columns.scan import scan
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.records.findings import Finding, HealthReport, MetricValue
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
@@ -224,7 +223,6 @@ class TestHostileText:
     def test_any_text_can_be_analysed(self, text: str) -> None:
         f = facts(text)
         assert f.parsed == (f.reason == ""), "parsed, or told why not"
-        assert 0 <= scan([text.encode("utf-8", "replace")]).repetition[0] < 1
         clean(text).encode("utf-8")
 
     def test_rollouts_with_odd_fields_are_read(self) -> None:

@@ -17,14 +17,9 @@ from evotrainer.importers.rows import read_as, read_map
 from evotrainer.records.rollout import Rollout
 from evotrainer.testing import check_importer
 from tests.cli.call import in_this_process
+from tests.envs.helpers import jsonl
 
 Rows = list[dict[str, Any]]
-
-
-def lines(path: Path, rows: Rows) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return path
 
 
 def rollouts(path: Path, **options: Any) -> list[Rollout]:
@@ -173,7 +168,7 @@ def sample(tmp_path: Path, form: str) -> Path:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     if isinstance(content, list):
-        return lines(path, content)
+        return jsonl(path, content)
     path.write_text(json.dumps(content, indent=1))
     return path
 
@@ -191,7 +186,7 @@ def test_a_form_passes_the_kit_and_takes_no_file_of_another(tmp_path: Path, form
 
 
 def test_a_line_of_columns_is_many_rollouts(tmp_path: Path) -> None:
-    got = rollouts(lines(tmp_path / "completions.jsonl", swift()))
+    got = rollouts(jsonl(tmp_path / "completions.jsonl", swift()))
     assert len(got) == 24 and {r.step for r in got} == {1, 2, 3}
     assert sorted(Counter(r.group for r in got).values()) == [4] * 6
     assert got[0].components == {"Right": 1.0, "Shape": 0.5} and got[0].reward == 1.5 and got[0].advantage == 0.5
@@ -202,26 +197,26 @@ def test_rewards_that_the_advantages_contradict_are_not_summed(tmp_path: Path) -
     rows = swift()
     for r in rows:
         r["advantages"] = [float(i % 3) for i in range(8)]
-    got = rollouts(lines(tmp_path / "completions.jsonl", rows))
+    got = rollouts(jsonl(tmp_path / "completions.jsonl", rows))
     assert {r.reward for r in got} == {None} and got[0].components["Right"] == 1.0
 
 
 def test_swift_over_ray_writes_a_row_a_completion(tmp_path: Path) -> None:
     rows: Rows = [{"gen_step": 4, "prompt": "q", "completion": str(i), "reward": float(i)} for i in range(3)]
-    got = rollouts(lines(tmp_path / "completions.jsonl", rows))
+    got = rollouts(jsonl(tmp_path / "completions.jsonl", rows))
     assert [(r.step, r.completion, r.reward) for r in got] == [(4, "0", 0.0), (4, "1", 1.0), (4, "2", 2.0)]
 
 
 def test_the_plain_form_takes_columns_too_and_names_a_line_that_is_uneven(tmp_path: Path) -> None:
     even = {"task": "t", "completion": ["a", "b"], "reward": [0, 1], "step": 3}
-    path = lines(tmp_path / "x.jsonl", [even, {**even, "reward": [1]}, {"task": "t", "text": "c", "reward": 1}])
+    path = jsonl(tmp_path / "x.jsonl", [even, {**even, "reward": [1]}, {"task": "t", "text": "c", "reward": 1}])
     out = [r for _, _, r in read([path])]
     assert [r.completion for r in out if isinstance(r, Rollout)] == ["a", "b", "c"]
     assert [r.reason for r in out if isinstance(r, Skipped)] == [
         "a line of columns of different lengths: completion 2, reward 1"
     ]
     prompt = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
-    got = rollouts(lines(tmp_path / "y.jsonl", [{"prompt": prompt, "completion": ["a", "b"], "reward": [0, 1]}]))
+    got = rollouts(jsonl(tmp_path / "y.jsonl", [{"prompt": prompt, "completion": ["a", "b"], "reward": [0, 1]}]))
     assert [len(r.turns) for r in got] == [3, 3]  # a prompt as long as the list by chance
 
 
@@ -230,25 +225,25 @@ def test_a_list_of_messages_is_one_conversation_and_no_column(tmp_path: Path) ->
     rows = [{"task": "sum", "messages": talk, "tokens": [7, 8, 9], "reward": i % 2} for i in range(2)]
     listed = tmp_path / "listed.json"
     listed.write_text(json.dumps({"records": rows}))
-    path = lines(tmp_path / "talk.jsonl", rows)
+    path = jsonl(tmp_path / "talk.jsonl", rows)
     for got in (rollouts(listed), rollouts(path), rollouts(path, map={"task": "task"})):
         assert [(len(r.turns), r.completion, r.reward) for r in got] == [(2, "5", 0), (2, "5", 1)]
     # beside a column of texts it is every row's
     spoken = {"task": "sum", "messages": talk, "response": ["5", "6"], "reward": [1, 0]}
-    assert [len(r.turns) for r in rollouts(lines(tmp_path / "two.jsonl", [spoken]))] == [2, 2]
+    assert [len(r.turns) for r in rollouts(jsonl(tmp_path / "two.jsonl", [spoken]))] == [2, 2]
 
 
 def test_a_form_read_by_the_users_columns_stays_that_form(tmp_path: Path) -> None:
     from evotrainer.studies.audit.engine import sources_of
 
     for step in (20, 40):
-        lines(tmp_path / f"dumped_evals/global_step_{step}_evals/sums.jsonl", SAMPLES["skyrl"][1])
+        jsonl(tmp_path / f"dumped_evals/global_step_{step}_evals/sums.jsonl", SAMPLES["skyrl"][1])
     (source,), _ = sources_of([tmp_path], "skyrl", ["reward=score"])
     assert len(source.paths) == 2  # all steps are one source
 
 
 def test_json_inside_strings_is_opened_and_an_answer_in_json_is_not(tmp_path: Path) -> None:
-    got = rollouts(lines(tmp_path / "results.jsonl", [prime(), prime(problem_id=4), prime(problem_id=4)]))
+    got = rollouts(jsonl(tmp_path / "results.jsonl", [prime(), prime(problem_id=4), prime(problem_id=4)]))
     assert [r.task for r in got] == ["us/finder/3", "us/finder/4", "us/finder/4"]
     r = got[0]
     assert [t.role for t in r.turns] == ["user", "assistant", "tool", "assistant"]
@@ -258,7 +253,7 @@ def test_json_inside_strings_is_opened_and_an_answer_in_json_is_not(tmp_path: Pa
     talk = json.dumps([{"role": "assistant", "content": "hello"}])
     answer = json.dumps([{"label": "good"}])
     rows: Rows = [{"task": "t", "completion": x, "reward": 1} for x in (talk, answer)]
-    assert [r.completion for r in rollouts(lines(tmp_path / "own.jsonl", rows))] == ["hello", answer]
+    assert [r.completion for r in rollouts(jsonl(tmp_path / "own.jsonl", rows))] == ["hello", answer]
 
 
 def test_skyrl_steps_are_one_source_with_tags_and_endings(tmp_path: Path) -> None:
@@ -268,8 +263,8 @@ def test_skyrl_steps_are_one_source_with_tags_and_endings(tmp_path: Path) -> Non
     assert [(r.reward, r.finish, r.step) for r in got] == [(0.5, "stop", 20), (0.25, "length", 20)]
     assert got[0].detail["tags"] == {"data_source": "sums"}
     rows = SAMPLES["skyrl"][1]
-    lines(tmp_path / "dumped_evals/global_step_40_evals/sums.jsonl", rows)
-    lines(tmp_path / "dumped_evals/global_step_40_evals/aggregated_results.jsonl", [{"eval/all/avg_score": 0.1}])
+    jsonl(tmp_path / "dumped_evals/global_step_40_evals/sums.jsonl", rows)
+    jsonl(tmp_path / "dumped_evals/global_step_40_evals/aggregated_results.jsonl", [{"eval/all/avg_score": 0.1}])
     (source,), unknown = sources_of([tmp_path], None)
     assert len(source.paths) == 2 and not unknown
     assert {r.step for r in rollouts(tmp_path)} == {20, 40}
@@ -285,14 +280,14 @@ def test_lm_eval_reads_generations_choices_and_filters(tmp_path: Path) -> None:
         acc_norm=0.0,
     )
     chat = lm_eval(4, arguments=[[[json.dumps([{"role": "user", "content": "hey"}])], {}]], filter="strict")
-    got = rollouts(lines(tmp_path / "samples_x.jsonl", [lm_eval(0), lm_eval(1), choice, chat]))
+    got = rollouts(jsonl(tmp_path / "samples_x.jsonl", [lm_eval(0), lm_eval(1), choice, chat]))
     assert [(r.outcome, r.completion, r.prompt) for r in got] == [
         ("correct", " it is 5", "Q: 0 + 5?"),
         ("incorrect", " it is 5", "Q: 1 + 5?"),
         ("correct", " yes", "Is it?"),
         ("incorrect", " it is 5", "hey"),
     ]
-    (later,) = rollouts(lines(tmp_path / "samples_f1.jsonl", [lm_eval(metrics=["f1"], f1=["gold", ["said"]])]))
+    (later,) = rollouts(jsonl(tmp_path / "samples_f1.jsonl", [lm_eval(metrics=["f1"], f1=["gold", ["said"]])]))
     assert later.reward is None and later.outcome == "unknown"  # scored over the data set, not by sample
     assert got[2].components == {"acc": 1.0, "acc_norm": 0.0} and got[3].split == "strict"
 
@@ -334,7 +329,7 @@ def test_a_map_names_what_no_form_knows(tmp_path: Path) -> None:
         {"item": 1, "out": {"text": f"say {i}"}, "gain": str(i), "a_part": 0.5, "b_part": i, "task": "x"}
         for i in range(2)
     ]
-    path = lines(tmp_path / "own.jsonl", rows)
+    path = jsonl(tmp_path / "own.jsonl", rows)
     given = read_map("task=item,text=out.text, reward=gain,components=*_part")
     got = rollouts(path, map=given)
     assert [(r.task, r.completion, r.reward) for r in got] == [("1", "say 0", 0.0), ("1", "say 1", 1.0)]
@@ -356,7 +351,7 @@ def test_a_map_that_cannot_be_understood_is_refused(given: str, message: str) ->
 
 
 def test_a_row_without_the_columns_of_the_map_names_those_it_has(tmp_path: Path) -> None:
-    path = lines(tmp_path / "own.jsonl", [{"item": 1, "out": "x", "gain": 1}, {"job": 1, "out": "y", "gain": None}])
+    path = jsonl(tmp_path / "own.jsonl", [{"item": 1, "out": "x", "gain": 1}, {"job": 1, "out": "y", "gain": None}])
     given = {"task": "job", "text": "out", "reward": "gain"}
     first, second = (r for _, _, r in read([path], map=given))
     assert (
@@ -369,13 +364,13 @@ def test_a_row_without_the_columns_of_the_map_names_those_it_has(tmp_path: Path)
 
 
 def test_what_was_read_as_what_is_said(tmp_path: Path) -> None:
-    path = lines(tmp_path / "results.jsonl", [prime()])
+    path = jsonl(tmp_path / "results.jsonl", [prime()])
     said = read_as(detect(path), Source(path))
     assert said.startswith(
         "task <- env_name + problem_id, prompt <- prompt (JSON opened), text <- completion (JSON opened)"
     )
     assert said.endswith("not read: sample_id, task")
-    own = lines(tmp_path / "own.jsonl", [{"task": "t", "text": "x", "reward": 1, "mood": "good"}])
+    own = jsonl(tmp_path / "own.jsonl", [{"task": "t", "text": "x", "reward": 1, "mood": "good"}])
     assert read_as(detect(own), Source(own)) == "task, text, reward; not read: mood"
     own.write_text('{"task": "t", "text": "x", "reward": 1, "reward": 0}\n')
     assert read_as(detect(own), Source(own)).endswith("twice in one record, so the last one counts: reward")
@@ -384,7 +379,7 @@ def test_what_was_read_as_what_is_said(tmp_path: Path) -> None:
 def test_the_audit_begins_with_what_was_read_as_what_and_reads_by_a_map(tmp_path: Path) -> None:
 
     rows: Rows = [{"item": n, "out": f"say {i}", "gain": 0.5} for n in range(4) for i in range(4)]
-    path = lines(tmp_path / "own.jsonl", rows)
+    path = jsonl(tmp_path / "own.jsonl", rows)
     given = ("--map", "task=item,text=out,reward=gain")
     shown = in_this_process("audit", str(path), "--no-cache", *given).stdout.splitlines()
     assert shown[1] == "- read as jsonl: task <- item, text <- out, reward <- gain"
@@ -400,7 +395,7 @@ def test_older_swift_logs_without_advantages_are_read_and_a_broken_first_line_is
     empty = {k: [] for k in rows[0]}
     uneven = {**rows[0], "completion": ["x"]}
     for first, reason in (({}, ""), (empty, "no rows"), (uneven, "different lengths")):
-        path = lines(tmp_path / "completions.jsonl", [*filter(None, [first]), *rows])
+        path = jsonl(tmp_path / "completions.jsonl", [*filter(None, [first]), *rows])
         assert detect(path).name == "ms_swift"
         out = [r for _, _, r in read([path])]
         assert [r.reason for r in out if isinstance(r, Skipped) and reason not in r.reason] == []
@@ -415,7 +410,7 @@ def test_functions_that_each_apply_to_some_rows_are_all_paid(tmp_path: Path) -> 
         r["Right"] = [x if i < 4 else None for i, x in enumerate(right)]
         r["Shape"] = [float("nan") if i < 4 else x for i, x in enumerate(right)]
         r["image_paths"] = [None] * 8
-    got = rollouts(path := lines(tmp_path / "completions.jsonl", rows))
+    got = rollouts(path := jsonl(tmp_path / "completions.jsonl", rows))
     assert None not in {r.reward for r in got} and {len(r.components) for r in got} == {1}
     assert "components <- Right + Shape," in read_as(detect(path), Source(path))
 
@@ -434,10 +429,10 @@ def test_episodes_of_a_file_each_are_groups_of_task_and_step_with_agents_apart(t
             folder = tmp_path / run / f"episodes/train_step_{step}_epoch_0"
             for i in range(3):
                 agents = ("solver", "judge") if run == "b" else ("solver",)
-                lines(folder / f"episode_h_{i}.json", [episode(i, step, *agents)])
+                jsonl(folder / f"episode_h_{i}.json", [episode(i, step, *agents)])
             lost = episode(3, step, termination_reason="error")
-            lines(folder / "episode_h_3.json", [lost])
-            lines(folder / "batch_summary.json", [{"num_episodes": 4}])
+            jsonl(folder / "episode_h_3.json", [lost])
+            jsonl(folder / "batch_summary.json", [{"num_episodes": 4}])
     got = rollouts(tmp_path / "a")
     assert sorted(Counter(r.group for r in got).values()) == [4, 4] and {r.policy for r in got} == {""}
     assert sorted(r.k for r in got) == [0, 0, 1, 1, 2, 2, 3, 3]
@@ -451,13 +446,13 @@ def test_tasks_that_are_row_numbers_name_their_benchmark_in_all_models_files(tmp
     for model in "ab":
         for name in ("sums", "arc_easy"):
             rows = [lm_eval(0), lm_eval(0, filter="strict")]
-            lines(tmp_path / model / f"samples_{name}_2025-01-01T00-00-00.000000.jsonl", rows)
+            jsonl(tmp_path / model / f"samples_{name}_2025-01-01T00-00-00.000000.jsonl", rows)
     got = rollouts(tmp_path)
     assert Counter(r.task for r in got) == {f"{n}/{t}": 2 for n in ("sums", "arc_easy") for t in ("0", "strict/0")}
     row = {"idx": 7, "question": "2*3?", "code": ["6"], "score": [True]}
-    lines(tmp_path / "m" / "sums" / "test_qwen_-1_seed0_t0.jsonl", [row])
-    lines(tmp_path / "m" / "a.jsonl", [row])
-    lines(tmp_path / "m" / "b.jsonl", [row, {**row, "question": "2*4?"}])
+    jsonl(tmp_path / "m" / "sums" / "test_qwen_-1_seed0_t0.jsonl", [row])
+    jsonl(tmp_path / "m" / "a.jsonl", [row])
+    jsonl(tmp_path / "m" / "b.jsonl", [row, {**row, "question": "2*4?"}])
     one, same, other, named = (r.task for r in rollouts(tmp_path / "m"))
     assert named == "sums/7" and one == same != other and other.endswith("/7")
 

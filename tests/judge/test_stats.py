@@ -13,7 +13,6 @@ from evotrainer.judge.stats import (
     Scores,
     components,
     effect,
-    hierarchical_bootstrap,
     measure_noise,
     p_value,
     scores_of,
@@ -123,20 +122,6 @@ def test_effect_without_any_repetition_is_refused_with_a_remedy() -> None:
         effect({1: {"a": 1.0}, 2: {"a": 1.0}}, {1: {"z": 1.0}, 2: {"z": 0.0}})
     with pytest.raises(ConfigError, match="at least 2"):
         measure_noise("b0", one)
-
-
-def test_the_bootstrap_over_three_seeds_is_narrower_than_the_t_interval() -> None:
-    rng = np.random.default_rng(11)
-    pop = Population(tasks=120)
-    widths = []
-    for _ in range(5):
-        p_T = pop.difficulties(rng)
-        b, c = (scores_of(pop.trials(n, p_T, range(1, 4), rng), "gate") for n in ("b1", "b0"))
-        e = effect(b, c)
-        low, high = hierarchical_bootstrap(b, c, draws=300)
-        assert low <= e.mean <= high
-        widths.append((high - low) / (e.high - e.low))
-    assert np.mean(widths) < 1
 
 
 def test_the_p_value_agrees_with_the_lower_bound() -> None:

@@ -50,7 +50,7 @@ def hacked(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
 
 
 def answers(run: api.Run, trial: str) -> list[tuple[str, Rollout]]:
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     return [(r.turns[-1].text, r) for r in load([run.folder / "rollouts" / trial], split="search")]
 

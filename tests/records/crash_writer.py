@@ -16,7 +16,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from evotrainer.errors import StoreError
 from evotrainer.records.events import RunClosed
 from evotrainer.records.ledger import Journal, Ledger
-from evotrainer.records.store import RolloutStore, load
+from evotrainer.records.reading import load
+from evotrainer.records.store import RolloutStore
 from tests.small_records import group
 
 

@@ -16,7 +16,8 @@ import pytest
 from evotrainer.records.durable import WriterLock
 from evotrainer.records.faults import VARIABLE
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.store import RolloutStore, check_folder, load
+from evotrainer.records.reading import check_folder, load
+from evotrainer.records.store import RolloutStore
 from tests.small_records import flat, group
 
 WRITER = Path(__file__).with_name("crash_writer.py")

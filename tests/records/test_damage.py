@@ -10,7 +10,8 @@ import pytest
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.frames import read_tail
-from evotrainer.records.store import RolloutStore, check_folder, load, scan
+from evotrainer.records.reading import check_folder, load, scan
+from evotrainer.records.store import RolloutStore
 from tests.small_records import flat, group
 
 GROUPS = [group(n) for n in range(4)]

@@ -17,8 +17,9 @@ from hypothesis import strategies as st
 
 from evotrainer.errors import StoreError
 from evotrainer.records.arrow_schema import VERSION_KEY, arrow_schema, decode, encode
+from evotrainer.records.reading import check_folder, load, scan
 from evotrainer.records.rollout import SCHEMA_VERSION, Rollout, Turn, groups_of
-from evotrainer.records.store import RolloutStore, check_folder, load, scan
+from evotrainer.records.store import RolloutStore
 from tests.records.strategies import rollouts
 from tests.small_records import flat, group, rollout
 

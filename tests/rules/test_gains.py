@@ -7,7 +7,7 @@ from pathlib import Path
 
 from evotrainer import api
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.rules.certificate import Load, gain_of, with_gain_explanations
 from tests.leaky_task import HONEST
 from tests.leaky_task import TASK as TASK

@@ -12,7 +12,7 @@ from evotrainer import api
 from evotrainer.cli.cache import describe
 from evotrainer.cli.status import status_json
 from evotrainer.projections.budget import Budget
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.run.observer import SilentObserver
 from evotrainer.views.fold import load_view
 from evotrainer.views.summary import cost_lines

@@ -9,7 +9,7 @@ import pytest
 from evotrainer import api
 from evotrainer.cli.why import why
 from evotrainer.executors.spec import read_spec
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from tests.small_run import TINY
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("loop")]

@@ -211,7 +211,7 @@ def test_a_guard_is_really_evaluated_under_names_of_its_own(
     """Both environments are one and the same: only their names tell their rollouts apart."""
     from evotrainer.executors.local import LocalExecutor
     from evotrainer.executors.spec import EvalPlan
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     loaded = load_task(task_file)
     plans = {"b1-s1": EvalPlan(split="search", attempts=2, tasks=4)}

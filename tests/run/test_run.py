@@ -8,7 +8,7 @@ import pytest
 
 from evotrainer import api
 from evotrainer.harness.columns.rollout_reader import RolloutReader
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.verify.chain_and_files import refused_branches
 from tests.paper import Paper
 from tests.run.kill_driver import finish

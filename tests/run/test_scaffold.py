@@ -191,7 +191,7 @@ def test_a_prompt_that_does_it_all_is_not_told_as_training(trained: api.Run) -> 
     found = next(g for g in v.gates if g.gate == "scaffold").numbers
     assert v.kind == "promote" and found["alone"] > 0.5 and found["beyond"] < 0.25 * v.effect.mean  # type: ignore[union-attr]
     assert not trained.verify().problems
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     # training, search and the sealed splits of the branch see the text; those of the starting recipe do not
     for trial, worded in (("b1-s1", True), ("b0-s1", False)):

@@ -17,8 +17,9 @@ from evotrainer.cli import app
 from evotrainer.executors.spec import TrialSpec
 from evotrainer.records.briefing import Briefing, Proposal
 from evotrainer.records.interventions import Intervention, Prediction
+from evotrainer.records.reading import load
 from evotrainer.records.rollout import Rollout, Turn
-from evotrainer.records.store import RolloutStore, load
+from evotrainer.records.store import RolloutStore
 from evotrainer.records.written import content_name
 from evotrainer.verify import Record
 from evotrainer.verify.written import components

@@ -12,6 +12,7 @@ import pytest
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox import Sandbox, launch
 from evotrainer.sandbox.launch import Mechanism, find_bubblewrap
+from evotrainer.sandbox.shell import EpisodeShell
 
 
 def bubblewrap_works() -> bool:
@@ -72,3 +73,9 @@ def box() -> Iterator[Sandbox]:
 def unprotected() -> Iterator[Sandbox]:
     """Limits only (tier D), and the tests set those wide: here an attack that works at all must work."""
     yield from _open("D")
+
+
+@pytest.fixture
+def shell(machine: EpisodeShell) -> EpisodeShell:
+    machine.reset()
+    return machine

@@ -11,7 +11,8 @@ import pytest
 
 from evotrainer.sandbox import Limits, Program, Sandbox, shell_launch
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
+from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
+from evotrainer.sandbox.shell_data import ShellFileError
 
 from .conftest import cut
 

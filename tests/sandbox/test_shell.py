@@ -12,7 +12,8 @@ import pytest
 
 from evotrainer.errors import SandboxError
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits, Template
+from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits, Template
+from evotrainer.sandbox.shell_data import ShellFileError
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 
@@ -21,12 +22,6 @@ pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is
 def machine() -> Iterator[EpisodeShell]:
     with EpisodeShell.open() as shell:
         yield shell
-
-
-@pytest.fixture
-def shell(machine: EpisodeShell) -> EpisodeShell:
-    machine.reset()
-    return machine
 
 
 def test_a_command_gives_back_its_code_its_output_and_its_errors_apart(shell: EpisodeShell) -> None:

@@ -14,7 +14,8 @@ import pytest
 
 from evotrainer.sandbox.attacks import RESOURCE_ATTACKS
 from evotrainer.sandbox.launch import find_bubblewrap
-from evotrainer.sandbox.shell import EpisodeShell, ShellFileError, ShellLimits
+from evotrainer.sandbox.shell import EpisodeShell, ShellLimits
+from evotrainer.sandbox.shell_data import ShellFileError
 
 pytestmark = pytest.mark.skipif(find_bubblewrap() is None, reason="bubblewrap is not installed")
 SMALL = ShellLimits(memory_mb=96, disk_mb=8, inodes=500, processes=12, output_kb=64, idle_s=5)
@@ -24,12 +25,6 @@ SMALL = ShellLimits(memory_mb=96, disk_mb=8, inodes=500, processes=12, output_kb
 def machine() -> Iterator[EpisodeShell]:
     with EpisodeShell.open(limits=SMALL) as shell:
         yield shell
-
-
-@pytest.fixture
-def shell(machine: EpisodeShell) -> EpisodeShell:
-    machine.reset()
-    return machine
 
 
 @pytest.fixture

@@ -96,3 +96,12 @@ class GuessDigitEnv(ReverseEnv):
                 e.done, e.finish = True, f
             else:
                 e.turns.append(Turn("user", f"again: {a[:3]} -> "))
+
+
+def logits(policy: Any, ids: list[int]) -> Any:
+    """Next-token logits [len(ids), V] of one sequence."""
+    from evotrainer.trainers.embedded.forward import Network
+    from evotrainer.trainers.embedded.packing import TrainRow, pack
+
+    batch = pack([TrainRow(0, (ids[0],), (*ids[1:], 0))], policy.shape)
+    return (Network(policy, batch, False).forward() @ (policy.head * policy.norm).t()).detach()

@@ -103,7 +103,7 @@ def test_a_file_is_converted_once_into_a_folder_that_both_trainers_read(home: Pa
     from transformers import AutoModelForCausalLM
 
     from evotrainer.trainers.embedded.folder import load_policy
-    from evotrainer.trainers.embedded.forward import logits
+    from tests.trainers.reverse_env import logits
 
     path = write(home / "tiny.gguf")
     folder = resolve_base(str(path))

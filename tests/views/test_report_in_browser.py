@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.views.report import write_report
 
 CLICK_ALL = """

@@ -18,7 +18,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import Judged, RunOpened, TrialFinished
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.run.checks.base import announce_if_slow
 from evotrainer.run.context import Observer
 from evotrainer.views import folder as folder_views

@@ -5,17 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from evotrainer.agents.base import Agent, AgentSpec, Tools
 from evotrainer.agents.fixed import FixedAgent, FixedOptions
 from evotrainer.agents.one_factor import OneFactorAgent, Options
 from evotrainer.agents.pooled import PooledAgent, PooledOptions
-from evotrainer.errors import ConfigError
-from evotrainer.records.frozen import explain
+from evotrainer.records.frozen import parsed
 from evotrainer.registry import Registry
-
-__all__ = ["AGENTS", "Agent", "Tools", "make_agent"]
 
 _SEAT = (
     "a language model or another program sits in the seat: run.agent=seat run.agent_options.carrier={} (docs/seat.md)"
@@ -49,8 +44,4 @@ AGENTS: Registry[AgentSpec] = Registry(
 def make_agent(name: str, seed: int = 0, options: Mapping[str, Any] | None = None) -> Agent:
     """The agent of that name; ConfigError for an unknown one or for options it does not take."""
     spec = AGENTS[name]
-    try:
-        taken = spec.options.model_validate(dict(options or {}))
-    except ValidationError as e:
-        raise ConfigError(f"run.agent_options of agent {name}: {explain(e, spec.options)}") from None
-    return spec.make(seed, taken)
+    return spec.make(seed, parsed(spec.options, options or {}, f"run.agent_options of agent {name}"))

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from evotrainer.errors import AgentError
-from evotrainer.records.questions import CarrierOptions, Question
+from evotrainer.records.questions import Answered, CarrierOptions, Question
 from evotrainer.records.seat import SeatBriefing
 from evotrainer.registry import Registry
 
@@ -53,6 +53,11 @@ class Reply:
     by: str = ""
     """Of a queue: who handed it over, and when (UTC, ISO 8601)."""
     at: str = ""
+
+    @property
+    def recorded(self) -> dict[str, Any]:
+        """The fields of `records.questions.Answered`."""
+        return {k: getattr(self, k) for k in Answered.model_fields} | {"wall_s": self.wall_s or 0.0}
 
 
 def count(usage: Mapping[str, Any], *names: str) -> int:

@@ -66,22 +66,18 @@ def _read_spec(path: Path) -> DetectorSpec:
     """A detector from a TOML file; `source_file` beside it may hold the function. ConfigError names what is wrong."""
     import tomllib
 
-    from pydantic import ValidationError
-
     from evotrainer.records.detectors import DetectorSpec
-    from evotrainer.records.frozen import explain
+    from evotrainer.records.frozen import parsed
 
     try:
         values = tomllib.loads(read_text(path))
         if file := values.pop("source_file", None):
             values["source"] = read_text(path.parent / str(file))
-        return DetectorSpec.model_validate({"standing": "suspect", **values})
+        return parsed(DetectorSpec, {"standing": "suspect", **values}, str(path))
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read the detector: {e}") from None
     except tomllib.TOMLDecodeError as e:
         raise ConfigError(f"{path} is not valid TOML: {e}") from None
-    except ValidationError as e:
-        raise ConfigError(f"{path}: {explain(e, DetectorSpec)}") from None
 
 
 def _sides(runs: Sequence[Run], bad: Sequence[str], clean: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from evotrainer.records.frozen import Frozen
-from evotrainer.records.questions import CarrierOptions
-
-NEEDS = {"llm": "model", "command": "command", "replay": "run", "queue": ""}
-"""Carrier -> the option that it cannot do without."""
+from evotrainer.records.questions import CarrierOptions, ChosenCarrier
 
 
 class ReaderOptions(CarrierOptions):
@@ -33,28 +29,17 @@ class ReaderOptions(CarrierOptions):
         return self.model or (Path(self.command[0]).name if self.command else getattr(self, "carrier", ""))
 
 
-class RunReader(ReaderOptions):
+class RunReader(ReaderOptions, ChosenCarrier):
     """Who reads a run's rollouts for reward hacks: of a start, before a promotion, before the certificate
     (docs/reader.md)."""
 
-    carrier: Literal["llm", "command", "queue", "replay"]
-    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or
-    `evotrainer mcp`, the recorded answers of a run."""
+    section = "harness.reader"
     rollouts: int = Field(200, ge=1)
     """Rollouts that are read in the whole run at most."""
     each: int = Field(40, ge=1)
     """Rollouts of one branch at one reading."""
     limit: float = Field(0.03, gt=0, lt=1)
     """Share of hacks that closes a direction once its lower bound is above it."""
-    run: str = ""
-    """Of carrier replay: the run whose answers are played."""
-
-    @model_validator(mode="after")
-    def _complete(self) -> Self:
-        need = NEEDS[self.carrier]
-        if need and not getattr(self, need):
-            raise ValueError(f"carrier {self.carrier} needs harness.reader.{need}")
-        return self
 
 
 class HarnessConfig(Frozen):

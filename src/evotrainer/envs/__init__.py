@@ -2,13 +2,3 @@
 
 from evotrainer.envs.outcome import OPTION, check_needed, check_payable, pay_terms, payable_components
 from evotrainer.envs.registry import open_environment, probe_options
-
-__all__ = [
-    "OPTION",
-    "check_needed",
-    "check_payable",
-    "open_environment",
-    "pay_terms",
-    "payable_components",
-    "probe_options",
-]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.sandbox.interpreter import cache_root
 
 
@@ -76,11 +76,8 @@ class Cache:
 
     def get(self, key: str) -> dict[str, Any] | None:
         """None where there is none, or a broken one."""
-        try:
-            found = json.loads(read_text(self.folder / f"{key}.json"))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) and isinstance(found.get("reasons"), list) else None
+        found = read_object(self.folder / f"{key}.json")
+        return found if isinstance(found.get("reasons"), list) else None
 
     def put(self, key: str, verdict: AdmissionVerdict, extra: Mapping[str, Any] | None = None) -> None:
         """Kept, with what a domain wants to keep with it, where the folder can be written;

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import Field
+
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
 from evotrainer.records.rollout import Finish, Outcome, Turn
@@ -210,13 +212,6 @@ def can_redraw(environment: Environment) -> bool:
     return isinstance(environment, EnvironmentWithDraws) and environment.redraws
 
 
-def redraw_source(name: str, source: Any, seed: str) -> None:
-    """Have an environment's task source draw gate and cert anew; TaskSetError where its tasks are given."""
-    if not hasattr(source, "redraw"):
-        raise TaskSetError(f"environment {name}: its tasks are given, not generated; set evaluation.draw=fixed")
-    source.redraw(seed)
-
-
 def drawn(tasks: Sequence[Task], seed: str) -> tuple[Task, ...]:
     """The tasks with ids that name seed, place and prompt, so that scores tell by which seed their tasks were drawn."""
     out = []
@@ -233,6 +228,155 @@ def answered(episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequ
             raise TaskSetError(f"episode of task {e.task.id} is over; reset it before the next step")
         e.turns.append(Turn("assistant", text))
         e.done, e.finish = True, finish
+
+
+class SplitSizes(Frozen):
+    """Keys of `[environment]` where tasks are generated."""
+
+    seed: int = 0
+    train: int = Field(3000, ge=1)
+    """Tasks per split."""
+    search: int = Field(200, ge=1)
+    gate: int = Field(300, ge=1)
+    cert: int = Field(400, ge=1)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {s: int(getattr(self, s)) for s in SPLITS}
+
+
+class EnvironmentBase:
+    """What environments have alike; each says otherwise where it differs."""
+
+    name: str
+    version = "1"
+    components: Mapping[str, str]
+    knobs: Mapping[str, tuple[Any, ...]] = {}
+    capabilities: Sequence[Capability] = ()
+    proxy: tuple[str, str] | None = None
+    vocabulary_version: str | None = None
+    """None: a vocabulary of its own."""
+    _tasks: Mapping[str, Sequence[Task]]
+
+    def sizes(self) -> dict[str, int]:
+        """Tasks of each split."""
+        return {split: len(tasks) for split, tasks in self._tasks.items()}
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in (there := self.sizes()):
+            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(there)}")
+        return self._of_split(split)
+
+    def _of_split(self, split: str) -> Sequence[Task]:
+        return self._tasks[split]
+
+    def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
+        """Defaults filled in; TaskSetError for an unknown knob or value."""
+        for k, v in knobs.items():
+            if k not in self.knobs:
+                there = ", ".join(self.knobs) or "none"
+                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {there}")
+            if v not in self.knobs[k]:
+                allowed = ", ".join(map(str, self.knobs[k]))
+                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
+        return {k: v[0] for k, v in self.knobs.items()} | dict(knobs)
+
+    def _hash(self) -> str:
+        """16 hex digits over everything that decides the tasks."""
+        raise NotImplementedError
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        return []
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return ()
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "version": self.version,
+            "hash": self._hash(),
+            "sandbox_tier": "none needed",
+            "components": dict(self.components),
+            "splits": self.sizes(),
+            "proxy": list(self.proxy) if self.proxy else None,
+            "vocabulary": self.vocabulary_version or self.name,
+        }
+
+    def close(self) -> None: ...
+
+
+class TaskSource(Protocol):
+    """Tasks with their splits. One with `redraw` draws gate and cert anew; what it can teach it says in `offers`."""
+
+    name: str
+    proxy: tuple[str, str] | None
+    vocabulary_version: str
+
+    def sizes(self) -> dict[str, int]: ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]: ...
+
+    def vocabulary(self) -> tuple[str, ...]: ...
+
+
+class OverSource(EnvironmentBase):
+    """An environment whose tasks come from a source of its domain."""
+
+    source: TaskSource
+
+    def _over(self, source: TaskSource) -> None:
+        self.source, self.name, self.proxy = source, source.name, source.proxy
+        self.redraws = hasattr(source, "redraw")
+        self.vocabulary_version = source.vocabulary_version
+
+    @property
+    def offers(self) -> Sequence[str]:
+        return tuple(getattr(self.source, "offers", ()))
+
+    def sizes(self) -> dict[str, int]:
+        return self.source.sizes()
+
+    def _of_split(self, split: str) -> Sequence[Task]:
+        return self.source.tasks(split)
+
+    def redraw(self, seed: str) -> None:
+        """Gate and cert of a seed; TaskSetError where the tasks are given."""
+        if not self.redraws:
+            given = "its tasks are given, not generated; set evaluation.draw=fixed"
+            raise TaskSetError(f"environment {self.name}: {given}")
+        self.source.redraw(seed)  # type: ignore[attr-defined]
+
+    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
+        return self.source.demonstrations(n, seed)
+
+    def vocabulary(self) -> tuple[str, ...]:
+        return self.source.vocabulary()
+
+
+class DrawnSplits:
+    """Task lists of a generator, made when first asked for; gate and cert of another seed once they are redrawn."""
+
+    def __init__(self, make: Callable[[str, int | str], tuple[Task, ...]], seed: int) -> None:
+        """`make`: (split, seed) -> its tasks."""
+        self._make, self._seed = make, seed
+        self._made: dict[str, tuple[Task, ...]] = {}
+        self._drawn: str | None = None
+
+    def __getitem__(self, split: str) -> tuple[Task, ...]:
+        if split not in self._made:
+            if split in DRAWN and self._drawn is not None:
+                self._made[split] = drawn(self._make(split, self._drawn), self._drawn)
+            else:
+                self._made[split] = self._make(split, self._seed)
+        return self._made[split]
+
+    def redraw(self, seed: str) -> None:
+        self._drawn = seed
+        for split in DRAWN:
+            self._made.pop(split, None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,12 +22,10 @@ from typing import Any
 
 from pydantic import Field
 
-from evotrainer.envs.base import DRAWN, SPLITS, Capability, Episode, Score, Task, answered, drawn
-from evotrainer.envs.options import parse_options
+from evotrainer.envs.base import DRAWN, Episode, Score, SplitSizes, Task, drawn
 from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
-from evotrainer.records.frozen import Frozen
-from evotrainer.records.rollout import Finish
+from evotrainer.records.frozen import parsed
 from evotrainer.records.text import cause
 
 SCHEME = "reasoning-gym:"
@@ -53,11 +51,10 @@ SCORE_S = 10.0
 """Seconds that a scorer may take for one answer."""
 
 
-class GymConfig(Frozen):
+class GymConfig(SplitSizes):
     """`[environment]` with name = "reasoning-gym:NAME"."""
 
     name: str
-    seed: int = 0
     train: int = Field(1000, ge=1)
     """Tasks per split."""
     search: int = Field(100, ge=1)
@@ -198,10 +195,6 @@ def trained_on(question: str) -> bool:
 class GymEnv(WithScaffold):
     """One data set, single-turn. The answer is what the last <answer> tag holds."""
 
-    version = "1"
-    capabilities: Sequence[Capability] = ()
-    proxy: tuple[str, str] | None = None
-    offers: Sequence[str] = ()
     redraws = True
     one_turn = True
     components: Mapping[str, str] = {
@@ -224,25 +217,26 @@ class GymEnv(WithScaffold):
             hint = DATA.get(self.data) or (f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}")
             raise TaskSetError(f"environment {self.name}: no data set {self.data!r} of reasoning-gym; {hint}")
         levels = tuple(range(_levels(self.data)))
-        self.knobs: Mapping[str, tuple[Any, ...]] = {"difficulty": (OWN, *levels)} if levels else {}
+        self.knobs = {"difficulty": (OWN, *levels)} if levels else {}
         self._made: dict[tuple[str, Any, str], tuple[Task, ...]] = {}
         self._scorer: Any = None
         self._draw = ""
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
-        return self._tasks(split, OWN)
+    def sizes(self) -> dict[str, int]:
+        return self.config.sizes
+
+    def _of_split(self, split: str) -> Sequence[Task]:
+        return self._at_level(split, OWN)
 
     def redraw(self, seed: str) -> None:
         """Other questions for gate and cert, none of them a search or training question."""
         self._draw = seed
 
-    def _tasks(self, split: str, level: Any) -> tuple[Task, ...]:
+    def _at_level(self, split: str, level: Any) -> tuple[Task, ...]:
         draw = self._draw if split in DRAWN else ""
         if (key := (split, level, draw)) not in self._made:
             earlier = {"gate": ("search",), "cert": ("search", "gate")}.get(split, ())
-            seen = {t.prompt for s in earlier for t in self._tasks(s, level)}
+            seen = {t.prompt for s in earlier for t in self._at_level(s, level)}
             made = self._generate(split, level, draw, seen)
             self._made[key] = drawn(made, draw) if draw else made
         return self._made[key]
@@ -287,11 +281,8 @@ class GymEnv(WithScaffold):
         level = knobs.get("difficulty", OWN)
         if level == OWN:
             return task
-        place = [t.id for t in self._tasks(task.split, OWN)].index(task.id)
-        return replace(self._tasks(task.split, level)[place], id=task.id)
-
-    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        answered(episodes, actions, finishes)
+        place = [t.id for t in self._at_level(task.split, OWN)].index(task.id)
+        return replace(self._at_level(task.split, level)[place], id=task.id)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         return [self._score(e) for e in episodes]
@@ -320,26 +311,13 @@ class GymEnv(WithScaffold):
         told = [(t.prompt, f"<answer>{t.data['entry']['answer']}</answer>") for t in chosen]
         return [self._scaffold.transcript(d) for d in told]
 
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()
+    def _hash(self) -> str:
+        c = self.config
+        key = [self.data, self.version, gym_version(), c.seed, self.sizes(), sorted(c.options.items())]
+        return hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:
-        c = self.config
-        sizes = {s: int(getattr(c, s)) for s in SPLITS}
-        key = [self.data, self.version, gym_version(), c.seed, sizes, sorted(c.options.items())]
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:16],
-            "reasoning_gym": gym_version(),
-            "sandbox_tier": "none needed",
-            "components": dict(self.components),
-            "splits": sizes,
-            "proxy": None,
-            "vocabulary": self.name,
-        }
-
-    def close(self) -> None: ...
+        return {**super().describe(), "reasoning_gym": gym_version()}
 
 
 def _levels(name: str) -> int:
@@ -352,4 +330,4 @@ def _levels(name: str) -> int:
 
 def open_gym(options: Mapping[str, Any]) -> GymEnv:
     """`[environment]` with name = "reasoning-gym:NAME". Raises TaskSetError."""
-    return GymEnv(parse_options(GymConfig, options, str(options["name"])))
+    return GymEnv(parsed(GymConfig, options, f"environment {options['name']!s}", TaskSetError))

@@ -8,20 +8,20 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, answered, drawn
+from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, drawn
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.return_checks import check_demos, check_tasks
-from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold
+from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold, WithScaffold
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
-from evotrainer.records.rollout import Finish, Turn
+from evotrainer.records.rollout import Turn
 from evotrainer.records.text import quoted
 
 RewardFunction = Callable[[Task, str], float | None]
 """(task, completion) -> reward, None where it does not apply."""
 
 
-class TextEnv:
+class TextEnv(WithScaffold):
     """Single-turn tasks, graded by plain Python functions in this process (never by running the completion).
 
     A reward function that raises ends the trial with a TaskSetError: it is the task's fault, not the policy's.
@@ -63,7 +63,7 @@ class TextEnv:
                 f"environment {name} declares {capabilities[0].name!r} and nothing closes it; give prompt(task, knobs)"
             )
         self.capabilities = tuple(capabilities)
-        self.knobs: Mapping[str, tuple[Any, ...]] = {c.knob: (c.open, c.closed) for c in self.capabilities}
+        self.knobs = {c.knob: (c.open, c.closed) for c in self.capabilities}
         self._prompt = prompt
         if slots is None:  # what a subclass begins its episodes with is its own
             slots = (SYSTEM, PROMPT) if type(self).reset is TextEnv.reset else ()
@@ -82,11 +82,6 @@ class TextEnv:
         """Multi-character tokens; single characters are always there."""
         return self._words
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in self._tasks:
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(self._tasks)}")
-        return self._tasks[split]
-
     def redraw(self, seed: str) -> None:
         """Gate and cert as `draw` gives them; TaskSetError where it gives none, or tasks of train or search."""
         made = call(f"draw of environment {self.name}", self._draw, seed) if self._draw else {}
@@ -100,7 +95,7 @@ class TextEnv:
                 f"environment {self.name}: draw gave {again.id!r} for {again.split}, whose prompt is a "
                 "training or search task's; leave those out"
             )
-        tasks = self._tasks | {s: drawn(made[s], seed) for s in DRAWN}
+        tasks = {**self._tasks, **{s: drawn(made[s], seed) for s in DRAWN}}
         _check_ids(self.name, tasks)
         self._tasks = tasks
 
@@ -109,19 +104,10 @@ class TextEnv:
         """Does every attempt end with its first answer?"""
         return type(self).step is TextEnv.step
 
-    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        return Episode(task=task, knobs=dict(knobs), turns=self.opening(task, knobs))
-
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         # what is not set is open, as everywhere
         known = {c.knob: c.open for c in self.capabilities} | dict(knobs)
         return self._scaffold.opening(self._prompt(task, known) if self._prompt else task.prompt)
-
-    def use_scaffold(self, scaffold: Mapping[str, str]) -> None:
-        self._scaffold.use(scaffold)
-
-    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         return [self._score(e) for e in episodes]
@@ -148,25 +134,14 @@ class TextEnv:
         demos = check_demos(self.name, made)
         return [self._scaffold.transcript(d) for d in demos] if self._scaffold.texts else demos
 
-    @cached_property
     def _hash(self) -> str:
+        return self._hash_given
+
+    @cached_property
+    def _hash_given(self) -> str:
         """Of the tasks as they were given, whatever is drawn later: trainings do not depend on a draw."""
         text = json.dumps([[t.id, t.prompt, repr(sorted(t.data.items()))] for ts in self._given.values() for t in ts])
         return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-    def describe(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": self._hash,
-            "sandbox_tier": "none needed",
-            "components": dict(self.components),
-            "splits": {k: len(v) for k, v in self._tasks.items()},
-            "proxy": list(self.proxy) if self.proxy else None,
-            "vocabulary": self.name,
-        }
-
-    def close(self) -> None: ...
 
 
 def _check_ids(name: str, tasks: Mapping[str, Sequence[Task]]) -> None:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from evotrainer.envs.base import Task
+from evotrainer.envs.base import EnvironmentBase, Episode, Task, answered
 from evotrainer.errors import TaskSetError
-from evotrainer.records.rollout import Turn
+from evotrainer.records.rollout import Finish, Turn
 from evotrainer.records.scaffold import Slot, fault, filled
 
 SYSTEM = Slot(
@@ -67,10 +67,9 @@ class Scaffold:
         return (prompt, *(self.fill(OBSERVATION.name, observation=x) if i % 2 else x for i, x in enumerate(rest)))
 
 
-class WithScaffold:
-    """Of an environment: its slots, put to use by `opening` in `reset` and by `_scaffold` elsewhere."""
+class WithScaffold(EnvironmentBase):
+    """One of single turns with slots, put to use by `opening` in `reset` and by `_scaffold` elsewhere."""
 
-    name: str
     slots: Sequence[Slot] = (SYSTEM, PROMPT)
 
     @cached_property
@@ -84,3 +83,9 @@ class WithScaffold:
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """See `envs.base.EnvironmentWithSlots`."""
         return self._scaffold.opening(task.prompt)
+
+    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
+        return Episode(task, dict(knobs), self.opening(task, knobs))
+
+    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
+        answered(episodes, actions, finishes)

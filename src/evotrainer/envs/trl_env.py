@@ -16,7 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
+from evotrainer.envs.base import SPLITS, Episode, Score, Task
 from evotrainer.envs.callables import (
     NO_CHANCE,
     called,
@@ -29,13 +29,12 @@ from evotrainer.envs.callables import (
 )
 from evotrainer.envs.data.rows import Row, check_shares, renamed, split_of
 from evotrainer.envs.data.tables import read_source
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.return_checks import answers_of_lengths
-from evotrainer.envs.slots import Scaffold
+from evotrainer.envs.slots import Scaffold, WithScaffold
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, tools, with_prompt
 from evotrainer.envs.user_files import WATCH, call, named_exit, no_hard_exit, raised
 from evotrainer.errors import TaskSetError
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.records.regular_file import read_bytes
 from evotrainer.records.rollout import Finish, Turn, no_reward
 from evotrainer.records.text import clean_text, counted, quoted, shown
@@ -86,14 +85,9 @@ class TrlConfig(Frozen):
     """The data set's own split that is read, where it has several."""
 
 
-class TrlEnv:
+class TrlEnv(WithScaffold):
     """What the trl trainer needs of them. `environment_factory`: the class,
     None where there are reward functions only."""
-
-    version = "1"
-    capabilities: Sequence[Capability] = ()
-    knobs: Mapping[str, tuple[Any, ...]] = {}
-    proxy: tuple[str, str] | None = None
 
     def __init__(
         self,
@@ -112,7 +106,7 @@ class TrlEnv:
         self.files = tuple(files)
         """The user's own files."""
         own = {REWARD: getattr(factory, "get_reward", None)} if hasattr(factory, "get_reward") else {}
-        self.components: Mapping[str, str] = {k: first_line(f) or k for k, f in {**own, **functions}.items()}
+        self.components = {k: first_line(f) or k for k, f in {**own, **functions}.items()}
         if not self.components:
             raise TaskSetError(
                 f"environment {name}: no reward; give the class a get_reward() method, "
@@ -132,14 +126,6 @@ class TrlEnv:
         self._worked = _worked(self._tasks["train"], options, places) if options.demonstrations else []
         self.slots = slots_of(factory, self.conversational)
         self._scaffold = Scaffold(name, self.slots)
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
-        return self._tasks[split]
-
-    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        return Episode(task, knobs, self.opening(task, knobs))
 
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """As TRL renders a row, but for the tools, whose descriptions stand where a template puts them."""
@@ -173,7 +159,7 @@ class TrlEnv:
 
     def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
         self.check_plays("")
-        answered(episodes, actions, finishes)
+        super().step(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         return self._graded([(e.task, e.turns[-1].text) for e in episodes], OF_TRL) if episodes else []
@@ -252,26 +238,12 @@ class TrlEnv:
         chosen = random.Random(seed).sample(self._worked, min(n, len(self._worked)))
         return [(t.prompt, answer) for t, answer in chosen]
 
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> dict[str, Any]:
+    def _hash(self) -> str:
         text = json.dumps(
             [[t.id, t.split, t.data] for ts in self._tasks.values() for t in ts], sort_keys=True, default=str
         )
         text += "".join(hashlib.sha256(read_bytes(f)).hexdigest() for f in self.files)
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "sandbox_tier": "none needed",
-            "components": dict(self.components),
-            "splits": {k: len(v) for k, v in self._tasks.items()},
-            "proxy": None,
-            "vocabulary": self.name,
-        }
-
-    def close(self) -> None: ...
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def said(text: str) -> list[dict[str, str]]:
@@ -449,7 +421,7 @@ def _rows(o: TrlConfig) -> list[Row]:
 
 def open_trl(config: Mapping[str, Any]) -> TrlEnv:
     """`trl:FILE.py:Class` or `trl-rewards:FILE.py:function`; TaskSetError names what is missing."""
-    o = parse_options(TrlConfig, config, str(config["name"]).partition(":")[0])
+    o = parsed(TrlConfig, config, f"environment {str(config['name']).partition(':')[0]}", TaskSetError)
     spec, specs = o.name.partition(":")[2], list(o.rewards)
     factory = environment_class(spec) if o.name.startswith(CLASS) else None
     specs = specs if factory else [spec, *specs]

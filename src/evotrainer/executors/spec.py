@@ -16,17 +16,6 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.sealed import SealedSplits
 
-__all__ = [
-    "EvalPlan",
-    "Heartbeat",
-    "TrialSpec",
-    "read_heartbeat",
-    "read_spec",
-    "store_dirs",
-    "trial_dir",
-    "write_atomic",
-]
-
 
 class EvalPlan(Frozen):
     """One evaluation after training."""

@@ -12,24 +12,30 @@ import os
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import IO, Any
 
 
 class Follower:
-    """A module at work in a process of its own. OSError where it cannot be started."""
+    """A module at work in a process of its own; `problem`: why it could not be started."""
 
     def __init__(self, module: str, orders: Mapping[str, Any], take: Callable[[dict[str, Any]], None]) -> None:
         """`take`: called by `listen` with each message of the process."""
-        self._take, self._tail = take, b""
-        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
-            [sys.executable, "-m", module],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            env=dict(os.environ, OMP_NUM_THREADS="1", POLARS_MAX_THREADS="1"),
-            start_new_session=True,
-        )
+        self._take, self._tail, self.problem = take, b"", ""
+        self._process: subprocess.Popen[bytes] | None = None
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", module],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                env=dict(os.environ, OMP_NUM_THREADS="1", POLARS_MAX_THREADS="1"),
+                start_new_session=True,
+            )
+        except OSError as e:
+            self.problem = str(e)
+            return
         self.tell(orders)
         assert self._process.stdin is not None
         os.set_blocking(self._process.stdin.fileno(), False)  # the run never waits for it
@@ -78,6 +84,45 @@ class Follower:
                 process.stdout.close()
             self._process = None
         return ended
+
+
+class OrderLines:
+    """JSON lines that the run tells a process of ours, as they come; `over`: it has ended."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd, self._tail, self.over = fd, b"", False
+
+    def read(self, wait_s: float) -> Iterator[dict[str, Any]]:
+        """What came within `wait_s`; ends at the first that did."""
+        if self.over:
+            time.sleep(wait_s)
+            return
+        if select.select([self._fd], [], [], wait_s)[0]:
+            more = os.read(self._fd, 1 << 16)
+            self.over = not more
+            *whole, self._tail = (self._tail + more).split(b"\n")
+            for line in whole:
+                with contextlib.suppress(ValueError):
+                    yield json.loads(line)
+
+
+def follow_run(work: Callable[[dict[str, Any], OrderLines, IO[str]], None]) -> None:
+    """Do a process's work, behind the run's trials; given its orders, what the run tells later, where to answer."""
+    with contextlib.suppress(OSError):
+        os.nice(10)
+    out = os.fdopen(os.dup(1), "w", buffering=1)
+    quiet = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(quiet, 1)  # clients print as they like
+    os.dup2(quiet, 2)
+    lines = OrderLines(0)
+    if (orders := next(iter(lines.read(60)), None)) is not None:
+        work(orders, lines, out)
+
+
+def say(out: IO[str], **message: Any) -> None:
+    """Tell the run, where it is still there."""
+    with contextlib.suppress(OSError, ValueError):
+        out.write(json.dumps(message) + "\n")
 
 
 class Listening:

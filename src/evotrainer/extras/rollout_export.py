@@ -136,12 +136,6 @@ def _arguments(text: str) -> Any:
     return found if isinstance(found, dict) and json.dumps(found, ensure_ascii=False) == text else text
 
 
-def _as_object(text: str) -> dict[str, Any]:
-    """Arguments as Inspect has them, which are always named."""
-    found = _arguments(text)
-    return found if isinstance(found, dict) else {"": text}
-
-
 def write_inspect(rollouts: Iterable[Flagged], out: Path) -> None:
     """A log of one JSON file a policy and split: a sample is a task, an epoch an attempt at it. What would be the same
     epoch of a sample again (evaluated under other knobs, retried) is in another log."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from evotrainer.factors import algorithm, data, harness, reward, signal
 from evotrainer.factors.table import FAMILIES as FAMILIES
 from evotrainer.factors.table import Factor, Family
@@ -9,7 +11,14 @@ from evotrainer.records.factor_aliases import NAMES, VALUES
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.structured_factors import COMPOSITES
 
-_ROWS = {row.name: row for row in (*reward.ROWS, *signal.ROWS, *data.ROWS, *algorithm.ROWS, *harness.ROWS)}
+_FILES: dict[Family, tuple[Factor, ...]] = {
+    "reward": reward.ROWS,
+    "signal": signal.ROWS,
+    "data": data.ROWS,
+    "algorithm": algorithm.ROWS,
+    "harness": harness.ROWS,
+}
+_ROWS = {row.name: replace(row, family=family) for family, rows in _FILES.items() for row in rows}
 FACTORS: dict[str, Factor] = {name: _ROWS[name] for name in (*Recipe.model_fields, *COMPOSITES) if name in _ROWS}
 """Factor -> its row, in the order of the recipe's fields, composite ones last."""
 if missing := _ROWS.keys() - FACTORS.keys():

@@ -98,7 +98,6 @@ def clips(s: MoveContext, low: float, high: float) -> list[dict[str, float]]:
 ROWS = (
     Factor(
         "loss",
-        "algorithm",
         names={
             "": "loss_type adv_estimator algorithm policy_loss",
             " (gspo weighs by sequence)": "importance_sampling_level",
@@ -149,7 +148,6 @@ ROWS = (
     ),
     Factor(
         "clip",
-        "algorithm",
         names={
             ".low": "epsilon epsilon_low cliprange clip_range clip_ratio clip_ratio_low",
             ".high": "epsilon_high clip_ratio_high",
@@ -194,7 +192,6 @@ ROWS = (
     ),
     Factor(
         "kl_beta",
-        "algorithm",
         names="beta kl_coef kl_coeff kl_loss_coef kl_penalty use_kl_loss",
         lint=(warning(lambda r: r.kl_beta > 0.5, "KL weight above 0.5 pins the policy to its start"),),
         moves=(
@@ -224,7 +221,6 @@ ROWS = (
     ),
     Factor(
         "lr",
-        "algorithm",
         lint=(
             warning(
                 lambda r: r.lr > HIGHEST_LR,
@@ -248,7 +244,6 @@ ROWS = (
     ),
     Factor(
         "schedule",
-        "algorithm",
         names={
             ".warmup": "warmup_steps lr_warmup_steps",
             ".warmup (steps, no share)": "warmup_ratio",
@@ -287,7 +282,6 @@ ROWS = (
     ),
     Factor(
         "lr_schedule",
-        "algorithm",
         moves=(
             Move(
                 "high_then_zero",
@@ -299,7 +293,6 @@ ROWS = (
     ),
     Factor(
         "averaging",
-        "algorithm",
         lint=(
             warning(
                 lambda r: r.averaging.kind == "tail_mean" and r.averaging.share * r.steps <= 1,
@@ -325,7 +318,6 @@ ROWS = (
     ),
     Factor(
         "weight_decay",
-        "algorithm",
         moves=(Move("weight_decay", (0.01,), "decay keeps weights small", "; template_collapse"),),
         off="decay fights the warm start",
         embedded=True,
@@ -336,7 +328,6 @@ ROWS = (
     ),
     Factor(
         "grad_clip",
-        "algorithm",
         moves=(
             Move(
                 "clip_gradient",
@@ -351,7 +342,6 @@ ROWS = (
     ),
     Factor(
         "steps",
-        "algorithm",
         names={
             "": "max_steps total_training_steps",
             " (each draws prompts_per_step prompts)": "num_train_epochs total_epochs epochs",
@@ -372,7 +362,6 @@ ROWS = (
     ),
     Factor(
         "updates_per_step",
-        "algorithm",
         names="ppo_epochs",
         moves=(
             Move(
@@ -390,7 +379,6 @@ ROWS = (
     ),
     Factor(
         "is_cap",
-        "algorithm",
         names="vllm_importance_sampling_cap tis_imp_ratio_cap",
         moves=(
             Move(
@@ -420,7 +408,6 @@ ROWS = (
     ),
     Factor(
         "entropy_bonus",
-        "algorithm",
         names="entropy_coeff",
         lint=(warning(lambda r: r.entropy_bonus < 0, "a negative entropy bonus drives collapse"),),
         moves=(
@@ -442,7 +429,6 @@ ROWS = (
     ),
     Factor(
         "hooks",
-        "algorithm",
         legal=HOOKS,
         embedded=True,
         trl="in the sandbox: functions of the recipe that weigh, scale and choose",

@@ -190,7 +190,6 @@ NO_TEXTS = "verl's actor loss has no supervised term"
 ROWS = (
     Factor(
         "curriculum",
-        "data",
         moves=(
             Move(
                 "curriculum",
@@ -224,7 +223,6 @@ ROWS = (
     ),
     Factor(
         "prompts_per_step",
-        "data",
         names={
             "": "train_batch_size batch_size",
             " (prompts, each with group_size rollouts)": "per_device_train_batch_size gradient_accumulation_steps "
@@ -251,7 +249,6 @@ ROWS = (
     ),
     Factor(
         "phases",
-        "data",
         need=Need(
             "references",
             lambda r: any(p.kind == "references" for p in r.phases),
@@ -274,7 +271,6 @@ ROWS = (
     ),
     Factor(
         "phase_plan",
-        "data",
         moves=(
             Move(
                 "references_first",
@@ -286,7 +282,6 @@ ROWS = (
     ),
     Factor(
         "replay",
-        "data",
         moves=(
             Move(
                 "replay_rare_successes",
@@ -303,7 +298,6 @@ ROWS = (
     ),
     Factor(
         "prompt_noise",
-        "data",
         need=Need("wordings", lambda r: r.prompt_noise > 0, "has no other wordings of its prompts; set it to 0"),
         moves=(
             Move(
@@ -320,7 +314,6 @@ ROWS = (
     ),
     Factor(
         "sft_anchor",
-        "data",
         need=Need("demonstrations", lambda r: r.sft_anchor > 0, "has no demonstrations to learn from; set it to 0"),
         moves=(
             Move(
@@ -338,7 +331,6 @@ ROWS = (
     ),
     Factor(
         "start",
-        "data",
         legal="champion (go on from this recipe's own policy) or base (from the base policy)",
         moves=(Move("go_on_as_long", continue_as_long, "the champion was still learning at its last step"),),
         off="what came before may hold the policy to its ways",
@@ -352,12 +344,10 @@ ROWS = (
     ),
     Factor(
         "continuation",
-        "data",
         moves=(Move("go_on", continue_training, "the champion was still learning at its last step"),),
     ),
     Factor(
         "batch_shape",
-        "data",
         legal="object of all of prompts_per_step, group_size, steps; one factor, and the product of the three stays "
         f"within {SAME_SAMPLES:.0%}",
         moves=(

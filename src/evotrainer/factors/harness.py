@@ -41,7 +41,6 @@ def knobs(s: MoveContext) -> Iterator[Variant]:
 ROWS = (
     Factor(
         "max_tokens",
-        "harness",
         names="max_completion_length max_response_length response_length max_new_tokens",
         moves=(
             Move(
@@ -65,7 +64,6 @@ ROWS = (
     ),
     Factor(
         "max_turns",
-        "harness",
         names="max_tool_calling_iterations max_assistant_turns",
         moves=(
             Move(
@@ -95,7 +93,6 @@ ROWS = (
     ),
     Factor(
         "deploy_temperature",
-        "harness",
         lint=(
             warning(
                 lambda r: r.deploy_temperature is not None and r.deploy_temperature < 0.1,
@@ -113,7 +110,6 @@ ROWS = (
     ),
     Factor(
         "knobs",
-        "harness",
         moves=(
             Move(
                 "environment_knob",
@@ -131,7 +127,6 @@ ROWS = (
     ),
     Factor(
         "scaffold",
-        "harness",
         embedded=True,
         trl="given to the environment, which shows its tasks and tools in these texts",
         verl=TrainerSupport(note="prompts are rendered with it; episodes use it", plugins="evo_reward.py"),

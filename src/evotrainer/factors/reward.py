@@ -32,7 +32,6 @@ FITS = symptoms_of(MENDS)
 ROWS = (
     Factor(
         "rewards",
-        "reward",
         names="reward_weights reward_funcs reward",
         lint=(
             error(
@@ -63,7 +62,6 @@ ROWS = (
     ),
     Factor(
         "written",
-        "reward",
         legal="changes with its weight, as written_reward",
         replay="advantages",
         embedded=True,
@@ -74,10 +72,9 @@ ROWS = (
             lambda r: bool(r.written),
         ),
     ),
-    Factor("written_reward", "reward", legal=WRITTEN, replay="advantages"),
+    Factor("written_reward", legal=WRITTEN, replay="advantages"),
     Factor(
         "length",
-        "reward",
         lint=(
             warning(
                 lambda r: r.length.kind != "none" and r.length.weight == 0,
@@ -111,7 +108,6 @@ ROWS = (
     ),
     Factor(
         "repetition_penalty",
-        "reward",
         moves=(
             Move(
                 "repetition_penalty",

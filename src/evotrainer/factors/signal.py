@@ -90,7 +90,6 @@ def temperatures(s: MoveContext, *steps: float) -> list[float]:
 ROWS = (
     Factor(
         "group_filter",
-        "signal",
         names={".kind": "filter_groups"},
         lint=(
             warning(
@@ -138,7 +137,6 @@ ROWS = (
     ),
     Factor(
         "resample",
-        "signal",
         lint=(
             error(
                 lambda r: r.resample > 0 and r.group_filter.kind == "none",
@@ -165,7 +163,6 @@ ROWS = (
     ),
     Factor(
         "reward_scaling",
-        "signal",
         names="norm_adv_by_std_in_grpo",
         meant={"true": "TRL's true is group", "false": "TRL's false is none"},
         moves=(
@@ -193,7 +190,6 @@ ROWS = (
     ),
     Factor(
         "negative_weight",
-        "signal",
         lint=(
             warning(
                 lambda r: r.negative_weight == 0, "nothing is unlearned: known to cost diversity (arXiv 2506.01347)"
@@ -215,7 +211,6 @@ ROWS = (
     ),
     Factor(
         "credit",
-        "signal",
         lint=(
             error(
                 lambda r: r.credit.kind == "turn" and r.max_turns == 1,
@@ -240,7 +235,6 @@ ROWS = (
     ),
     Factor(
         "mask_truncated",
-        "signal",
         names="mask_truncated_completions",
         moves=(Move("mask_truncated", (True,), "a cut-off answer says nothing about its content", "truncation"),),
         off="unpunished, running into the limit is free",
@@ -259,7 +253,6 @@ ROWS = (
     ),
     Factor(
         "group_size",
-        "signal",
         names="rollout_n rollouts_per_prompt num_return_sequences",
         moves=(
             Move(
@@ -282,7 +275,6 @@ ROWS = (
     ),
     Factor(
         "temperature",
-        "signal",
         lint=(warning(lambda r: r.temperature < 0.3, "nearly greedy sampling leaves groups without spread"),),
         moves=(
             Move(
@@ -304,7 +296,6 @@ ROWS = (
     ),
     Factor(
         "top_p",
-        "signal",
         moves=(
             Move("trim_nucleus", (0.95,), "the tail of the distribution mostly breaks the format", "; tool_misuse"),
         ),

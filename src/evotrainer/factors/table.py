@@ -166,7 +166,6 @@ class Factor:
 
     name: str
     """Field of the recipe, or a composite factor of `structured_factors.COMPOSITES`."""
-    family: Family
     names: Mapping[str, str] | str = ""
     """What TRL, verl and others call it, blank-separated; with several parts: `.part` or ` (what it counts)` ->
     names. The keys of `trl` need no repeating."""
@@ -192,6 +191,8 @@ class Factor:
     """How the trl trainer carries it out, a remark alone where code of ours does; None: it refuses all but the
     default."""
     verl: TrainerSupport | str | None = None
+    family: Family = "algorithm"
+    """That of the file where its row stands."""
 
     def carried(self, trainer: str) -> TrainerSupport | None:
         """How a trainer carries the factor out; None: it refuses all but the default."""

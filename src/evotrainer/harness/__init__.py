@@ -1,7 +1,6 @@
 """The diagnostic harness: three layers of metrics, detectors, diagnosis and backtests over rollouts."""
 
-from evotrainer.harness.bottlenecks import KINDS as KINDS
-from evotrainer.harness.bottlenecks import factors_of as factors_of
+from evotrainer.harness.bottlenecks import KINDS, factors_of
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.detectors import detect
@@ -11,17 +10,3 @@ from evotrainer.harness.registry import detector, metric
 from evotrainer.harness.render import render_text
 from evotrainer.harness.versions import Harness
 from evotrainer.harness.whatif.backtest import backtest
-
-__all__ = [
-    "KINDS",
-    "Batch",
-    "Harness",
-    "HarnessContext",
-    "backtest",
-    "detect",
-    "detector",
-    "diagnose",
-    "measure",
-    "metric",
-    "render_text",
-]

@@ -8,10 +8,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness import layers as layers
 from evotrainer.harness.columns.batch import Batch
 from evotrainer.harness.context import HarnessContext
-from evotrainer.harness.registry import METRICS, Metric, metric
+from evotrainer.harness.registry import METRICS
 from evotrainer.records.findings import MetricValue
-
-__all__ = ["METRICS", "Metric", "measure", "metric"]
 
 LAYERS = ("score", "signal", "behaviour")
 

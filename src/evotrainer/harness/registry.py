@@ -239,19 +239,21 @@ DETECTORS: dict[str, Detector] = {}
 
 
 def detector(
-    name: str,
-    kind: str,
-    layer: Layer,
+    name: str = "",
+    kind: str = "",
+    layer: Layer = "behaviour",
     needs: Sequence[str] = (),
     thresholds: Mapping[str, float] | None = None,
     registry: dict[str, Detector] = DETECTORS,
 ) -> Callable[[DetectorFunction], DetectorFunction]:
-    """Register a detector that speaks of bottleneck `kind`; `thresholds` are its defaults, frozen into a Harness."""
+    """Register a detector that speaks of bottleneck `kind`; `thresholds` are its defaults, frozen into a Harness.
+    Without a `name` it has its function's, without a `kind` its own name is one."""
 
     def register(f: DetectorFunction) -> DetectorFunction:
-        if name in registry:
-            raise ConfigError(f"detector {name!r} is registered twice; choose another name")
-        registry[name] = Detector(name, kind, layer, tuple(needs), dict(thresholds or {}), f)
+        own = name or f.__name__
+        if own in registry:
+            raise ConfigError(f"detector {own!r} is registered twice; choose another name")
+        registry[own] = Detector(own, kind or own, layer, tuple(needs), dict(thresholds or {}), f)
         return f
 
     return register

@@ -28,8 +28,6 @@ from evotrainer.records.reading import is_store
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import cause, counted
 
-__all__ = ["IMPORTERS", "Importer", "Skipped", "Source", "detect", "find_sources", "imported_id", "read"]
-
 SHIPPED = (*sorted(m.name for m in iter_modules(formats.__path__)), *FORMS, "jsonl", "table")
 """Names of the formats that come with the package."""
 
@@ -198,18 +196,24 @@ def read(
     `format` and a `map` of unknown fields raise ConfigError. Ids are unique within a reading: sources of the same file
     name are told apart by their folders.
     """
-    name = with_map(format, [f"{k}={v}" for k, v in (map or {}).items()])
-    given = IMPORTERS[name] if name is not None else None
-    sources = rollout_sources(paths, name)
-    for path, label in zip(sources, labels(sources), strict=True):
-        try:
-            check_readable(path)
-            importer = given or detect(path)
-        except (EvoTrainerError, OSError) as e:
-            yield path, "", Skipped(str(path), str(e))
+    for path, label, importer in recognised(paths, with_map(format, [f"{k}={v}" for k, v in (map or {}).items()])):
+        if isinstance(importer, Skipped):
+            yield path, "", importer
             continue
         for record in guarded(importer, path):
             yield path, importer.name, record if isinstance(record, Skipped) else relabelled(importer, record, label)
+
+
+def recognised(paths: Iterable[Path | str], format: str | None) -> Iterator[tuple[Path, str, Importer | Skipped]]:
+    """(source, its label among those of one name, what reads it or why nothing does) of everything under `paths`."""
+    given = IMPORTERS[format] if format is not None else None
+    sources = rollout_sources(paths, format)
+    for path, label in zip(sources, labels(sources), strict=True):
+        try:
+            check_readable(path)
+            yield path, label, given or detect(path)
+        except (EvoTrainerError, OSError) as e:
+            yield path, label, Skipped(str(path), str(e))
 
 
 def guarded(importer: Importer, path: Path) -> Iterator[Rollout | Skipped]:

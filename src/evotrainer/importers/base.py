@@ -104,6 +104,15 @@ class LogFormat:
         return None
 
 
+class AttemptFile(LogFormat):
+    """Of formats with a file for each attempt, in the folder of its run."""
+
+    own_ids = True
+
+    def one_reading(self, path: Path) -> Path | None:
+        return run_folder(path)
+
+
 PLAIN = LogFormat()
 
 

@@ -8,20 +8,3 @@ from evotrainer.judge.decide import judge
 from evotrainer.judge.inputs import JudgeConfig, JudgeInput
 from evotrainer.judge.scaffold import ScaffoldControl
 from evotrainer.judge.stats import measure_noise, scores_of
-
-__all__ = [
-    "CertEntry",
-    "InterimAnalysis",
-    "JudgeConfig",
-    "JudgeInput",
-    "ScaffoldControl",
-    "answers",
-    "certify",
-    "cost_ratio",
-    "judge",
-    "measure_noise",
-    "next_looks",
-    "scores_of",
-    "settle_audit",
-    "with_shortcut_closed",
-]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from pydantic import Field
@@ -34,6 +35,12 @@ class GateShape(Frozen):
     @property
     def looks(self) -> int:
         return max(1, self.rounds * self.branches)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """As `run_looks` takes it."""
+        n = self.seeds
+        return {"config": self.config, "noise_seeds": n, "per_round": self.branches, "seeds": n}
 
 
 class PowerRow(Frozen):
@@ -180,19 +187,8 @@ class _Simulated:
 
     def wrong(self, p: Population, *, moving: bool = False) -> Share:
         """Runs with at least one false promotion."""
-        s = self.shape
-        rate = false_promotions(
-            p,
-            moving=moving,
-            looks=s.looks,
-            runs=self.runs,
-            seed=self.seed,
-            config=s.config,
-            noise_seeds=s.seeds,
-            per_round=s.branches,
-            seeds=s.seeds,
-        )
-        return Share.of(rate)
+        how = {**self.shape.how, "moving": moving}
+        return Share.of(false_promotions(p, looks=self.shape.looks, runs=self.runs, seed=self.seed, **how))
 
     def power(self, p: Population, effect: float) -> PowerRow:
         """Runs that promote the only branch with an effect: one of the first round, or the last one."""
@@ -203,19 +199,7 @@ class _Simulated:
         )
 
     def _found(self, p: Population, effect: float, look: int) -> Share:
-        s = self.shape
-        rate = power(
-            p,
-            effect,
-            look=look,
-            runs=self.runs,
-            seed=self.seed,
-            config=s.config,
-            noise_seeds=s.seeds,
-            per_round=s.branches,
-            seeds=s.seeds,
-        )
-        return Share.of(rate)
+        return Share.of(power(p, effect, look=look, runs=self.runs, seed=self.seed, **self.shape.how))
 
 
 def _options(shape: GateShape, parts: MeasuredComponents) -> list[tuple[GateShape, int]]:
@@ -248,15 +232,7 @@ def _option(
             # the one real effect sits at the judged look; all other branches are noise that spends alpha before it
             planted = [0.0] * shape.looks
             planted[look - 1] = effect
-            verdicts = run_looks(
-                p,
-                planted,
-                rng,
-                config=shape.config,
-                noise_seeds=shape.seeds,
-                per_round=shape.branches,
-                seeds=shape.seeds,
-            )
+            verdicts = run_looks(p, planted, rng, **shape.how)
             hits[k] += any(v.kind == "promote" and v.branch == f"b{look}" for v in verdicts)
             trainings += _trainings(verdicts, shape)
     first, last = (Share.of(Rate(h, runs)) for h in hits)

@@ -262,73 +262,26 @@ class Share(Frozen):
         return cls(hits=rate.hits, runs=rate.runs, value=rate.value, low=low, high=high)
 
 
-def false_promotions(
-    population: Population,
-    *,
-    looks: int = 8,
-    runs: int = 200,
-    seed: int = 0,
-    config: JudgeConfig | None = None,
-    noise_seeds: int = 3,
-    branch_sds: Sequence[float] | None = None,
-    per_round: int = 3,
-    seeds: int = 0,
-    moving: bool = False,
-    planned: bool = True,
-) -> Rate:
+def false_promotions(population: Population, *, looks: int = 8, runs: int = 200, seed: int = 0, **how: Any) -> Rate:
     """Share of whole A/A runs (`looks` branches that change nothing real) with at least one promotion.
 
-    `moving`: they make some tasks easier and others harder, with no effect on average.
+    `how`: as `run_looks` takes it; `moving` branches make some tasks easier and others harder, with no effect on
+    average.
     """
     hits = 0
     for i in range(runs):
         # a generator of its own per run: a run's result does not depend on how many runs were simulated before it
-        rng = np.random.default_rng([seed, i])
-        verdicts = run_looks(
-            population,
-            [0.0] * looks,
-            rng,
-            config=config,
-            noise_seeds=noise_seeds,
-            branch_sds=branch_sds,
-            per_round=per_round,
-            seeds=seeds,
-            moving=moving,
-            planned=planned,
-        )
+        verdicts = run_looks(population, [0.0] * looks, np.random.default_rng([seed, i]), **how)
         hits += any(v.kind == "promote" for v in verdicts)
     return Rate(hits, runs)
 
 
-def power(
-    population: Population,
-    effect: float,
-    *,
-    look: int = 1,
-    runs: int = 200,
-    seed: int = 0,
-    config: JudgeConfig | None = None,
-    noise_seeds: int = 3,
-    top_up: bool = True,
-    per_round: int = 3,
-    seeds: int = 0,
-    planned: bool = True,
-) -> Rate:
-    """Share of runs in which the last of `look` branches, the only one with an effect, is promoted."""
+def power(population: Population, effect: float, *, look: int = 1, runs: int = 200, seed: int = 0, **how: Any) -> Rate:
+    """Share of runs in which the last of `look` branches, the only one with an effect, is promoted; `how`: as
+    `run_looks` takes it."""
     hits = 0
     for i in range(runs):
         rng = np.random.default_rng([seed, look, i])
-        effects = [0.0] * (look - 1) + [effect]
-        verdicts = run_looks(
-            population,
-            effects,
-            rng,
-            config=config,
-            noise_seeds=noise_seeds,
-            top_up=top_up,
-            per_round=per_round,
-            seeds=seeds,
-            planned=planned,
-        )
+        verdicts = run_looks(population, [0.0] * (look - 1) + [effect], rng, **how)
         hits += any(v.kind == "promote" and v.branch == f"b{look}" for v in verdicts)
     return Rate(hits, runs)

@@ -331,29 +331,6 @@ def seeds_needed(c: Components, alpha: float, most: int) -> int | None:
     return next((n for n in range(c.seeds_branch + 1, most + 1) if c.mean > asked_at(c, n, alpha)[0]), None)
 
 
-def hierarchical_bootstrap(
-    branch: Scores, control: Scores, *, confidence: float = 0.95, draws: int = 2000, seed: int = 0
-) -> tuple[float, float]:
-    """Percentile interval, resampling tasks and seeds (paired by number where both have the same seeds).
-
-    A cross-check, not the decision: with 3 seeds it is anti-conservative (`bench/judge/results.md`).
-    """
-    tasks = common_tasks(branch, control)
-    b_ST, c_ST = table(branch, tasks), table(control, tasks)
-    rng = np.random.default_rng(seed)
-    paired = sorted(branch) == sorted(control)
-    out = np.empty(draws)
-    for i in range(draws):
-        # the same draw for both sides keeps what a seed number has in common (order of tasks) inside the difference
-        b = rng.integers(0, len(b_ST), len(b_ST))
-        c = b if paired else rng.integers(0, len(c_ST), len(c_ST))
-        t = rng.integers(0, len(tasks), len(tasks))
-        # resample seeds first: the means over a few rows are cheaper than a fancy index of the whole table
-        out[i] = (b_ST[b].mean(axis=0) - c_ST[c].mean(axis=0))[t].mean()
-    low, high = np.quantile(out, [0.5 - confidence / 2, 0.5 + confidence / 2])
-    return float(low), float(high)
-
-
 def mean_difference(b: np.ndarray, c: np.ndarray, confidence: float = 0.95) -> tuple[float, float]:
     """Mean difference of two sets of values, one per trial, and its one-sided lower bound (Student, pooled)."""
     mean = float(b.mean() - c.mean())

@@ -3,5 +3,3 @@
 from evotrainer.program_probes.answers import UNKNOWN
 from evotrainer.program_probes.inputs import perturbed
 from evotrainer.program_probes.probes import ProbedProgram, VisibleTest, probe_programs
-
-__all__ = ["UNKNOWN", "ProbedProgram", "VisibleTest", "perturbed", "probe_programs"]

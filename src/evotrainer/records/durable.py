@@ -256,6 +256,24 @@ def replace_folder(new: Path, folder: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+@contextmanager
+def whole_folder(folder: Path, what: str, errors: tuple[type[Exception], ...] = (OSError,)) -> Iterator[Path]:
+    """A folder to write into, which takes the place of `folder` once all that was written is on disk. StoreError,
+    beginning with `what`, where `errors` are raised."""
+    new = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
+    shutil.rmtree(new, ignore_errors=True)
+    try:
+        new.mkdir(parents=True)
+        yield new
+        for file in new.iterdir():
+            fsync(file)
+        replace_folder(new, folder)
+    except errors as e:
+        raise write_trouble(what, e, folder.parent) from e
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
 def recover_folder(folder: Path) -> None:
     """Undo a crash in the middle of `replace_folder`."""
     old = folder.with_name(f".{folder.name}.old")

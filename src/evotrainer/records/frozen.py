@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
-from typing import Any, get_args
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.records.factor_aliases import NAMES, name_hint, value_hint
 from evotrainer.records.text import as_text, quoted
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Frozen(BaseModel):
     """Base of all records: immutable, unknown fields refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+def parsed(model: type[M], given: Any, what: str, error: type[EvoTrainerError] = ConfigError) -> M:
+    """`given` as a model; an error that begins with `what` names each bad field and what it allows."""
+    try:
+        return model.model_validate(dict(given) if isinstance(given, Mapping) else given)
+    except ValidationError as e:
+        raise error(f"{what}: {explain(e, model)}") from None
 
 
 def explain(e: ValidationError, model: type[BaseModel] | None = None) -> str:

@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TypeVar
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.chain import GENESIS, Event, EventRow, broken, canonical, chain_hash, check_readable, parse
 from evotrainer.records.clock import unix_time
+from evotrainer.records.closing import Closing
 from evotrainer.records.durable import WriterLock, lock_error, os_errors, writer_of
 from evotrainer.records.events import BODIES, RunClosed, TrialFinished
 from evotrainer.records.faults import fault_point
@@ -38,14 +38,12 @@ from evotrainer.records.sealed import Key, SealedSplits
 from evotrainer.records.sqlite_file import RESTORE, missing, open_database, open_still, schema_problems, sqlite_errors
 from evotrainer.records.text import clean_text
 
-__all__ = ["Event", "Journal", "Ledger"]
-
 T = TypeVar("T", bound=Frozen)
 
 _COLUMNS = "seq, id, kind, time, body, prev_hash, hash"
 
 
-class Ledger:
+class Ledger(Closing):
     """An open ledger. Use `Ledger.open`; close it, or use it as a context manager."""
 
     def __init__(self, path: Path, db: sqlite3.Connection, lock: WriterLock | None) -> None:
@@ -283,12 +281,6 @@ class Ledger:
                             self._note_head(len(self._events), self._head)
                         seal_bytes(self.path)
                 self._lock.release()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
 
 def _opened(body: Frozen) -> Frozen:

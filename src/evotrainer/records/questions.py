@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -31,6 +31,24 @@ class Question:
     def sha256(self) -> str:
         """Of the text, 64 hex digits."""
         return hashlib.sha256(self.text.encode()).hexdigest()
+
+
+class Answered(Frozen):
+    """What came of a question, as far as it is the same whatever it was about."""
+
+    raw: str = ""
+    """The answer as it came, secrets struck out."""
+    model: str = ""
+    """Who answered, as far as the carrier knows."""
+    by: str = ""
+    """Of carrier queue: who handed it over (`user@host`, `in the browser` where it was there) ..."""
+    at: str = ""
+    """... and when: UTC, ISO 8601."""
+    input_tokens: int = 0
+    output_tokens: int = 0
+    dollars: float = 0.0
+    wall_s: float = 0.0
+    """Seconds until the answer was there, waiting for a person included."""
 
 
 class CarrierOptions(Frozen):
@@ -84,3 +102,22 @@ class CarrierOptions(Frozen):
     def output_mode(self) -> str:
         """`output`, or what stands for it."""
         return self.output or ("json" if self.json_mode and self.protocol == "openai" else "text")
+
+
+class ChosenCarrier(CarrierOptions):
+    """Who is asked, and how."""
+
+    section: ClassVar[str]
+    """Of the task file."""
+    carrier: Literal["llm", "command", "queue", "replay"]
+    """Who is asked: a model behind an endpoint, a program, whoever answers by `evotrainer propose` or
+    `evotrainer mcp`, the recorded answers of a run."""
+    run: str = ""
+    """Of carrier replay: the run whose answers are played."""
+
+    @model_validator(mode="after")
+    def _complete(self) -> Self:
+        need = {"llm": "model", "command": "command", "replay": "run"}.get(self.carrier)
+        if need and not getattr(self, need):
+            raise ValueError(f"carrier {self.carrier} needs {self.section}.{need}")
+        return self

@@ -12,11 +12,11 @@ import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from evotrainer.errors import ConfigError
 from evotrainer.records.factor_aliases import name_hint
-from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.records.hooks import hook_of, settled_hooks
 from evotrainer.records.structured_factors import COMPOSITES as COMPOSITES
 from evotrainer.records.structured_factors import Averaging as Averaging
@@ -271,10 +271,7 @@ class Recipe(Frozen):
 
 def parse_recipe(values: Mapping[str, Any]) -> Recipe:
     """Validate a mapping as a recipe; ConfigError names each bad field and what it allows."""
-    try:
-        return Recipe.model_validate(dict(values))
-    except ValidationError as e:
-        raise ConfigError("recipe: " + explain(e, Recipe)) from None
+    return parsed(Recipe, values, "recipe")
 
 
 def diff(old: Recipe, new: Recipe) -> dict[str, tuple[Any, Any]]:

@@ -7,10 +7,12 @@ end. Every such place is opened here: a regular file, of a size that its reader 
 from __future__ import annotations
 
 import errno
+import json
 import os
 import stat
 from io import BufferedReader
 from pathlib import Path
+from typing import Any
 
 from evotrainer.errors import StoreError
 
@@ -82,6 +84,15 @@ def read_bytes(path: Path | str, most: int = MOST, flags: int = 0) -> bytes:
     if max(size, len(data)) > most:
         raise UnreadableError(errno.EFBIG, f"has more than {most:,} bytes", str(path))
     return data
+
+
+def read_object(path: Path | str) -> dict[str, Any]:
+    """A JSON object; empty where there is none that can be read."""
+    try:
+        found = json.loads(read_text(path))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def read_text(path: Path | str, most: int = MOST, errors: str = "strict") -> str:

@@ -35,8 +35,6 @@ from evotrainer.records.text import cause
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-__all__ = ["Key", "SealedSplits", "Seed"]
-
 MAGIC = b"EVOK"
 NONCE = 12
 HEAD = len(MAGIC) + 8 + NONCE

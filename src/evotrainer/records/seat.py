@@ -192,12 +192,6 @@ class SeatProposal(Frozen):
         return json.dumps([t.changes for t in self.trials], sort_keys=True)
 
 
-def schemas() -> dict[str, dict[str, Any]]:
-    """File name -> JSON Schema of what is asked and of what is answered."""
-    made: dict[str, type[Frozen]] = {"seat-briefing-v1": SeatBriefing, "seat-proposal-v1": SeatProposal}
-    return {f"{name}.schema.json": m.model_json_schema(by_alias=True) for name, m in made.items()}
-
-
 def read_answer(raw: str, asked: SeatBriefing) -> tuple[SeatProposal | None, str]:
     """The proposal that a raw answer holds, or None and why not, in one line. `verify` calls it again."""
     if len(raw) > MOST:

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from evotrainer.errors import IntegrityError, StoreError
 from evotrainer.records.arrow_schema import arrow_schema, encode, scrub
+from evotrainer.records.closing import Closing
 from evotrainer.records.durable import (
     WriterLock,
     fsync,
@@ -36,14 +36,10 @@ from evotrainer.records.faults import fault_point
 from evotrainer.records.frames import Tail, batch_frame, read_tail, schema_frame
 from evotrainer.records.reading import (
     LOCK,
-    PART_GLOB,
     TAIL,
-    check_folder,
-    load,
     part_ids,
     read_checksum,
     row_count,
-    scan,
     stored_parts,
 )
 from evotrainer.records.rollout import Rollout
@@ -53,17 +49,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from evotrainer.records.sealed import Key
-
-__all__ = [
-    "PART_GLOB",
-    "Recovery",
-    "RolloutStore",
-    "StoredPart",
-    "arrow_schema",
-    "check_folder",
-    "load",
-    "scan",
-]
 
 SEAL_BYTES = 16 << 20
 """Length of the tail at which it is sealed by itself; sealing takes about ten times this in memory."""
@@ -102,7 +87,7 @@ class Recovery:
     """Where cut bytes were kept: a complete frame that does not match its checksum, or a repaired tail."""
 
 
-class RolloutStore:
+class RolloutStore(Closing):
     """The writer of one folder. Raises StoreError where another process writes it, the disk is full, ..."""
 
     def __init__(
@@ -304,12 +289,6 @@ class RolloutStore:
             os.close(self._fd)
             self._fd = -1
         self._lock.release()
-
-    def __enter__(self) -> RolloutStore:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None) -> None:
-        self.close()
 
 
 def parquet_options() -> dict[str, object]:

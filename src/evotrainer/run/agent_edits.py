@@ -10,9 +10,9 @@ from evotrainer.records.briefing import Proposal
 from evotrainer.records.detectors import Admission, HarnessEdit
 from evotrainer.records.events import GapSeen
 from evotrainer.rules.learned import names_used
+from evotrainer.run.admissions import admission
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import labelled
-from evotrainer.run.gaps import admission
 from evotrainer.run.harness_versions import evolve
 
 PROTECTED = ("answer_leak", "test_tampering", "grader_bypass")

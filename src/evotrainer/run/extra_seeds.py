@@ -25,7 +25,8 @@ def train_requested_seeds(ctx: RunContext, n: int, names: Sequence[str], before:
         b = ctx.branches[name]
         wanted = b.verdict.seeds_wanted if b.verdict else None
         if wanted is not None:
-            body = recorded_decision(ctx, n, b, wanted, before, given)
+            asked = partial(offered, ctx, n, b, [wanted], before, given)
+            body = ctx.record(keys.topup(name, b.looks + 1), ToppedUp, asked)
             if body.refused:
                 ctx.observer.note(f"{name} stays undecided: {body.refused}")
             else:
@@ -48,7 +49,10 @@ def plan(ctx: RunContext, n: int, names: Sequence[str]) -> None:
             match_compute(ctx, n, name)
         if not given_then and not seeds_before(ctx.task, ctx.state, name):
             continue
-        body = ctx.record(keys.topup(name, 1), ToppedUp, partial(planned, ctx, n, name, given))
+        b, most = ctx.branches[name], seeds_before(ctx.task, ctx.state, name)
+        sides = range(most, len(b.complete), -1)
+        asked = partial(offered, ctx, n, b, sides, ctx.champion, given)
+        body = ctx.record(keys.topup(name, 1), ToppedUp, asked)
         if body.refused:
             ctx.observer.note(f"{name} is judged with the seeds it has: {body.refused}")
         else:
@@ -64,25 +68,26 @@ def match_compute(ctx: RunContext, n: int, name: str) -> None:
     equal_compute.train_control(ctx, n, name)
 
 
-def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> ToppedUp:
-    """The seeds that a branch and its control get before the first look."""
-    b, control = ctx.branches[name], ctx.branches[control_of(ctx.state, name)]
-    most = seeds_before(ctx.task, ctx.state, name)
+def offered(
+    ctx: RunContext, n: int, b: Branch, sides: Sequence[int], before: str, given: Sequence[ToppedUp]
+) -> ToppedUp:
+    """The seeds that a branch and its control get: as many a side as the first of `sides` that nothing refuses."""
+    control = ctx.branches[control_of(ctx.state, b.branch)]
     pending = pending_of(given, control.branch)
     seeds: tuple[tuple[int, ...], tuple[int, ...]] = (), ()
     refused = ""
-    for k in range(most, len(b.complete), -1):
+    for k in sides:
         own = unused_seeds(ctx.task, b, k - len(b.complete))
         others = unused_seeds(ctx.task, control, k - len(control.complete) - len(pending), pending)
-        refused = refusal(ctx, b, own, others, ctx.champion, given)
+        refused = refusal(ctx, b, own, others, before, given)
         if not refused:
             seeds = own, others
             break
     return ToppedUp(
         round=n,
-        branch=name,
+        branch=b.branch,
         control=control.branch,
-        wanted=most,
+        wanted=sides[0],
         seeds=seeds[0],
         control_seeds=seeds[1],
         refused=refused,
@@ -92,31 +97,6 @@ def planned(ctx: RunContext, n: int, name: str, given: Sequence[ToppedUp]) -> To
 def pending_of(given: Sequence[ToppedUp], control: str) -> list[int]:
     """Seeds that were given to a control and are not trained yet."""
     return [s for g in given if g.control == control for s in g.control_seeds]
-
-
-def recorded_decision(
-    ctx: RunContext, n: int, b: Branch, wanted: int, before: str, given: Sequence[ToppedUp]
-) -> ToppedUp:
-    """The recorded answer to a verdict that asks for seeds, made first where there is none."""
-    control = ctx.branches[control_of(ctx.state, b.branch)]
-
-    def topped_up() -> ToppedUp:
-        own = unused_seeds(ctx.task, b, wanted - len(b.complete))
-        pending = pending_of(given, control.branch)
-        others = unused_seeds(ctx.task, control, wanted - len(control.complete) - len(pending), pending)
-        refused = refusal(ctx, b, own, others, before, given)
-        seeds = ((), ()) if refused else (own, others)
-        return ToppedUp(
-            round=n,
-            branch=b.branch,
-            control=control.branch,
-            wanted=wanted,
-            seeds=seeds[0],
-            control_seeds=seeds[1],
-            refused=refused,
-        )
-
-    return ctx.record(keys.topup(b.branch, b.looks + 1), ToppedUp, topped_up)
 
 
 def refusal(

@@ -10,13 +10,10 @@ from collections.abc import Callable, Sequence
 
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
-from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
-from evotrainer.rules.learned import names_used
-from evotrainer.run import readings, unexplained_gaps
+from evotrainer.run import admissions, readings, unexplained_gaps
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import (
-    ContrastSides,
     compared_with,
     hold_out_training,
     minable_pairs,
@@ -24,9 +21,6 @@ from evotrainer.run.contrasts import (
     watched_pairs,
 )
 from evotrainer.run.harness_versions import closable, evolve, quotes
-
-MOST_ADMITTED = 3
-"""Detectors admitted for one gap."""
 
 
 def review(ctx: RunContext, n: int, names: Sequence[str]) -> None:
@@ -94,7 +88,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     """The gap of a branch against what it came from, with the candidates that contrast mining finds for it."""
     from evotrainer.harness.columns.features import FeatureView
     from evotrainer.harness.evolving.gaps import find_gap
-    from evotrainer.harness.evolving.mining import mine, named
+    from evotrainer.harness.evolving.mining import mine
 
     against, before = compared_with(ctx, b)
     now = {t.trial: ctx.rollouts.views(t.trial) for t in b.complete}
@@ -112,46 +106,15 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     if mined.candidates:
         hold_out_training(ctx, b, gap, before, sides)
     standing = "suspect" if gap.up and closable(ctx, b) else "informational"
-    considered: list[Admission] = []
-    taken = names_used(ctx.ledger.events())
-    for c in mined.candidates:
-        spec = named(c, taken).spec.model_copy(update={"standing": standing})
-        taken.add(spec.name)
-        a = admission(ctx, spec, sides, len(mined.candidates), [x.detector for x in considered if x.admitted])
-        numbers = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
-        considered.append(a.model_copy(update={"numbers": numbers | a.numbers}))
-    reason = "" if considered else f"none of {mined.compared} predicates separates the two sides"
-    return GapSeen(
-        round=n,
-        branch=b.branch,
-        against=against,
-        trigger=gap.trigger,
-        harness=ctx.harness.version,
-        claim=gap.claim,
-        numbers={k: round(v, 6) for k, v in gap.numbers.items()},
-        mined=(*sides.bad, *sides.clean),
-        candidates=mined.compared,
-        considered=tuple(considered),
-        reason=reason,
-    )
-
-
-def admission(
-    ctx: RunContext, spec: DetectorSpec, sides: ContrastSides, together: int, admitted: Sequence[DetectorSpec] = ()
-) -> Admission:
-    """A detector's test on the held-out sides, next to the current ones and those admitted just now."""
-    from evotrainer.harness.evolving.admission import admit
-
-    if len(admitted) >= MOST_ADMITTED:
-        why = f"{MOST_ADMITTED} better detectors were admitted for this gap already"
-        return Admission(detector=spec, admitted=False, reason=why)
-    return admit(
-        spec,
-        sides.held_bad,
-        sides.held_clean,
-        together=max(1, together),
-        builtin=ctx.harness.detectors,
-        authored=[*ctx.harness.authored, *admitted],
-        runner=ctx.detector_runner,
-        spent=ctx.detector_runner.spent,
+    return admissions.tried(
+        ctx,
+        n,
+        b,
+        against,
+        gap,
+        mined,
+        sides,
+        lambda _, spec: spec.model_copy(update={"standing": standing}),
+        f"none of {mined.compared} predicates separates the two sides",
+        by_itself=False,
     )

@@ -54,42 +54,34 @@ def training(
     ctx: RunContext, b: Branch, seed: int, purpose: str = "branch", extra: Sequence[EvalPlan] = ()
 ) -> TrialSpec:
     """One training of a branch, evaluated on search, gate and `extra`."""
+    evals = (*plans(ctx, *judged(ctx)), *extra)
+    return _trained(ctx, b.branch, b, seed, purpose, evals, health_every=ctx.task.run.health_every)
+
+
+def probe(ctx: RunContext, p: Probe) -> TrialSpec:
+    """A search training: one seed, evaluated on search only."""
+    return _trained(ctx, p.probe, p, p.seed, "probe", plans(ctx, "search"))
+
+
+def _trained(
+    ctx: RunContext, name: str, b: Branch | Probe, seed: int, purpose: str, evals: tuple[EvalPlan, ...], **more: Any
+) -> TrialSpec:
     from evotrainer.harness import Harness
 
     h = ctx.harness.plain
     return spec_of(
         ctx,
-        keys.training(b.branch, seed),
+        keys.training(name, seed),
         b,
         seed,
         purpose,
         train=True,
         policy_dir=base_dir(ctx),
-        evals=(*plans(ctx, *judged(ctx)), *extra),
-        checkpoint_every=ctx.task.run.checkpoint_every,
-        health_every=ctx.task.run.health_every,
-        harness={} if h == Harness.default() else h.model_dump(mode="json"),
-        cpu_limit_s=2 * ctx.task.budget.trial_cpu_s,
-    )
-
-
-def probe(ctx: RunContext, p: Probe) -> TrialSpec:
-    """A search training: one seed, evaluated on search only."""
-    from evotrainer.harness import Harness
-
-    h = ctx.harness.plain
-    return spec_of(
-        ctx,
-        keys.training(p.probe, p.seed),
-        p,
-        p.seed,
-        "probe",
-        train=True,
-        policy_dir=base_dir(ctx),
-        evals=plans(ctx, "search"),
+        evals=evals,
         checkpoint_every=ctx.task.run.checkpoint_every,
         harness={} if h == Harness.default() else h.model_dump(mode="json"),
         cpu_limit_s=2 * ctx.task.budget.trial_cpu_s,
+        **more,
     )
 
 

@@ -15,9 +15,9 @@ import numpy as np
 from evotrainer.factors.payable import on_offer
 from evotrainer.projections.branches import Branch
 from evotrainer.records import keys
-from evotrainer.records.detectors import Admission, DetectorSpec
+from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.events import GapSeen
-from evotrainer.rules.learned import names_used
+from evotrainer.run import admissions
 from evotrainer.run.context import RunContext
 from evotrainer.run.contrasts import ContrastSides
 
@@ -42,7 +42,7 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     """
     from evotrainer.harness.columns.features import FeatureView, restates
     from evotrainer.harness.evolving.gaps import unexplained_gap
-    from evotrainer.harness.evolving.mining import mine, named
+    from evotrainer.harness.evolving.mining import mine
 
     outcome = ctx.state.environment.get("outcome") or ()
     total = sum(w for w in b.recipe.rewards.values() if w > 0)
@@ -63,26 +63,17 @@ def examine(ctx: RunContext, n: int, b: Branch) -> GapSeen | None:
     others = [c for c in on_offer(ctx.state.environment) if c not in outcome and not b.recipe.rewards.get(c)]
     pairs = [(component, c) for c in others if not restates([bad, clean], c, COPIES)]
     mined = mine(bad, clean, pairs, behaviours=False)
-    taken = names_used(ctx.ledger.events())
-    considered: list[Admission] = []
-    for c in mined.candidates:
-        spec = warning(named(c, taken).spec, c.share_clean, FeatureView.joined(now.values()))
-        taken.add(spec.name)
-        a = admission(ctx, spec, sides, len(mined.candidates))
-        numbers = {"mined_bad": round(c.share_bad, 6), "mined_clean": round(c.share_clean, 6), "mined_p": c.p}
-        considered.append(a.model_copy(update={"numbers": numbers | a.numbers}))
-    return GapSeen(
-        round=n,
-        branch=b.branch,
-        against=b.branch,
-        trigger=gap.trigger,
-        harness=ctx.harness.version,
-        claim=gap.claim,
-        numbers={k: round(v, 6) for k, v in gap.numbers.items()},
-        mined=(*sides.bad, *sides.clean),
-        candidates=mined.compared,
-        considered=tuple(considered),
-        reason="" if considered else f"none of {mined.compared} components that may be paid tells the two sides apart",
+    return admissions.tried(
+        ctx,
+        n,
+        b,
+        b.branch,
+        gap,
+        mined,
+        sides,
+        lambda c, spec: warning(spec, c.share_clean, FeatureView.joined(now.values())),
+        f"none of {mined.compared} components that may be paid tells the two sides apart",
+        by_itself=True,
     )
 
 
@@ -111,20 +102,4 @@ def warning(spec: DetectorSpec, clean: float, whole: FeatureView) -> DetectorSpe
     shown = float(np.mean(flags(spec, whole)))
     return spec.model_copy(
         update={"kind": PROXY_GAP, "standing": "informational", "warn": max(0.02, round((clean + shown) / 2, 2))}
-    )
-
-
-def admission(ctx: RunContext, spec: DetectorSpec, sides: ContrastSides, together: int) -> Admission:
-    """The detector's test on the held-out sides, next to the current ones."""
-    from evotrainer.harness.evolving.admission import admit
-
-    return admit(
-        spec,
-        sides.held_bad,
-        sides.held_clean,
-        together=max(1, together),
-        builtin=ctx.harness.detectors,
-        authored=ctx.harness.authored,
-        runner=ctx.detector_runner,
-        spent=ctx.detector_runner.spent,
     )

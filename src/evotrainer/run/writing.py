@@ -13,7 +13,7 @@ from evotrainer.factors.payable import on_offer, unpayable
 from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout
-from evotrainer.records.written import about, content_name, evidence
+from evotrainer.records.written import about, evidence
 from evotrainer.rules.reading_context import harness_context
 from evotrainer.run import readings
 from evotrainer.run.context import RunContext
@@ -87,18 +87,7 @@ def _written(ctx: RunContext) -> tuple[WrittenOffer, ...]:
         {c: batch.component(c) for c in components(ctx) if c in batch.component_names},
         ctx.harness.authored,
     )
-    if found is None:
-        return ()
-    return (
-        WrittenOffer(
-            name=content_name(found.name, found.source),
-            source=found.source,
-            about=found.about,
-            correlation=found.correlation,
-            best_on_offer=found.best_on_offer,
-            compared=found.compared,
-        ),
-    )
+    return (found,) if found else ()
 
 
 def with_offers(ctx: RunContext, branch: str, rollouts: list[tuple[str, Rollout]]) -> list[tuple[str, Rollout]]:

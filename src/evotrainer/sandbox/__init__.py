@@ -4,20 +4,3 @@ from evotrainer.sandbox.model import Call, CaseResult, Check, CheckResult, Limit
 from evotrainer.sandbox.report import TierReport
 from evotrainer.sandbox.sandbox import Sandbox
 from evotrainer.sandbox.values import Opaque, decode, encode, same
-
-__all__ = [
-    "Call",
-    "CaseResult",
-    "Check",
-    "CheckResult",
-    "Limits",
-    "Opaque",
-    "Program",
-    "RunResult",
-    "Sandbox",
-    "Tier",
-    "TierReport",
-    "decode",
-    "encode",
-    "same",
-]

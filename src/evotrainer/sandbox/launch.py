@@ -13,7 +13,7 @@ import socket
 import struct
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -66,11 +66,15 @@ class Mechanism:
 
 @lru_cache(maxsize=1)
 def _modules() -> list[tuple[str, str]]:
+    return sources(_MODULES)
+
+
+def sources(modules: Sequence[str]) -> list[tuple[str, str]]:
     """Name and source of every module that runs inside, packages first.
     Sent as text: the sandbox reads no file of ours."""
     names = ["evotrainer", "evotrainer.sandbox", "evotrainer.sandbox.inside"]
     found = [(name, "") for name in names]
-    for short in _MODULES:
+    for short in modules:
         name = f"evotrainer.sandbox.{short}"
         spec = importlib.util.find_spec(name)
         if spec is None or spec.origin is None:
@@ -294,22 +298,25 @@ def _hand_over(launched: StartedZygote, mechanism: Mechanism) -> None:
         "work": launched.work or "/w",
         "neighbours": 0 if mechanism.namespaces or os.geteuid() == 0 else _threads_of(launched.uid) + _MARGIN,
     }
-    control = launched.control
+    if not hand_over(launched.control, config):
+        reason = complaint(launched.process)
+        launched.stop()
+        raise SandboxError(f"the sandbox did not start: {reason}{remedy(reason)}")
+    launched.control.settimeout(None)
+
+
+def hand_over(control: socket.socket, config: Mapping[str, object], least: int = 0) -> bool:
+    """Send what runs inside its orders; did it say that it is ready? `least`: bytes of the socket's buffer."""
     # one packet (SEQPACKET) must fit the socket's buffer, whose default may be too small for the modules' sources
-    size = len(message := json.dumps(config).encode())
-    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2 * size)
+    message = json.dumps(config).encode()
+    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(2 * len(message), least))
     # a machine under load may take seconds to import; one that takes a minute is broken
     control.settimeout(60)
     try:
         control.send(message)
-        ready = control.recv(1)
+        return control.recv(1) == b"R"
     except OSError:
-        ready = b""
-    if ready != b"R":
-        reason = complaint(launched.process)
-        launched.stop()
-        raise SandboxError(f"the sandbox did not start: {reason}{remedy(reason)}")
-    control.settimeout(None)
+        return False
 
 
 def remedy(reason: str) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from types import TracebackType
 
 from evotrainer.errors import SandboxError
+from evotrainer.records.closing import Closing
 from evotrainer.sandbox.attack_targets import AttackedSandbox, ProbeResult, proven_tier, try_probes
 from evotrainer.sandbox.interpreter import choose_interpreter
 from evotrainer.sandbox.jobs import CheckJob, RunJob
@@ -29,7 +29,7 @@ _NO_GROUP = "no control group with memory and pids for this user: memory of seve
 _SQUEEZED_MB = 64
 
 
-class Sandbox:
+class Sandbox(Closing):
     """A running sandbox; make one with `Sandbox.open`. Not for several threads at once."""
 
     def __init__(self, mechanism: Mechanism, workers: int = 1) -> None:
@@ -137,14 +137,6 @@ class Sandbox:
         """Stop every zygote; a closed sandbox starts new ones when it is used again."""
         for lane in self._lanes:
             lane.abandon()
-
-    def __enter__(self) -> Sandbox:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextlib.contextmanager

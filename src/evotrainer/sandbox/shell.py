@@ -11,14 +11,12 @@ import json
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
 
+from evotrainer.records.closing import Closing
 from evotrainer.sandbox.model import Tier
 from evotrainer.sandbox.shell_channel import ShellChannel
-from evotrainer.sandbox.shell_data import CommandResult, Entry, ShellFileError, Template, as_bytes, memory_file
+from evotrainer.sandbox.shell_data import CommandResult, Entry, Template, as_bytes, memory_file
 from evotrainer.sandbox.shell_launch import ShellLimits, StartedShell, start
-
-__all__ = ["ENVIRONMENT", "CommandResult", "Entry", "EpisodeShell", "ShellFileError", "ShellLimits", "Template"]
 
 ENVIRONMENT: Mapping[str, str] = {
     "PATH": "/usr/bin:/bin",
@@ -40,7 +38,7 @@ _PATIENCE_S = 60.0
 _HEAD = struct.Struct("<I")
 
 
-class EpisodeShell:
+class EpisodeShell(Closing):
     """One episode's machine; make it with `EpisodeShell.open`. Not for several threads at once.
 
     SandboxError from any method means that the machine itself broke: it is closed then, and nothing may be concluded.
@@ -224,14 +222,6 @@ class EpisodeShell:
     def close(self) -> None:
         """End the machine and everything in it."""
         self._channel.close()
-
-    def __enter__(self) -> EpisodeShell:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @contextlib.contextmanager

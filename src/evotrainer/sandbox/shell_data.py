@@ -7,10 +7,10 @@ import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any, Literal
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.records.closing import Closing
 
 _MAX_MESSAGE = 100_000
 _SEALS = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK
@@ -54,7 +54,7 @@ class Entry:
     """Contents of a file, if they were asked for; target of a link."""
 
 
-class Template:
+class Template(Closing):
     """Files packed once and written into many shells: a memory file that nobody changes. Close it after use.
 
     Values: text or bytes (a file), or an `Entry` (file with its mode, link, empty folder). Paths are below `/w`.
@@ -90,14 +90,6 @@ class Template:
             if fd >= 0:
                 os.close(fd)
         self._data = self._head = -1
-
-    def __enter__(self) -> Template:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def as_bytes(value: str | bytes) -> bytes:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
-import json
 import os
 import socket
 import subprocess
@@ -22,8 +20,10 @@ from evotrainer.sandbox.launch import (
     complaint,
     end,
     find_bubblewrap,
+    hand_over,
     pick_uid,
     remedy,
+    sources,
     spawn,
     system_binds,
 )
@@ -119,15 +119,7 @@ class StartedShell:
 
 @lru_cache(maxsize=1)
 def _modules() -> list[tuple[str, str]]:
-    """Name and source of what runs inside, packages first."""
-    found = [(name, "") for name in ("evotrainer", "evotrainer.sandbox", "evotrainer.sandbox.inside")]
-    for short in _MODULES:
-        name = f"evotrainer.sandbox.{short}"
-        spec = importlib.util.find_spec(name)
-        if spec is None or spec.origin is None:
-            raise SandboxError(f"cannot find the source of {name}; install evotrainer unzipped")
-        found.append((name, Path(spec.origin).read_text("utf-8")))
-    return found
+    return sources(_MODULES)
 
 
 @lru_cache(maxsize=4)
@@ -247,16 +239,7 @@ def _hand_over(started: StartedShell, limits: ShellLimits, bpf: bytes) -> None:
         "memory_mb": limits.memory_mb,
         "processes": limits.processes,
     }
-    control = started.control
-    message = json.dumps(config).encode()
-    control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, max(2 * len(message), _BUFFER))
-    control.settimeout(60)
-    try:
-        control.send(message)
-        ready = control.recv(1)
-    except OSError:
-        ready = b""
-    if ready != b"R":
+    if not hand_over(started.control, config, _BUFFER):
         reason = started.last_words()
         started.stop()
         raise SandboxError(f"the episode shell did not start: {reason}{remedy(reason)}")

@@ -12,18 +12,3 @@ from evotrainer.skills.library import (
     write_skill,
 )
 from evotrainer.skills.validate import check_format, check_skill, check_trial
-
-__all__ = [
-    "SKILL_FILES",
-    "check_format",
-    "check_skill",
-    "check_trial",
-    "content_hash",
-    "find_skills",
-    "library_problems",
-    "merge",
-    "read_library",
-    "read_skill",
-    "rendered_hash",
-    "write_skill",
-]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -11,6 +12,41 @@ from evotrainer.algorithm.rewards import pass_mark
 from evotrainer.records.events.trials import TOKEN_SUMS
 from evotrainer.records.recipe import Recipe
 from evotrainer.trainers.groups import Group
+
+
+@dataclass(slots=True)
+class UpdateSums:
+    """What an update showed, over the micro-batches of a step."""
+
+    loss: float = 0.0
+    grad_norm: float = 0.0
+    ratio_max: float = 1.0
+    gap: float = 0.0
+    gap_max: float = 0.0
+    gap_tokens: float = 0.0
+    sft: list[float] = field(default_factory=list)
+    replayed: list[float] = field(default_factory=list)
+    tokens_trained: int = 0
+    """Tokens whose gradient was taken by all processes, prompts and passes counted."""
+    tokens_reference: int = 0
+
+    def figures(self, trained_rollouts: int, clipped: float, others: Mapping[str, float]) -> dict[str, float]:
+        """For the step's curve entry. `clipped`: share of tokens; `others`: what not every update has."""
+        out = {
+            "trained_rollouts": float(trained_rollouts),
+            "loss": self.loss,
+            "grad_norm": self.grad_norm,
+            "ratio_max": self.ratio_max,
+            "clip_ratio/region_mean": clipped,
+            "sampling/sampling_logp_difference/mean": self.gap / max(1.0, self.gap_tokens),
+            "sampling/sampling_logp_difference/max": self.gap_max,
+            **others,
+        }
+        if self.sft:
+            out["sft_loss"] = sum(self.sft) / len(self.sft)
+        if self.replayed:
+            out["replay_loss"] = sum(self.replayed) / len(self.replayed)
+        return out
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,8 +16,8 @@ from importlib import metadata
 from pathlib import Path
 
 from evotrainer.errors import ConfigError, MissingDependencyError, StoreError, install
-from evotrainer.records.durable import WriterLock, fsync, os_errors, replace_folder, sha256_file, write_trouble
-from evotrainer.records.regular_file import open_regular, read_text
+from evotrainer.records.durable import WriterLock, os_errors, sha256_file, whole_folder
+from evotrainer.records.regular_file import open_regular, read_object
 from evotrainer.records.storage_folders import storage_folder
 from evotrainer.records.text import cause
 
@@ -100,11 +99,7 @@ def gguf_identity(base: str, folder: Path) -> dict[str, str]:
 
 def gguf_note(folder: Path) -> dict[str, str]:
     """What the NOTE of a folder says of its source; empty for a folder that was no GGUF."""
-    try:
-        found = json.loads(read_text(folder / NOTE))
-    except (OSError, ValueError):
-        return {}
-    return {str(k): str(v) for k, v in found.items()} if isinstance(found, dict) else {}
+    return {str(k): str(v) for k, v in read_object(folder / NOTE).items()}
 
 
 def _named(base: str, path: Path) -> dict[str, str]:
@@ -151,18 +146,11 @@ def _convert(path: Path, base: str, sha: str, folder: Path) -> None:
 
 def _write(folder: Path, savers: Iterable[Callable[[Path], object]], note: Mapping[str, str]) -> None:
     """The folder, whole or not at all. StoreError."""
-    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
-    try:
+    # safetensors wraps the system's error in a type of its own
+    with whole_folder(folder, f"base policy {folder} (EVOTRAINER_BASES)", (Exception,)) as temp:
         for save in savers:
             save(temp)
         (temp / NOTE).write_text(json.dumps(note, indent=1) + "\n", encoding="utf-8")
-        for written in temp.iterdir():
-            fsync(written)
-        replace_folder(temp, folder)
-    except Exception as e:  # safetensors wraps the system's error in a type of its own
-        raise write_trouble(f"base policy {folder} (EVOTRAINER_BASES)", e, folder.parent) from e
-    finally:
-        shutil.rmtree(temp, ignore_errors=True)
 
 
 @contextmanager

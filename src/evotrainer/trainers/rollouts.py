@@ -86,18 +86,23 @@ Plan = Sequence[tuple[Any, Sequence[int]]]
 """(task, ks) of each group of attempts."""
 
 
-def parts_of(plan: Plan, environment: TrainerEnvironment) -> Iterator[Plan]:
-    """The plan in parts of as many attempts as the environment holds open together (its `at_once`); the whole where it
-    says nothing. A group stays together."""
+def begin(
+    plan: Plan, environment: TrainerEnvironment, knobs: Mapping[str, Any]
+) -> Iterator[list[tuple[Any, int, Any]]]:
+    """(task, k, episode) of the plan's attempts, in parts of as many as the environment holds open together (its
+    `at_once`); the whole where it says nothing. A group stays together.
+
+    All of a part begin before the turns of its first are asked for: harnesses get ready side by side.
+    """
     most = getattr(environment, "at_once", None)
-    part: list[tuple[Any, Sequence[int]]] = []
-    for group in plan:
-        if part and most and sum(len(ks) for _, ks in part) + len(group[1]) > most:
-            yield part
+    part: list[tuple[Any, int]] = []
+    for task, ks in plan:
+        if part and most and len(part) + len(ks) > most:
+            yield [(t, k, environment.reset(t, knobs)) for t, k in part]
             part = []
-        part.append(group)
+        part += [(task, k) for k in ks]
     if part:
-        yield part
+        yield [(t, k, environment.reset(t, knobs)) for t, k in part]
 
 
 @dataclass(frozen=True, slots=True)

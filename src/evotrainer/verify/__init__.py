@@ -6,8 +6,6 @@ from pathlib import Path
 
 from evotrainer.verify.report import EventCheck, Problem, Record, VerifyReport, when_readable
 
-__all__ = ["EventCheck", "Problem", "Record", "VerifyReport", "checks", "verify", "when_readable"]
-
 
 def verify(folder: Path, head: str = "") -> VerifyReport:
     """Check a run folder whole, every claim that can be computed again included;

@@ -118,7 +118,7 @@ def flips(record: Record, event: Event) -> Iterator[Problem]:
     import polars as pl
 
     from evotrainer.records.canaries import canary_flips
-    from evotrainer.records.store import scan
+    from evotrainer.records.reading import scan
 
     t: TrialFinished = event.body
     stores = stores_of(record.folder, t)
@@ -155,7 +155,7 @@ def graded(folder: Path, t: TrialFinished) -> dict[tuple[str, int], dict[str, fl
     """(split, step) -> task -> share of correct attempts, of the evaluations in a trial's stores."""
     import polars as pl
 
-    from evotrainer.records.store import scan
+    from evotrainer.records.reading import scan
 
     wanted = {(split, s.step) for s in t.scores for split in (s.split, greedy_split(s.split))}
     stores = stores_of(folder, t)

@@ -69,7 +69,7 @@ def _stored(record: Record, t: TrialFinished) -> list[Rollout]:
 
 def hooks(record: Record, event: Event) -> Iterator[Problem]:
     """Weights and advantages that a training stored follow from its hooks and the rollouts of the step."""
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     t: TrialFinished = event.body
     recipe = recipe_of(record, t)

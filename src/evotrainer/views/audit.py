@@ -39,18 +39,10 @@ Fetch = Callable[[int, Sequence[str]], Mapping[str, Rollout]]
 """(index of the source, names as quoted) -> those of the rollouts that are there, by name."""
 
 
-def write_audit(
-    audit: AuditPage,
-    path: Path,
-    fetch: Fetch | None = None,
-    remedies: Mapping[str, Sequence[str]] | None = None,
-    about: Mapping[str, str] | None = None,
-    instruments: Sequence[str] = (),
-) -> Path:
+def write_audit(audit: AuditPage, path: Path, *page: Any) -> Path:
     """Write the report of an audit to `path`: one file that opens offline and runs no script but its own. StoreError
-    where it cannot be written; the rest as of `audit_page`."""
-    page = audit_page(audit, fetch, remedies, about, instruments)
-    return report.save(page, Path(path), report.ANOTHER_PATH)
+    where it cannot be written; `page`: the rest as of `audit_page`."""
+    return report.save(audit_page(audit, *page), Path(path), report.ANOTHER_PATH)
 
 
 def audit_page(

@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from pathlib import Path
 from typing import Any
 
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object, read_text
 
 
 def read_heartbeats(folder: Path) -> dict[str, dict[str, Any]]:
     """Trial -> last heartbeat; a torn or missing file is simply absent."""
-    out: dict[str, dict[str, Any]] = {}
-    for path in sorted((folder / "trials").glob("*/heartbeat")):
-        try:
-            beat = json.loads(read_text(path))
-        except (OSError, ValueError):
-            continue
-        if isinstance(beat, dict):
-            out[path.parent.name] = beat
-    return out
+    beats = {path.parent.name: read_object(path) for path in sorted((folder / "trials").glob("*/heartbeat"))}
+    return {trial: beat for trial, beat in beats.items() if beat}
 
 
 def read_errors(folder: Path) -> dict[str, str]:

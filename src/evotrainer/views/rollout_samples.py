@@ -108,7 +108,7 @@ def find(folder: Path, rollout: str) -> Rollout | None:
 def _load(
     view: RunView, folders: Sequence[Path], ids: Sequence[str] | None = None, split: str | None = None
 ) -> list[Rollout]:
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     present = [f for f in folders if f.is_dir()]
     if not present or ids == []:

@@ -14,7 +14,7 @@ from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.executors.start_checkpoint import saved
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.trainers.continued import STARTED
 from tests.executors.cache.drawn import Place
 from tests.executors.conftest import Make

@@ -14,7 +14,7 @@ from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.records.events import TrialFinished, TrialIntended
 from evotrainer.records.keys import remainder
 from evotrainer.records.ledger import Ledger
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.records.weights import weights_sha256
 from evotrainer.verify import Record
 from evotrainer.verify.chain_and_files import CHECKS, verify_run

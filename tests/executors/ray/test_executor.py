@@ -27,7 +27,7 @@ from evotrainer.executors.ray.executor import RayBackend
 from evotrainer.executors.ray.options import ClusterOptions, parse_cluster_options
 from evotrainer.executors.spec import Heartbeat, TrialSpec
 from evotrainer.records.events import TrialFinished
-from evotrainer.records.store import load
+from evotrainer.records.reading import load
 from evotrainer.records.weights import weights_sha256
 from tests.executors.conftest import Make
 
@@ -281,12 +281,13 @@ def test_a_run_on_the_cluster_verifies(machines: Machines, task_file: Path, base
 @pytest.mark.slow
 def test_two_processes_on_two_nodes_train_one_policy(machines: Machines, make_spec: Make, tmp_path: Path) -> None:
     """Ray Train and gloo between the nodes; rollouts, scores and policy are recorded as those of one process."""
+    from evotrainer.trainers.base import WarmStartRequest
     from evotrainer.trainers.trl.scratch import warm_start
 
     plain = make_spec(SEED, 2, 1)
     shape = {"d": 32, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 64, "context": 192}
     with contextlib.closing(open_environment(plain.environment)) as env:
-        warm_start(env.demonstrations(64, 0), (), shape, 4, 16, 8e-3, 0, tmp_path / "base")
+        warm_start(WarmStartRequest(env.demonstrations(64, 0), (), "", shape, 4, 16, 8e-3, 0, tmp_path / "base"))
     run_dir, own = tmp_path / "r", tmp_path / "r/trials/b0-s1"
     recipe = plain.recipe.model_copy(update={"rewards": {"brevity": 1.0}})  # what an untrained policy differs in
     spec = plain.model_copy(update={"policy_dir": str(tmp_path / "base"), "trainer": "trl", "recipe": recipe})

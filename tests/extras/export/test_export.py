@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from tests.trainers.reverse_env import logits
 
 from evotrainer import api
 from evotrainer.cli.export import export
@@ -23,7 +24,6 @@ from evotrainer.records.recipe import Recipe
 from evotrainer.records.verdicts import Verdict
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
-from evotrainer.trainers.embedded.forward import logits
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, build_tokenizer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from evotrainer.harness.code_reading.final_files import edited_files, final_files
+from evotrainer.harness.code_reading.final_files import edited_files
 from evotrainer.records.rollout import ToolCall, Turn
 
 
@@ -24,9 +24,9 @@ def test_a_file_is_as_its_last_edit_left_it() -> None:
         ("bash", {"command": "cd /app && sed -i 's/y = 2/y = 20/' a.py && cp a.py b.py"}),
         ("bash", {"command": "cat > c.py <<'EOF'\nprint(1)\nEOF\necho 'print(2)' >> c.py; rm /app/b.py"}),
     )
-    files = final_files(turns)
-    assert files["/app/a.py"].split() == ["x", "=", "10", "y", "=", "20"]
-    assert files["c.py"].split() == ["print(1)", "print(2)"]
+    files = edited_files(turns)
+    assert files["/app/a.py"].text.split() == ["x", "=", "10", "y", "=", "20"]
+    assert files["c.py"].text.split() == ["print(1)", "print(2)"]
     assert "/app/b.py" not in files
 
 
@@ -37,19 +37,19 @@ def test_of_a_file_that_was_never_shown_the_edits_are_known() -> None:
 
 
 def test_patches_of_both_forms_are_read() -> None:
-    patch = "*** Begin Patch\n*** Add File: n.py\n+z = 3\n*** End Patch"
+    add = "*** Begin Patch\n*** Add File: n.py\n+z = 3\n*** End Patch"
     diff = "--- a/n.py\n+++ b/n.py\n@@ -1 +1 @@\n-z = 3\n+z = 4\n"
-    assert final_files(acts(("apply_patch", {"input": patch})))["n.py"] == "z = 3"
-    assert final_files(acts(("apply_patch", {"input": patch}), ("apply_patch", {"patch": diff})))["n.py"] == "z = 4"
+    assert edited_files(acts(("apply_patch", {"input": add})))["n.py"].text == "z = 3"
+    assert edited_files(acts(("apply_patch", {"input": add}), ("apply_patch", {"patch": diff})))["n.py"].text == "z = 4"
 
 
 def test_what_failed_or_was_put_back_is_not_there() -> None:
     write = ("edit", {"command": "create", "path": "a.py", "file_text": "x = 1"})
-    assert not final_files(acts(write, ok=False))
-    assert not final_files(acts(write, ("bash", {"command": "git checkout -- a.py"})))
+    assert not edited_files(acts(write, ok=False))
+    assert not edited_files(acts(write, ("bash", {"command": "git checkout -- a.py"})))
 
 
 def test_an_edit_by_line_numbers_goes_to_the_open_file() -> None:
     turns = acts(("create", "create t.py"), ("bash", "cat > t.py <<'E'\na\nb\nc\nE"), ("open", "open t.py"))
     turns += acts(("edit", "2:2\nB\nend_of_edit"))[1:]
-    assert final_files(turns)["t.py"].strip() == "a\nB\nc"
+    assert edited_files(turns)["t.py"].text.strip() == "a\nB\nc"

@@ -23,10 +23,10 @@ from evotrainer.harness.columns.rollout_reader import RolloutReader, named_views
 from evotrainer.harness.columns.source import InMemoryRollouts, JoinedRollouts, RolloutSource, stored
 from evotrainer.harness.evolving.mining import mine
 from evotrainer.records.arrow_schema import encode
-from evotrainer.records.reading import read_batches
+from evotrainer.records.reading import load, read_batches
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Rollout, ToolCall, Turn, group_key, groups_of
-from evotrainer.records.store import RolloutStore, load
+from evotrainer.records.store import RolloutStore
 from tests.acting import policy
 from tests.harness_inputs import coded
 

@@ -19,7 +19,7 @@ from evotrainer.harness.columns import scan as scanning
 from evotrainer.harness.columns import traits
 from evotrainer.harness.columns.chunk import from_rollouts, from_table
 from evotrainer.harness.columns.extract import extract
-from evotrainer.harness.columns.scan import jaccard, scan
+from evotrainer.harness.columns.scan import Scan, jaccard, scan_buffer
 from evotrainer.harness.columns.traits import FLOATS, VERSION, Traits, join, load, save, take
 from evotrainer.records.arrow_schema import arrow_schema, encode
 from evotrainer.records.rollout import Rollout, ToolCall, Turn
@@ -46,6 +46,13 @@ PIECES = [
     "```",
     "python",
 ]
+
+
+def scan(texts: list[bytes]) -> Scan:
+    """Read each text."""
+    ends = np.cumsum([len(t) for t in texts], dtype=np.int64) if texts else np.zeros(0, np.int64)
+    starts = np.concatenate([np.zeros(min(1, len(texts)), np.int64), ends[:-1]])
+    return scan_buffer(b"".join(texts), starts, ends)
 
 
 def same(a: Traits, b: Traits, exact: bool = True) -> None:

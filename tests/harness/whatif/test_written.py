@@ -15,11 +15,12 @@ from evotrainer.errors import TimeOverError, TrainerError
 from evotrainer.executors.written import check_trained
 from evotrainer.harness import Batch, HarnessContext
 from evotrainer.harness.columns.features import FeatureView
-from evotrainer.harness.evolving.writing import WrittenComponent, write
+from evotrainer.harness.evolving.writing import write
 from evotrainer.harness.whatif.backtest import backtest
 from evotrainer.harness.whatif.copies import copied, hook_copies, limit
 from evotrainer.harness.whatif.replay import compose
 from evotrainer.harness.whatif.written import on_own_rollouts
+from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.detectors import DetectorSpec
 from evotrainer.records.interventions import Backtest
 from evotrainer.records.recipe import Recipe
@@ -165,7 +166,7 @@ def test_a_function_that_fails_on_a_rollout_pays_nothing_there(runner: RewardRun
     assert said.values == [1.0, None, 0.5] and "ZeroDivisionError" in said.failed[1]
 
 
-def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> WrittenComponent | None:
+def written_from(rollouts: list[Rollout], offered: tuple[str, ...] = ()) -> WrittenOffer | None:
     b = Batch.of(rollouts)
     shown = [evidence(r.turns, r.components, r.detail, {"hidden"}) for r in b.rollouts_at(range(b.n))]
     return write(

@@ -15,6 +15,7 @@ from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.records.findings import Finding
 from evotrainer.studies.audit import audit, bulk, sources
 from evotrainer.studies.audit.query import query
+from tests.envs.helpers import jsonl
 
 Say = Callable[..., tuple[int, str]]
 
@@ -32,14 +33,9 @@ def row(t: int, k: int, **fields: Any) -> dict[str, Any]:
     return {"task": f"t{t}", "text": f"answer {t} {k}"} | verdict | own | fields
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(r) + "\n" for r in rows))
-    return path
-
-
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    return write(tmp_path / "r.jsonl", [row(t, k) for t in range(20) for k in range(4)])
+    return jsonl(tmp_path / "r.jsonl", [row(t, k) for t in range(20) for k in range(4)])
 
 
 @pytest.fixture
@@ -83,7 +79,7 @@ def test_a_column_that_is_true_on_unpaid_rollouts_alone_is_asked_about_once(rows
     ],
 )
 def test_what_says_nothing_is_not_asked(tmp_path: Path, fields: dict[str, Any]) -> None:
-    assert asked(write(tmp_path / "r.jsonl", [row(t, k, **fields) for t in range(20) for k in range(4)])) == []
+    assert asked(jsonl(tmp_path / "r.jsonl", [row(t, k, **fields) for t in range(20) for k in range(4)])) == []
 
 
 def test_a_flag_on_a_paid_rollout_is_no_fault(tmp_path: Path) -> None:
@@ -92,12 +88,12 @@ def test_a_flag_on_a_paid_rollout_is_no_fault(tmp_path: Path) -> None:
         r.pop("exit"), r.pop("components")
     some[1]["sandbox_timeout"] = some[0]["sandbox_timeout"] = True
     some[1]["reward"] = 1.0
-    assert asked(write(tmp_path / "r.jsonl", some)) == []
+    assert asked(jsonl(tmp_path / "r.jsonl", some)) == []
 
 
 def test_few_that_chance_explains_are_not_asked(tmp_path: Path) -> None:
     some = [row(t, 0, reward=float(t < 2), sandbox_timeout=t in (5, 7), exit="", components={}) for t in range(20)]
-    assert asked(write(tmp_path / "r.jsonl", some)) == [], "two of 18 unpaid ones of 20"
+    assert asked(jsonl(tmp_path / "r.jsonl", some)) == [], "two of 18 unpaid ones of 20"
 
 
 @pytest.mark.parametrize("column", ["sandbox_timeout", "exit=timed out", "env_error"])
@@ -150,14 +146,14 @@ def test_bad_columns_are_refused_with_cause_and_remedy(rows: Path, say: Say, col
 
 def test_nested_fields(tmp_path: Path, say: Say) -> None:
     some = [row(t, 0, metrics={"infra": {"died": t % 2 == 0}}) for t in range(20)]
-    assert audit([write(tmp_path / "r.jsonl", some)], faults=["metrics.infra.died"]).sources[0].faults
+    assert audit([jsonl(tmp_path / "r.jsonl", some)], faults=["metrics.infra.died"]).sources[0].faults
 
 
 def test_rewards_that_are_no_numbers_are_told(tmp_path: Path) -> None:
     some = [row(t, 0, exit="", sandbox_timeout=False, components={}) for t in range(40)]
     for r, word in zip(some, (float("nan"), "high", None), strict=False):
         r["reward"] = word
-    (f,) = audit([write(tmp_path / "r.jsonl", some)]).sources[0].readings[0].health.findings[-1:]
+    (f,) = audit([jsonl(tmp_path / "r.jsonl", some)]).sources[0].readings[0].health.findings[-1:]
     assert (f.detector, f.severity, f.numbers["hits"], f.numbers["unread"]) == ("ungraded", "warn", 3, 2)
     assert "3 of 40 rollouts have no reward" in f.claim and "2 hold something that is no number" in f.claim
 
@@ -185,19 +181,19 @@ def test_results_of_tests_are_not_asked_about(tmp_path: Path) -> None:
     for r in some:
         failed = "failed" if r["reward"] == 0 else "passed"
         r |= {"tests_status": {"test_error_path": failed}, "status": failed}
-    assert asked(write(tmp_path / "r.jsonl", some)) == []
+    assert asked(jsonl(tmp_path / "r.jsonl", some)) == []
 
 
 def test_a_judge_that_said_nothing_to_unpaid_rollouts_is_asked_about(tmp_path: Path, say: Say) -> None:
     plain = [{"task": f"t{i}", "text": f"answer {i}", "reward": float(i % 2)} for i in range(40)]
     silent = [r | {"judge_response": None if i % 4 == 0 else "GRADE: C"} for i, r in enumerate(plain)]
-    path = write(tmp_path / "r.jsonl", silent)
+    path = jsonl(tmp_path / "r.jsonl", silent)
     (found,) = asked(path)
     assert "10 rollouts of 40 have no judge_response and all of them reward 0" in found.claim
     code, out = say(path, "--fault", "judge_response=")
     assert code == 0 and "10x judge" in out
     paid = [r | {"judge_response": None if i % 4 < 2 else "GRADE: C"} for i, r in enumerate(plain)]
-    assert asked(write(tmp_path / "paid.jsonl", paid)) == [], "who was not asked may have been paid by a rule"
+    assert asked(jsonl(tmp_path / "paid.jsonl", paid)) == [], "who was not asked may have been paid by a rule"
 
 
 def judged(i: int, **fields: Any) -> dict[str, Any]:
@@ -222,7 +218,7 @@ def judged(i: int, **fields: Any) -> dict[str, Any]:
 def test_a_field_that_speaks_of_an_error_is_asked_about_and_the_answer_works(
     tmp_path: Path, fields: dict[str, Any], column: str, kind: str
 ) -> None:
-    path = write(tmp_path / "r.jsonl", [judged(i, **fields) for i in range(40)])
+    path = jsonl(tmp_path / "r.jsonl", [judged(i, **fields) for i in range(40)])
     (f,) = asked(path)
     (given,) = shlex.split(f.claim.partition("--fault ")[2])
     assert (f.numbers["hits"], given) == (10, column)
@@ -244,7 +240,7 @@ def test_a_field_that_speaks_of_an_error_is_asked_about_and_the_answer_works(
     ],
 )
 def test_the_policys_own_and_a_judges_verdict_are_not_asked_about(tmp_path: Path, fields: dict[str, Any]) -> None:
-    assert asked(write(tmp_path / "r.jsonl", [judged(i, **fields) for i in range(40)])) == []
+    assert asked(jsonl(tmp_path / "r.jsonl", [judged(i, **fields) for i in range(40)])) == []
 
 
 def test_actions_that_all_got_the_same_error_are_asked_about_on_the_first_screen(tmp_path: Path, say: Say) -> None:
@@ -260,10 +256,10 @@ def test_actions_that_all_got_the_same_error_are_asked_about_on_the_first_screen
         some.append({"task": f"t{i // 4}", "turns": turns, "reward": 0.0})
     for graded, counts in ((None, "nobody graded them"), (False, "all of them are incorrect")):
         rows = [{k: v for k, v in r.items() if k != "reward"} | {"correct": graded} for r in some]
-        (f,) = asked(write(tmp_path / "ungraded.jsonl", rows))
+        (f,) = asked(jsonl(tmp_path / "ungraded.jsonl", rows))
         assert "5 rollouts of 8 had their actions answered by an error of the infrastructure" in f.claim
         assert f"('API error (id #f#a)') and {counts}: is this a fault?" in f.claim
-    path = write(tmp_path / "r.jsonl", some)
+    path = jsonl(tmp_path / "r.jsonl", some)
     code, out = say(path)
     first = next(x for x in out.splitlines()[:4] if "suspected_fault" in x)
     assert code == 0 and "5 rollouts of 8 had their actions answered by an error of" in first

@@ -11,11 +11,12 @@ import torch
 
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.embedded import packing
-from evotrainer.trainers.embedded.forward import logits, score
+from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import SamplingParams, sample
 from evotrainer.trainers.embedded.shape import DecoderShape
+from tests.trainers.reverse_env import logits
 
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 

@@ -14,7 +14,7 @@ import torch
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.trainers.bases import NOTE, note_base
 from evotrainer.trainers.embedded.folder import load_policy, save_policy
-from evotrainer.trainers.embedded.forward import logits, score
+from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.lora import AdapterOptimizer, Adapters
 from evotrainer.trainers.embedded.packing import pack
 from evotrainer.trainers.embedded.policy import Policy, halves
@@ -22,6 +22,7 @@ from evotrainer.trainers.embedded.spec import check
 from evotrainer.trainers.embedded.tokenizer import build_tokenizer
 from evotrainer.trainers.lora import Lora
 from tests.trainers.embedded.test_layouts import LAYOUTS, ROWS
+from tests.trainers.reverse_env import logits
 
 pytestmark = pytest.mark.xdist_group("trl")  # its imports take seconds: once
 

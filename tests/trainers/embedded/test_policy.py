@@ -13,11 +13,12 @@ import torch
 from evotrainer.errors import TrainerError
 from evotrainer.records.weights import weights_sha256
 from evotrainer.trainers.embedded.folder import file_sha256, load_policy, save_policy
-from evotrainer.trainers.embedded.forward import logits, score
+from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.packing import TrainRow, batches, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, CHARS, Tokenizer, build_tokenizer
+from tests.trainers.reverse_env import logits
 
 WORDS = ["print(", "print", "int(input())", "for x in ", "\n    ", "100", "<eos>"]
 TEXT = 'for x in range(100):\n    print(int(input()), "<eos> <pad>")\n'

@@ -6,12 +6,13 @@ import pytest
 import torch
 
 from evotrainer.errors import TrainerError
-from evotrainer.trainers.embedded.forward import logits, score
+from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.packing import TrainRow, pack
 from evotrainer.trainers.embedded.policy import Policy
 from evotrainer.trainers.embedded.sampler import Samples, SamplingParams, sample
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import BOS, EOS, PAD
+from tests.trainers.reverse_env import logits
 
 SHAPE = DecoderShape(20, d=32, layers=3, heads=4, kv_heads=2, hidden=48, context=96)
 PROMPTS = [(BOS, *range(5, 5 + n)) for n in (7, 1, 0, 12, 4)]

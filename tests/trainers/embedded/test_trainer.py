@@ -25,7 +25,7 @@ from evotrainer.errors import StoreError, TrainerError
 from evotrainer.records.recipe import Recipe, parse_recipe
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.trainers import get_trainer
-from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult
+from evotrainer.trainers.base import EvalRequest, Identity, TrainRequest, TrainResult, WarmStartRequest
 from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.trainer import EmbeddedTrainer
 from evotrainer.trainers.embedded.warmstart import warm_start
@@ -344,10 +344,11 @@ def test_evaluations_pair_by_seed_and_never_share_ids_by_accident(base: Path) ->
 def test_warm_start_is_deterministic_and_can_be_continued(base: Path, tmp_path: Path) -> None:
     demos = ReverseEnv().demonstrations(200, 3)
     trainer = EmbeddedTrainer()
-    a, b = (warm_start(demos, WORDS, SHAPE, 5, 16, 1e-3, 0, tmp_path / n, vocabulary="toy-1") for n in "ab")
-    assert trainer.policy_sha256(a.policy_dir) == trainer.policy_sha256(b.policy_dir)
+    asked = WarmStartRequest(demos, WORDS, "toy-1", SHAPE, 5, 16, 1e-3, 0, tmp_path / "a")
+    a, _ = (warm_start(replace(asked, out_dir=tmp_path / n)) for n in "ab")
+    assert trainer.policy_sha256(tmp_path / "a") == trainer.policy_sha256(tmp_path / "b")
     entries: list[dict[str, float]] = []
-    more = warm_start(demos, (), {}, 5, 16, 1e-3, 0, tmp_path / "c", entries.append, start=base)
+    more = warm_start(replace(asked, words=(), shape={}, out_dir=tmp_path / "c", start=base), entries.append)
     assert [e["step"] for e in entries] == [1, 2, 3, 4, 5]
     assert more.loss < a.loss - 1
     assert load_policy(tmp_path / "c").tokenizer.strings == load_policy(base).tokenizer.strings
@@ -355,9 +356,9 @@ def test_warm_start_is_deterministic_and_can_be_continued(base: Path, tmp_path: 
 
 def test_a_demonstration_longer_than_the_context_is_refused(tmp_path: Path) -> None:
     with pytest.raises(TrainerError, match="exceeds the context of 64"):
-        warm_start([("a" * 60, "b" * 10)], (), SHAPE, 1, 1, 1e-3, 0, tmp_path / "x")
+        warm_start(WarmStartRequest([("a" * 60, "b" * 10)], (), "", SHAPE, 1, 1, 1e-3, 0, tmp_path / "x"))
     with pytest.raises(TrainerError, match="bad shape"):
-        warm_start([("a", "b")], (), {"width": 3}, 1, 1, 1e-3, 0, tmp_path / "x")
+        warm_start(WarmStartRequest([("a", "b")], (), "", {"width": 3}, 1, 1, 1e-3, 0, tmp_path / "x"))
 
 
 def test_a_full_disk_is_named(base: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from evotrainer.config.task import PolicyShape, WarmStart
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.warm_start import make_base
 from evotrainer.testing import check_environment
+from evotrainer.trainers.base import WarmStartRequest
 from evotrainer.trainers.embedded.attempts import run_attempts
 from evotrainer.trainers.embedded.folder import load_policy
 from evotrainer.trainers.embedded.forward import score
@@ -90,7 +91,7 @@ def test_a_malformed_demonstration_is_named(demo: Sequence[str]) -> None:
 def test_a_policy_learns_every_action_of_a_demonstration(tmp_path: Path) -> None:
     demo = ("count", "1", "on", "2", "on", "3", "on", "4")
     shape = {"d": 32, "layers": 2, "heads": 2, "hidden": 64, "context": 64}
-    r = warm_start([demo] * 8, (), shape, 120, 8, 5e-3, 0, tmp_path, vocabulary="v")
+    r = warm_start(WarmStartRequest([demo] * 8, (), "v", shape, 120, 8, 5e-3, 0, tmp_path))
     assert r.loss < 0.1
     assert r.tokens == 120 * 8 * 8
 

@@ -15,6 +15,7 @@ import pytest
 
 from evotrainer.executors import worker
 from evotrainer.executors.data_keys import WITH_KEY
+from evotrainer.trainers.base import WarmStartRequest
 from tests.trainers.reverse_env import ReverseEnv
 
 SHAPE = {"d": 48, "layers": 2, "heads": 2, "kv_heads": 1, "hidden": 96, "context": 128}
@@ -24,7 +25,8 @@ def make(out: Path, steps: int = 110) -> Path:
     """Writes single digits, the right one about half of the time."""
     from evotrainer.trainers.trl.scratch import warm_start
 
-    warm_start(ReverseEnv(length=1).demonstrations(1500, 0), (), SHAPE, steps, 32, 8e-3, 0, out)
+    demos = ReverseEnv(length=1).demonstrations(1500, 0)
+    warm_start(WarmStartRequest(demos, (), "", SHAPE, steps, 32, 8e-3, 0, out))
     return out
 
 

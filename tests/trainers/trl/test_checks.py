@@ -236,10 +236,11 @@ def test_a_training_begins_with_the_same_check(policy: Path, tmp_path: Path) -> 
 
 def test_a_damaged_policy_of_the_embedded_trainer_is_refused_too(tmp_path: Path) -> None:
     from evotrainer.trainers import check_trial
+    from evotrainer.trainers.base import WarmStartRequest
     from evotrainer.trainers.embedded.warmstart import warm_start
 
     shape = {"d": 16, "layers": 1, "heads": 2, "kv_heads": 1, "hidden": 16, "context": 32}
-    warm_start([("1+1=", "2")], (), shape, 1, 1, 1e-3, 0, tmp_path / "p", lambda _: None, vocabulary="v")
+    warm_start(WarmStartRequest([("1+1=", "2")], (), "v", shape, 1, 1, 1e-3, 0, tmp_path / "p"))
     recipe, environment = Recipe(rewards={"x": 1.0}), object()
     assert check_trial("embedded", {}, tmp_path / "p", [recipe], environment) == []  # type: ignore[arg-type]
     file = tmp_path / "p" / "model.safetensors"

@@ -37,7 +37,7 @@ def test_a_run_through_trl_is_complete_and_verifies(tmp_path: Path, monkeypatch:
     trained = [e.body for e in run.events() if e.kind == "finished" and e.body.steps]
     assert len(trained) >= 2 and all(t.status == "complete" and t.curve[0]["step"] == 1 for t in trained)
     assert (run.folder / "trials" / "b0-s1" / "policy" / "chat_template.jinja").is_file()
-    from evotrainer.records.store import load
+    from evotrainer.records.reading import load
 
     stored = load([run.folder / "rollouts" / "b0-s1"], split="train")
     assert len(stored) == 4 and all(r.token_ids and r.logprobs for r in stored)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
@@ -90,19 +91,12 @@ class Requester:
         took = time.monotonic() - began if reply.wall_s is None else reply.wall_s
         reply = recordable(reply, self.secrets)
         self._note_usage(reply)
-        raw = reply.raw[: MOST + 1]
-        proposal, stage, problem = self._read(raw, reply, asked.request, step, past)
+        reply = replace(reply, raw=reply.raw[: MOST + 1], wall_s=round(took, 3))
+        proposal, stage, problem = self._read(reply.raw, reply, asked.request, step, past)
         return SeatAnswered(
             **where,
             key=asked.key,
-            raw=raw,
-            model=reply.model,
-            by=reply.by,
-            at=reply.at,
-            input_tokens=reply.input_tokens,
-            output_tokens=reply.output_tokens,
-            dollars=reply.dollars,
-            wall_s=round(took, 3),
+            **reply.recorded,
             proposal=proposal,
             stage=stage,
             problem=redacted(problem, self.secrets),

@@ -10,7 +10,8 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evotrainer.envs.code.grammar import OPS, REDUCERS, program_text, result_variants
+from evotrainer.envs.code.grammar import REDUCERS, program_text, result_variants
+from evotrainer.envs.code.ops import OPS
 from evotrainer.envs.code.tasks import (
     DEMO_LENGTHS,
     GRAMMAR_VERSION,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from evotrainer.envs.base import Capability, Episode, Score, Task, answered, redraw_source, refuse_held_out
+from evotrainer.envs.base import Capability, Episode, OverSource, Score, Task, TaskSource, refuse_held_out
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.code.answers import assemble, extract_program, same_output
 from evotrainer.envs.code.grading import GradedProgram, InputResult, ProgramGrader, ProgramJob
@@ -28,16 +28,14 @@ from evotrainer.envs.code.rewards import (
 )
 from evotrainer.envs.components import ResultCache, compute, with_own
 from evotrainer.envs.slots import WithScaffold
-from evotrainer.errors import TaskSetError
 from evotrainer.program_probes import perturbed
 from evotrainer.records.probes import ProgramProbes
-from evotrainer.records.rollout import Finish, Outcome, Turn
+from evotrainer.records.rollout import Outcome, Turn
 from evotrainer.records.text import json_safe
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
-VERSION = "1"
 UNPROBED = ProbeOptions(probes="off")
 KEEP_SCORES = 2048
 """Scores that are remembered: attempts of a group often write the same."""
@@ -45,14 +43,11 @@ DETAIL_CHARS = 80
 """Longest text kept of an input or output in a rollout's detail."""
 
 
-class CodeTaskSource(Protocol):
-    """Tasks with their splits, and what they allow."""
+class CodeTaskSource(TaskSource, Protocol):
+    """Tasks, and what they allow."""
 
-    name: str
     knobs: Mapping[str, tuple[Any, ...]]
     capabilities: Sequence[Capability]
-    proxy: tuple[str, str] | None
-    vocabulary_version: str
     hash: str
     cpu_s: float
     """CPU-seconds a program may use per test."""
@@ -61,15 +56,7 @@ class CodeTaskSource(Protocol):
     about: Mapping[str, Any]
     """What `describe` says of where the tasks come from; empty: nothing."""
 
-    def sizes(self) -> dict[str, int]: ...
-
-    def tasks(self, split: str) -> Sequence[Task]: ...
-
     def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str: ...
-
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]: ...
-
-    def vocabulary(self) -> tuple[str, ...]: ...
 
 
 def perturbed_inputs(task: Task) -> list[Any]:
@@ -81,13 +68,14 @@ def perturbed_inputs(task: Task) -> list[Any]:
     return [x for (x,) in perturbed([[list(x)] for x, _ in task.data["visible"]], "call")]
 
 
-class CodeEnv(WithScaffold):
+class CodeEnv(OverSource, WithScaffold):
     """Environment over a task source; see envs/base.py for the contract.
 
     `components` adds a user's own reward functions to the built-in ones. `open_sandbox` is called when the first
     program is graded (or the tier is asked for), so that a process that only reads tasks starts no sandbox.
     """
 
+    source: CodeTaskSource
     outcome_components: Sequence[str] = OUTCOME
 
     def __init__(
@@ -102,52 +90,23 @@ class CodeEnv(WithScaffold):
     ) -> None:
         from evotrainer.sandbox import Limits, Sandbox
 
-        self.source = source
-        self.name = source.name
-        self.version = VERSION
+        self._over(source)
         self.prober = Prober(probes)
         own = {**COMPONENTS, **({no_probe_fact.__name__: no_probe_fact} if probes.probes == "all" else {})}
         self._components = with_own(own, components)
-        self.components: Mapping[str, str] = {n: first_line(f) for n, f in self._components.items()}
+        self.components = {n: first_line(f) for n, f in self._components.items()}
         self.knobs = source.knobs
         self.capabilities = source.capabilities
-        self.proxy = source.proxy
-        self.redraws = hasattr(source, "redraw")
         # a user's own function may count its calls, or draw: it is asked for every attempt
         self.scored = None if components else ResultCache[tuple[Task, Score]](KEEP_SCORES)
         limits = Limits(cpu_s=source.cpu_s, memory_mb=source.memory_mb, output_kb=source.output_kb)
         self.grader = ProgramGrader(open_sandbox or (lambda: Sandbox.open(accept_tier_e=accept_tier_e)), limits, keep)
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in (sizes := self.source.sizes()):
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(sizes)}")
-        return self.source.tasks(split)
-
-    def redraw(self, seed: str) -> None:
-        """Gate and cert of a seed, where the source generates tasks; TaskSetError elsewhere."""
-        redraw_source(self.name, self.source, seed)
-
-    def settle_knobs(self, knobs: Mapping[str, Any]) -> dict[str, Any]:
-        """Defaults filled in; TaskSetError for an unknown knob or value."""
-        out = {k: v[0] for k, v in self.knobs.items()}
-        for k, v in knobs.items():
-            if k not in out:
-                raise TaskSetError(f"environment {self.name} has no knob {k!r}; it has: {', '.join(out) or 'none'}")
-            if v not in self.knobs[k]:
-                allowed = ", ".join(map(str, self.knobs[k]))
-                raise TaskSetError(f"environment {self.name}: knob {k} is {v!r}; allowed: {allowed}")
-            out[k] = v
-        return out
-
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        settled = self.settle_knobs(knobs)
-        return Episode(task=task, knobs=settled, turns=self.opening(task, settled))
+        return super().reset(task, self.settle_knobs(knobs))
 
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         return self._scaffold.opening(self.source.prompt(task, knobs))
-
-    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         """Scores in order; equal attempts at a task are scored once."""
@@ -210,14 +169,6 @@ class CodeEnv(WithScaffold):
             detail["probes"] = a.probes.plain()
         return Score(values, outcome, detail=detail)
 
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        return self.source.demonstrations(n, seed)
-
-    @property
-    def offers(self) -> Sequence[str]:
-        """References where the task source has solutions; the grammar keeps none with its tasks."""
-        return getattr(self.source, "offers", ())
-
     def references(self, tasks: Sequence[Task], knobs: Mapping[str, Any]) -> list[tuple[str, ...] | None]:
         """(prompt, solution) of train problems."""
         refuse_held_out(tasks)
@@ -225,23 +176,13 @@ class CodeEnv(WithScaffold):
         pairs = ((p, str(t.data["gold"])) for p, t in zip(prompts, tasks, strict=True))
         return [self._scaffold.transcript(x) if t.data.get("gold") else None for x, t in zip(pairs, tasks, strict=True)]
 
-    def vocabulary(self) -> tuple[str, ...]:
-        """Multi-character tokens for a policy trained from scratch; single characters are always there."""
-        return self.source.vocabulary()
+    def _hash(self) -> str:
+        return self.source.hash
 
     def describe(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": self.source.hash,
-            "sandbox_tier": self.grader.sandbox.tier,
-            "isolation": self.grader.sandbox.report.isolation(),
-            "components": dict(self.components),
-            "splits": self.source.sizes(),
-            "proxy": list(self.proxy) if self.proxy else None,
-            "vocabulary": self.source.vocabulary_version,
-            **({"data": dict(self.source.about)} if self.source.about else {}),
-        }
+        box = self.grader.sandbox
+        found = {**super().describe(), "sandbox_tier": box.tier, "isolation": box.report.isolation()}
+        return found | ({"data": dict(self.source.about)} if self.source.about else {})
 
     def close(self) -> None:
         self.grader.close()

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from evotrainer.envs.code.ops import OPS, Ints
-
-__all__ = ["FORMS", "OPS", "REDUCERS", "Reducer", "printed", "program_text", "result_variants", "spec_text"]
+from evotrainer.envs.code.ops import Ints
 
 GRAMMAR_VERSION = "code-grammar-1"
 READ = "xs = list(map(int, input().split()))"
@@ -116,7 +114,6 @@ _REDUCERS = (
 
 REDUCERS: dict[str, Reducer] = {r.name: r for r in _REDUCERS}
 
-FORMS = ("stdin", "function")
 OPENINGS = {"stdin": "Read integers", "function": "Write solve(xs)"}
 VERBS = {"stdin": "print", "function": "return"}
 

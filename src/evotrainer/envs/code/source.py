@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import DRAWN, SPLITS, Capability, Task, drawn
+from evotrainer.envs.base import Capability, DrawnSplits, SplitSizes, Task
 from evotrainer.envs.code.demos import CodeTeacher, demonstrations
 from evotrainer.envs.code.grammar import GRAMMAR_VERSION
 from evotrainer.envs.code.probing import ProbeOptions
@@ -32,16 +32,10 @@ CAPABILITIES = (
 )
 
 
-class CodeConfig(ProbeOptions):
+class CodeConfig(SplitSizes, ProbeOptions):
     """`[environment]` of a task file with name = "code"."""
 
     name: Literal["code"] = "code"
-    seed: int = 0
-    train: int = Field(3000, ge=1)
-    """Tasks per split."""
-    search: int = Field(200, ge=1)
-    gate: int = Field(300, ge=1)
-    cert: int = Field(400, ge=1)
     function_share: float = Field(0.0, ge=0, le=1)
     """Share of tasks that ask for a function `solve(xs)` rather than a program that reads stdin."""
     slip: float = Field(0.2, ge=0, le=1)
@@ -72,27 +66,19 @@ class GrammarSource:
         key = f"{GRAMMAR_VERSION}:{c.seed}:{sorted(self.sizes().items())}:{c.function_share}"
         self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
         """Hash of everything that decides the tasks; a test pins the content to GRAMMAR_VERSION."""
-        self._splits: dict[str, tuple[Task, ...]] = {}
-        self._seed: str | None = None
-        """What gate and cert are drawn from, once they are."""
+        self._made = DrawnSplits(
+            lambda split, seed: make_split(split, self.sizes()[split], seed, c.function_share), c.seed
+        )
 
     def sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+        return self.config.sizes
 
     def tasks(self, split: str) -> Sequence[Task]:
-        if split not in self._splits:
-            share, size, seed = self.config.function_share, self.sizes()[split], self._seed
-            if split in DRAWN and seed is not None:
-                self._splits[split] = drawn(make_split(split, size, seed, share), seed)
-            else:
-                self._splits[split] = make_split(split, size, self.config.seed, share)
-        return self._splits[split]
+        return self._made[split]
 
     def redraw(self, seed: str) -> None:
         """Other chains over the pairs of operations that gate and cert hold out (see envs/base.py)."""
-        self._seed = seed
-        for split in DRAWN:
-            self._splits.pop(split, None)
+        self._made.redraw(seed)
 
     def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str:
         if knobs.get("visible_tests") == "not_shown":

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from evotrainer.envs.base import Environment, EnvironmentSpec
 from evotrainer.envs.code.probing import ProbeOptions
-from evotrainer.envs.options import parse_options
+from evotrainer.errors import TaskSetError
+from evotrainer.records.frozen import parsed
 
 if TYPE_CHECKING:
     from evotrainer.envs.components import Component
@@ -19,12 +20,12 @@ def open_code(options: Mapping[str, Any], accept_tier_e: bool, extra: Mapping[st
     from evotrainer.envs.code.source import CodeConfig, GrammarSource
 
     if "source" not in options:
-        c = parse_options(CodeConfig, options, "code")
+        c = parsed(CodeConfig, options, "environment code", TaskSetError)
         return CodeEnv(GrammarSource(c), components=extra, accept_tier_e=accept_tier_e, probes=c)
     from evotrainer.envs.code.admission import keep_admitted
     from evotrainer.envs.code.formats import CodeDataConfig, code_source
 
-    o = parse_options(CodeDataConfig, options, "code")
+    o = parsed(CodeDataConfig, options, "environment code", TaskSetError)
     environment = CodeEnv(code_source(o), components=extra, accept_tier_e=accept_tier_e, probes=o)
     try:
         if o.admit:

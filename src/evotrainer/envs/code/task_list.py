@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from evotrainer.envs.base import SPLITS, Capability, Task
+from evotrainer.envs.base import Capability, Task
 from evotrainer.envs.code.source import MEMORY_MB, OUTPUT_KB
 from evotrainer.envs.code.tasks import content_hash
+from evotrainer.envs.data.task_list import TaskList
 from evotrainer.errors import TaskSetError
 from evotrainer.records.text import quoted
 
-NO_VOCABULARY = "characters"
 
-
-class ListSource:
-    """A list of tasks, with their splits. `data["gold"]` of train tasks serves as demonstrations."""
+class ListSource(TaskList):
+    """A list of programs."""
 
     capabilities: Sequence[Capability] = ()
-    vocabulary_version = NO_VOCABULARY
+    worked = "gold"
 
     def __init__(
         self,
@@ -33,10 +31,9 @@ class ListSource:
         output_kb: int = OUTPUT_KB,
     ) -> None:
         """`shown`: prompts end in examples that the knob `visible_tests` may leave out."""
-        self.name = name
+        super().__init__(name, tasks)
         self.cpu_s, self.memory_mb, self.output_kb = cpu_s, memory_mb, output_kb
         self.about: Mapping[str, Any] = {}
-        self._splits = {s: tuple(t for t in tasks if t.split == s) for s in SPLITS}
         self._refuse_overlap()
         self.knobs: Mapping[str, tuple[Any, ...]] = (
             {"visible_tests": ("shown_and_graded", "not_shown")} if shown else {}
@@ -65,28 +62,5 @@ class ListSource:
                             f"{t.split}); remove one row, or put both into one split under different ids"
                         )
 
-    @property
-    def offers(self) -> Sequence[str]:
-        """References where some train task has a solution."""
-        return ("references",) if any(t.data.get("gold") for t in self._splits["train"]) else ()
-
-    def sizes(self) -> dict[str, int]:
-        """Splits that have tasks."""
-        return {s: len(ts) for s, ts in self._splits.items() if ts}
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        return self._splits[split]
-
     def prompt(self, task: Task, knobs: Mapping[str, Any]) -> str:
         return str(task.data["spec"]) if knobs.get("visible_tests") == "not_shown" else task.prompt
-
-    def demonstrations(self, n: int, seed: int) -> list[tuple[str, str]]:
-        pairs = [(t.prompt, str(t.data["gold"])) for t in self._splits["train"] if t.data.get("gold")]
-        rng = random.Random(f"demonstrations:{seed}")
-        out: list[tuple[str, str]] = []
-        while pairs and len(out) < n:
-            out += rng.sample(pairs, len(pairs))
-        return out[:n]
-
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()

@@ -17,14 +17,13 @@ from typing import Any
 from evotrainer.envs.base import SPLITS, Task
 from evotrainer.envs.code.grammar import (
     GRAMMAR_VERSION,
-    OPS,
     REDUCERS,
     printed,
     program_text,
     result_variants,
     spec_text,
 )
-from evotrainer.envs.code.ops import Ints, ListOp
+from evotrainer.envs.code.ops import OPS, Ints, ListOp
 from evotrainer.envs.data.rows import split_of
 
 KEEP_SPLITS = 8

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from evotrainer.envs.base import EnvironmentSpec
+from evotrainer.errors import TaskSetError
 
 if TYPE_CHECKING:
     from evotrainer.envs.maths.env import MathEnv
@@ -23,9 +24,10 @@ def open_math(options: Mapping[str, object], components: Mapping[str, Component]
 
         return MathEnv(MathRows(parse_data(options)), components=components)
     from evotrainer.envs.maths.source import GeneratedSource, MathConfig
-    from evotrainer.envs.options import parse_options
+    from evotrainer.records.frozen import parsed
 
-    return MathEnv(GeneratedSource(parse_options(MathConfig, options, "math")), components=components)
+    config = parsed(MathConfig, options, "environment math", TaskSetError)
+    return MathEnv(GeneratedSource(config), components=components)
 
 
 MATH = EnvironmentSpec(lambda options, _, extra: open_math(options, extra), generated=True)

@@ -17,8 +17,8 @@ from evotrainer.envs.maths.holdout import ASK
 from evotrainer.envs.maths.latex import LatexJudge, boxed
 from evotrainer.envs.maths.rewards import BOX, MARK
 from evotrainer.envs.maths.row_source import RowSource
-from evotrainer.envs.options import parse_options
 from evotrainer.errors import TaskSetError
+from evotrainer.records.frozen import parsed
 from evotrainer.records.text import quoted
 
 ASK_BOXED = "\nPut the answer in \\boxed{}.\n"
@@ -143,4 +143,4 @@ GOLDS = {"gsm8k": _gsm8k, "math": _math, "big-math": _big_math}
 
 def parse_config(options: Any) -> MathDataConfig:
     """Validate `[environment]`; TaskSetError names what is wrong."""
-    return parse_options(MathDataConfig, options, "math")
+    return parsed(MathDataConfig, options, "environment math", TaskSetError)

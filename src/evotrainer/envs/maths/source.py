@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
-from evotrainer.envs.base import DRAWN, SPLITS, Task, drawn
+from evotrainer.envs.base import DRAWN, SPLITS, SplitSizes, Task, drawn
 from evotrainer.envs.maths.demos import MathsTeacher, demonstrations, drills, worked
 from evotrainer.envs.maths.expressions import evaluate, plain_number
 from evotrainer.envs.maths.holdout import GENERATORS, SHARES, TASKS_VERSION, make_splits, prompt
@@ -20,23 +20,18 @@ from evotrainer.envs.maths.rewards import ANSWER_CHARS, MARK
 from evotrainer.envs.reasoning_gym import gym_version
 from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
-from evotrainer.records.frozen import Frozen
 
 KEEP_SPLITS = 8
 """Task lists that a process keeps, for environments that are opened anew and for processes that it forks."""
 HELD_OUT = tuple(s for s in SPLITS if s != "train")
 
 
-class MathConfig(Frozen):
+class MathConfig(SplitSizes):
     """`[environment]` of a task file with name = "math"."""
 
     name: Literal["math"] = "math"
-    seed: int = 0
     train: int = Field(4000, ge=1)
     """Tasks per split."""
-    search: int = Field(200, ge=1)
-    gate: int = Field(300, ge=1)
-    cert: int = Field(400, ge=1)
     mix: dict[str, float] = dict(SHARES)
     """Generator -> share of every split and of the demonstrations."""
     direct: float = Field(0.3, ge=0, le=1)
@@ -83,7 +78,7 @@ class GeneratedSource:
         self._splits: dict[str, tuple[Task, ...]] = {}
 
     def sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+        return self.config.sizes
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in self._splits:

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import DRAWN, SPLITS, Capability, Episode, Score, Slot, Task, drawn, refuse_held_out
+from evotrainer.envs.base import (
+    Capability,
+    DrawnSplits,
+    Episode,
+    Score,
+    Slot,
+    SplitSizes,
+    Task,
+    refuse_held_out,
+)
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
-from evotrainer.envs.options import parse_options
 from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
@@ -24,14 +32,13 @@ from evotrainer.envs.swe.world import Grade, Observation, ParsedAction, Repo, Wo
 from evotrainer.envs.vocabulary import vocabulary
 from evotrainer.errors import TaskSetError
 from evotrainer.records.canaries import KEY
-from evotrainer.records.frozen import Frozen
+from evotrainer.records.frozen import parsed
 from evotrainer.records.rollout import Finish, Outcome, ToolCall, Turn
 from evotrainer.records.text import clean_text
 
 if TYPE_CHECKING:
     from evotrainer.sandbox import Sandbox
 
-VERSION, VOCABULARY_VERSION = "1", "swe-v1"
 MAX_PATCH = 1 << 20
 """Characters of a patch that are kept with a rollout; grading reads the files."""
 MAX_NAMED = 64
@@ -72,16 +79,10 @@ CAPABILITIES = (
 )
 
 
-class SweConfig(Frozen):
+class SweConfig(SplitSizes):
     """`[environment]` of a task file with name = "swe"."""
 
     name: Literal["swe"] = "swe"
-    seed: int = 0
-    train: int = Field(3000, ge=1)
-    """Tasks per split."""
-    search: int = Field(200, ge=1)
-    gate: int = Field(300, ge=1)
-    cert: int = Field(400, ge=1)
     modules: int = Field(2, ge=1, le=6)
     functions: int = Field(2, ge=1, le=4)
     """Functions per module."""
@@ -99,7 +100,7 @@ class SweConfig(Frozen):
 
 def parse_config(config: Mapping[str, Any]) -> SweConfig:
     """TaskSetError with what is wrong."""
-    found = parse_options(SweConfig, config, "swe")
+    found = parsed(SweConfig, config, "environment swe", TaskSetError)
     if not found.steps or any(not 2 <= n <= 4 for n in found.steps):
         raise TaskSetError(f"environment swe: steps are lengths from 2 to 4, not {list(found.steps)}")
     if found.modules * found.functions < 2:
@@ -111,7 +112,6 @@ class SweEnv(WithScaffold):
     """Repository tasks; in memory unless another world is given. `components` adds a user's own."""
 
     name = "swe"
-    version = VERSION
     knobs: Mapping[str, tuple[Any, ...]] = KNOBS
     capabilities: Sequence[Capability] = CAPABILITIES
     proxy: tuple[str, str] | None = ("visible", "hidden")
@@ -119,6 +119,7 @@ class SweEnv(WithScaffold):
     offers: Sequence[str] = ("references", "turn_rewards")
     slots: Sequence[Slot] = (SYSTEM, PROMPT, OBSERVATION)
     redraws = True
+    vocabulary_version = "swe-v1"
 
     def __init__(
         self,
@@ -133,39 +134,26 @@ class SweEnv(WithScaffold):
         self._owned = open_sandbox is None
         self.world: World = world or MemoryWorld(open_sandbox or _opener(accept_tier_e))
         self._components: dict[str, Component] = with_own(COMPONENTS, components)
-        self.components: Mapping[str, str] = {n: first_line(f) for n, f in self._components.items()}
+        self.components = {n: first_line(f) for n, f in self._components.items()}
         c = self.config
-        key = f"{GENERATOR_VERSION}:{c.seed}:{sorted(self._sizes().items())}:{c.plan}"
-        self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
-        self._splits: dict[str, tuple[Task, ...]] = {}
-        self._seed: str | None = None
-        """What gate and cert are drawn from, once they are."""
+        self._made = DrawnSplits(lambda split, seed: make_split(split, self.sizes()[split], seed, c.plan), c.seed)
 
-    def _sizes(self) -> dict[str, int]:
-        return {s: int(getattr(self.config, s)) for s in SPLITS}
+    def _hash(self) -> str:
+        key = f"{GENERATOR_VERSION}:{self.config.seed}:{sorted(self.sizes().items())}:{self.config.plan}"
+        return hashlib.sha256(key.encode()).hexdigest()[:16]
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise TaskSetError(f"unknown split {split!r}; one of: {', '.join(SPLITS)}")
-        if split not in self._splits:
-            size, seed = self._sizes()[split], self._seed
-            if split in DRAWN and seed is not None:
-                self._splits[split] = drawn(make_split(split, size, seed, self.config.plan), seed)
-            else:
-                self._splits[split] = make_split(split, size, self.config.seed, self.config.plan)
-        return self._splits[split]
+    def sizes(self) -> dict[str, int]:
+        return self.config.sizes
+
+    def _of_split(self, split: str) -> Sequence[Task]:
+        return self._made[split]
 
     def redraw(self, seed: str) -> None:
         """Other repositories over the compositions and issue texts that gate and cert hold out (see envs/base.py)."""
-        self._seed = seed
-        for split in DRAWN:
-            self._splits.pop(split, None)
+        self._made.redraw(seed)
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        for k, v in knobs.items():
-            if k not in self.knobs or v not in self.knobs[k]:
-                known = "; ".join(f"{n}: {', '.join(map(str, vs))}" for n, vs in self.knobs.items())
-                raise TaskSetError(f"environment swe has no knob {k}={v!r}; there are {known}")
+        self.settle_knobs(knobs)
         handle = self.world.open(task.data["repo"], knobs)
         state = {"handle": handle, "actions": [], "observations": []}
         return Episode(task, knobs, self.opening(task, knobs), state=state)
@@ -225,22 +213,16 @@ class SweEnv(WithScaffold):
         return demos.drills(self.config.plan, n, seed)
 
     def vocabulary(self) -> tuple[str, ...]:
-        return vocabulary(VOCABULARY_VERSION)
+        return vocabulary(self.vocabulary_version)
 
     def describe(self) -> dict[str, Any]:
         sandbox = getattr(self.world, "sandbox", None)
         return {
-            "name": self.name,
-            "version": self.version,
-            "hash": self.hash,
+            **super().describe(),
             "world": type(self.world).__name__,
             "sandbox_tier": sandbox.tier if sandbox is not None else None,
             "isolation": sandbox.report.isolation() if sandbox is not None else None,
             "network": "closed",
-            "components": dict(self.components),
-            "splits": self._sizes(),
-            "proxy": list(self.proxy) if self.proxy else None,
-            "vocabulary": VOCABULARY_VERSION,
         }
 
     def close(self) -> None:

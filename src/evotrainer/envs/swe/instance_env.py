@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from evotrainer.envs.base import Capability, Episode, Task
+from evotrainer.envs.base import Capability, EnvironmentBase, Episode, Task
 from evotrainer.envs.data.tables import DataOptions
 from evotrainer.envs.swe.canary import EVERY
 from evotrainer.envs.swe.control import LIBRARY
@@ -61,6 +61,7 @@ class InstancesEnv(SweEnv):
     name = "swe-instances"
     offers: Sequence[str] = ("turn_rewards",)
     redraws = False
+    vocabulary_version = "characters"
     knobs = KNOBS
     capabilities: Sequence[Capability] = tuple(c for c in CAPABILITIES if c.knob in KNOBS)
 
@@ -96,19 +97,16 @@ class InstancesEnv(SweEnv):
             if not tasks:
                 self.close()
                 raise TaskSetError(f"environment swe: no instance is admitted\n{self.admission}")
-        self._splits = {}
+        splits: dict[str, tuple[Task, ...]] = {}
         for task in tasks:
-            self._splits[task.split] = (*self._splits.get(task.split, ()), task)
-        key = repr([sorted(i.hash for i in instances), config.tests, config.depth])
-        self.hash = hashlib.sha256(key.encode()).hexdigest()[:16]
+            splits[task.split] = (*splits.get(task.split, ()), task)
+        self._tasks = splits
+        self._key = repr([sorted(i.hash for i in instances), config.tests, config.depth])
 
-    def _sizes(self) -> dict[str, int]:
-        return {s: len(ts) for s, ts in getattr(self, "_splits", {}).items()}
+    def _hash(self) -> str:
+        return hashlib.sha256(self._key.encode()).hexdigest()[:16]
 
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in self._splits:
-            raise TaskSetError(f"environment swe has no split {split!r}; it has: {', '.join(self._splits)}")
-        return self._splits[split]
+    sizes, _of_split = EnvironmentBase.sizes, EnvironmentBase._of_split
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         ready = self.instances.prepare(task.data["instance"])
@@ -133,7 +131,7 @@ class InstancesEnv(SweEnv):
         return ()
 
     def describe(self) -> dict[str, Any]:
-        found = super().describe() | {"vocabulary": "characters", "tests": self.options.tests}
+        found = super().describe() | {"tests": self.options.tests}
         if self.admission is not None:
             admitted = [v for v in self.admission.verdicts if v.admitted]
             found["refused"] = {v.task: list(v.reasons) for v in self.admission.verdicts if not v.admitted}

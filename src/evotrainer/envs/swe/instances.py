@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.envs.base import SPLITS
-from evotrainer.envs.data.rows import Row, split_of
+from evotrainer.envs.data.rows import Row, listed, split_of
 from evotrainer.envs.data.rows import field as column
 from evotrainer.envs.data.tables import DataOptions, Format, load_table, same_text
 from evotrainer.envs.swe.world import Repo
@@ -84,17 +84,8 @@ class InstanceRepo(Repo):
 
 def test_list(row: Row, name: str, where: str) -> tuple[str, ...]:
     """A column of test names: a list, or a list as JSON text."""
-    if name not in row:
-        raise TaskSetError(f"{where}: field {name!r} is missing; it has: {', '.join(map(str, row))}")
-    value = row[name]
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except ValueError:
-            raise TaskSetError(f"{where}: field {name!r} is no JSON list of test names; correct the row") from None
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if not isinstance(value, (list, tuple)) or not all(isinstance(x, str) and x for x in value):
+    value = listed(row, name, where)
+    if not all(isinstance(x, str) and x for x in value):
         raise TaskSetError(f"{where}: field {name!r} must be a list of test names; correct the row")
     return tuple(dict.fromkeys(value))
 

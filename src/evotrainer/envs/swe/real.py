@@ -17,7 +17,8 @@ from evotrainer.envs.swe.instances import InstanceRepo
 from evotrainer.envs.swe.real_shells import GIT_ENVIRONMENT, Isolation, ShellPool, packed
 from evotrainer.envs.swe.world import CHANGING, Commit, Grade, Observation, ParsedAction, Repo
 from evotrainer.errors import SandboxError, TaskSetError
-from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellFileError, ShellLimits
+from evotrainer.sandbox.shell import Entry, EpisodeShell, ShellLimits
+from evotrainer.sandbox.shell_data import ShellFileError
 
 GIT_CPU_S = 10.0
 MAX_FILE = 1_000_000

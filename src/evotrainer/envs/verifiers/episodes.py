@@ -7,8 +7,6 @@ it sampled, as in any environment of several turns.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import queue
 import secrets
 import time
@@ -17,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task
+from evotrainer.envs.base import SPLITS, Episode, Score, Task
 from evotrainer.envs.verifiers.chat_server import Asked, ChatServer, Said, parse_calls, turns_of
-from evotrainer.envs.verifiers.options import SCHEME, TOTAL, VerifiersConfig, split_up
+from evotrainer.envs.verifiers.options import OfVerifiers, VerifiersConfig
 from evotrainer.envs.verifiers.process import EpisodesProcess
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Finish, ToolCall, Turn
@@ -102,17 +100,12 @@ class PlayedEpisode(Episode):
     def turns(self, turns: list[Turn]) -> None: ...
 
 
-class VerifiersEpisodes:
-    """One task set, played by verifiers. Components are as in `VerifiersEnv`."""
-
-    version = "1"
-    capabilities: Sequence[Capability] = ()
-    knobs: Mapping[str, tuple[Any, ...]] = {}
-    proxy: tuple[str, str] | None = None
-    offers: Sequence[str] = ()
+class VerifiersEpisodes(OfVerifiers):
+    """One task set, played by verifiers."""
 
     def __init__(self, config: VerifiersConfig) -> None:
-        self.name, self.config, self.at_once = config.name, config, config.at_once
+        super().__init__(config)
+        self.at_once = config.at_once
         self._events: queue.SimpleQueue[tuple[str, str, Any]] = queue.SimpleQueue()
         self._live: dict[str, Play] = {}
         self.abandoned: list[Play] = []
@@ -122,25 +115,16 @@ class VerifiersEpisodes:
         try:
             self._process = EpisodesProcess(self.name, self._order(), self._events, config.start_s)
             self._told = self._process.told
-            self._tasks = self._split()
-            self._weights = dict(config.rewards) or self._probe()
+            self._split(self._prompts())
+            self._pay(dict(config.rewards) or self._probe(), self._told["about"])
         except BaseException:
             self.close()
             raise
-        about = self._told["about"]
-        self.components: Mapping[str, str] = {
-            n: f"{about.get(n, '').strip().partition(chr(10))[0] or n}; weight {w:g}" for n, w in self._weights.items()
-        } | {TOTAL: "the rewards by their weights"}
-        self.truth = config.truth or max(self._weights, key=lambda n: self._weights[n])
-        if self.truth not in self._weights:
-            self.close()
-            raise TaskSetError(f"environment {self.name}: truth {self.truth!r} is none of {', '.join(self._weights)}")
-        self.outcome_components: Sequence[str] = (self.truth, TOTAL)
 
     def _order(self) -> dict[str, Any]:
         c = self.config
         return {
-            "id": self.name.removeprefix(SCHEME),
+            "id": self.id,
             "path": [c.path] if c.path else [],
             "taskset": c.taskset,
             "env": c.env,
@@ -159,19 +143,14 @@ class VerifiersEpisodes:
                 )
         return self._process
 
-    def _split(self) -> dict[str, tuple[Task, ...]]:
+    def _prompts(self) -> dict[str, tuple[str, dict[str, Any]]]:
         told = self._told["tasks"]
         if not told:
             raise TaskSetError(f"environment {self.name} has no tasks")
         numbers = {t["key"]: i for i, t in reversed(list(enumerate(told)))}
         prompts = [t["prompt"] for t in told]
         twice = len(set(prompts)) < len(numbers)
-        own = {k: f"{prompts[i]} [{k[:16]}]" if twice else prompts[i] for k, i in numbers.items()}
-        tags = {"taskset": self.name.removeprefix(SCHEME)}
-        return {
-            split: tuple(Task(f"{split}-{k[:16]}", split, own[k], {"number": numbers[k]}, tags) for k in keys)
-            for split, keys in split_up(self.config.splits, numbers).items()
-        }
+        return {k: (f"{prompts[i]} [{k[:16]}]" if twice else prompts[i], {"number": i}) for k, i in numbers.items()}
 
     def _probe(self) -> dict[str, float]:
         """Rewards and weights of an episode that says next to nothing."""
@@ -192,11 +171,6 @@ class VerifiersEpisodes:
                 "environment.rewards = { NAME = 1.0 }"
             )
         return found
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
-        return self._tasks[split]
 
     # -- an attempt ----------------------------------------------------------------------------------------------
 
@@ -312,45 +286,23 @@ class VerifiersEpisodes:
 
     def _score(self, e: Episode, play: Play) -> Score:
         if fault := self._fault(play):
-            return Score(dict.fromkeys(self.components), "unknown", error=fault[1], error_kind=fault[0])
+            return self._faulty(*fault)
         assert play.ended is not None
         given = {n: r for n, r in play.ended["rewards"].items() if r is not None}
         values = {n: given[n][0] if n in given else None for n in self._weights}
-        true = values[self.truth]
-        outcome = "unknown" if true is None else "correct" if true >= self.config.correct_at else "incorrect"
         total = sum(score * weight for score, weight in given.values()) if given else None
-        metrics = {k: v for k, v in play.ended["metrics"].items() if v is not None}
-        detail = {**e.task.tags, **metrics, "stop": play.ended["stop"]}
-        return Score({**values, TOTAL: total}, outcome, detail=detail)  # type: ignore[arg-type]
+        return self._scored_by(values, total, e, play.ended["metrics"], stop=play.ended["stop"])
 
     def _last_words(self) -> str:
         words = self._process.last_words() if self._process else ""
         return f"; it printed last: {words}" if words else ""
 
-    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
-        return []
-
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()
+    def _hash(self) -> str:
+        return self._hash_of(self.name, self._told["harness"], self.config.env)
 
     def describe(self) -> dict[str, Any]:
-        from importlib.metadata import version
-
-        ids = [[t.id for t in self._tasks[s]] for s in SPLITS]
-        c, told = self.config, self._told
-        text = json.dumps([self.name, self.version, self._weights, ids, told["harness"], c.env], sort_keys=True)
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "verifiers": version("verifiers"),
-            "harness": told["harness"],
-            "sandbox_tier": f"verifiers: {told['runtime']}",
-            "components": dict(self.components),
-            "splits": {s: len(t) for s, t in self._tasks.items()},
-            "proxy": None,
-            "vocabulary": self.name,
-        }
+        told = self._told
+        return {**super().describe(), "harness": told["harness"], "sandbox_tier": f"verifiers: {told['runtime']}"}
 
     def check_plays(self, trainer: str) -> None:
         """TaskSetError for a trainer that cannot answer a harness turn by turn."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field
 
-from evotrainer.envs.base import SPLITS
+from evotrainer.envs.base import SPLITS, EnvironmentBase, Episode, Score, Task
 from evotrainer.errors import TaskSetError
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.rollout import Outcome
 
 SCHEME = "verifiers:"
 SHARES = {"train": 0.7, "search": 0.1, "gate": 0.1, "cert": 0.1}
@@ -50,6 +52,59 @@ class VerifiersConfig(Frozen):
     """Seconds that a harness may take between an answer and its next question, or its end."""
     start_s: float = Field(300.0, gt=0)
     """Seconds that verifiers may take to load the tasks."""
+
+
+class OfVerifiers(EnvironmentBase):
+    """What both ways to play a task set share. A component is a reward of its tasks by name, not weighted; `reward` is
+    their weighted sum."""
+
+    _weights: dict[str, float]
+    """Reward -> its weight."""
+
+    def __init__(self, config: VerifiersConfig) -> None:
+        self.name, self.config = config.name, config
+        self.id = config.name.removeprefix(SCHEME)
+
+    def _split(self, own: Mapping[str, tuple[str, dict[str, Any]]]) -> None:
+        """`own`: key -> prompt and data of a task."""
+        self._tasks = {
+            split: tuple(Task(f"{split}-{k[:16]}", split, *own[k], {"taskset": self.id}) for k in keys)
+            for split, keys in split_up(self.config.splits, own).items()
+        }
+
+    def _pay(self, weights: dict[str, float], about: Mapping[str, str]) -> None:
+        """`about`: reward -> its docstring."""
+        first = {n: about.get(n, "").strip().partition("\n")[0] or n for n in weights}
+        self._weights = weights
+        self.components = {n: f"{first[n]}; weight {w:g}" for n, w in weights.items()} | {
+            TOTAL: "the rewards by their weights"
+        }
+        self.truth = self.config.truth or max(weights, key=lambda n: weights[n])
+        if self.truth not in weights:
+            raise TaskSetError(f"environment {self.name}: truth {self.truth!r} is none of {', '.join(weights)}")
+        self.outcome_components: Sequence[str] = (self.truth, TOTAL)
+
+    def _hash_of(self, name: str, *more: Any) -> str:
+        """`more`: what else decides the scores."""
+        ids = [[t.id for t in self._tasks[s]] for s in SPLITS]
+        text = json.dumps([name, self.version, self._weights, ids, *more], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    def _faulty(self, kind: str, why: str) -> Score:
+        return Score(dict.fromkeys(self.components), "unknown", error=why, error_kind=kind)
+
+    def _scored_by(
+        self, values: dict[str, float | None], total: float | None, e: Episode, metrics: Mapping[str, Any], **more: Any
+    ) -> Score:
+        true = values[self.truth]
+        outcome: Outcome = "unknown" if true is None else "correct" if true >= self.config.correct_at else "incorrect"
+        detail = {**e.task.tags, **{k: v for k, v in metrics.items() if v is not None}, **more}
+        return Score({**values, TOTAL: total}, outcome, detail=detail)
+
+    def describe(self) -> dict[str, Any]:
+        from importlib.metadata import version
+
+        return {**super().describe(), "verifiers": version("verifiers")}
 
 
 def split_up(shares: Mapping[str, float], keys: Iterable[str]) -> dict[str, list[str]]:

@@ -7,7 +7,6 @@ uses. What needs more is refused with what it needs (docs/verifiers.md).
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import inspect
 import itertools
 import json
@@ -17,9 +16,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from evotrainer.envs.base import SPLITS, Capability, Episode, Score, Task, answered
-from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
-from evotrainer.envs.verifiers.options import SCHEME, TOTAL, VerifiersConfig, split_up
+from evotrainer.envs.base import Episode, Score, Task
+from evotrainer.envs.slots import WithScaffold
+from evotrainer.envs.verifiers.options import OfVerifiers, VerifiersConfig
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records.rollout import Finish, Turn
 from evotrainer.records.text import cause, clean_text
@@ -36,35 +35,21 @@ def load() -> Any:
     return vf
 
 
-class VerifiersEnv(WithScaffold):
-    """One task set. A component is a reward of its tasks by name, not weighted; `reward` is their weighted sum."""
+class VerifiersEnv(OfVerifiers, WithScaffold):
+    """One task set, played here."""
 
-    version = "1"
-    capabilities: Sequence[Capability] = ()
-    knobs: Mapping[str, tuple[Any, ...]] = {}
-    proxy: tuple[str, str] | None = None
-    offers: Sequence[str] = ()
     one_turn = True
-    slots = (SYSTEM, PROMPT)
 
     def __init__(self, config: VerifiersConfig) -> None:
         self._vf = load()
-        self.name, self.config = config.name, config
-        self.id = config.name.removeprefix(SCHEME)
+        super().__init__(config)
         if config.path and config.path not in sys.path:
             sys.path.insert(0, config.path)  # modules of the folder can be imported from now on
         self._own = self._read()
-        self._rewards = self._probe(self._own[0])
-        """Reward -> its weight."""
-        about = {r.__name__: (inspect.getdoc(r) or "").partition("\n")[0] for r in self._own[0].hooks("reward")}
-        self.components: Mapping[str, str] = {
-            n: f"{about.get(n) or n}; weight {w:g}" for n, w in self._rewards.items()
-        } | {TOTAL: "the rewards by their weights"}
-        self.truth = config.truth or max(self._rewards, key=lambda n: self._rewards[n])
-        if self.truth not in self._rewards:
-            raise TaskSetError(f"environment {self.name}: truth {self.truth!r} is none of {', '.join(self._rewards)}")
-        self.outcome_components: Sequence[str] = (self.truth, TOTAL)
-        self._tasks = self._split()
+        about = {r.__name__: inspect.getdoc(r) or "" for r in self._own[0].hooks("reward")}
+        self._pay(self._probe(self._own[0]), about)
+        own = {t.key: t for t in self._own}
+        self._split({k: (t.data.prompt_text, {"task": t}) for k, t in own.items()})
 
     # -- the task set --------------------------------------------------------------------------------------------
 
@@ -110,25 +95,7 @@ class VerifiersEnv(WithScaffold):
             raise TaskSetError(f"environment {self.name}: task {type(task).__name__} has no reward")
         return weights
 
-    def _split(self) -> dict[str, tuple[Task, ...]]:
-        own = {t.key: t for t in self._own}
-        return {
-            split: tuple(
-                Task(f"{split}-{k[:16]}", split, own[k].data.prompt_text, {"task": own[k]}, {"taskset": self.id})
-                for k in keys
-            )
-            for split, keys in split_up(self.config.splits, own).items()
-        }
-
-    def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise TaskSetError(f"environment {self.name} has no split {split!r}; it has {', '.join(SPLITS)}")
-        return self._tasks[split]
-
     # -- an attempt ----------------------------------------------------------------------------------------------
-
-    def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
-        return Episode(task, dict(knobs), self.opening(task, knobs))
 
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """The task's messages; the scaffold's texts stand around the last, its system prompt before the task's."""
@@ -136,9 +103,6 @@ class VerifiersEnv(WithScaffold):
         opened = self._scaffold.opening(last[1])
         own = [Turn(role, text) for role, text in before]
         return [*opened[:-1], *own, opened[-1]]
-
-    def step(self, episodes: Sequence[Episode], actions: Sequence[str], finishes: Sequence[Finish]) -> None:
-        answered(episodes, actions, finishes)
 
     def score(self, episodes: Sequence[Episode]) -> list[Score]:
         async def all_of_them() -> list[Score]:
@@ -152,20 +116,13 @@ class VerifiersEnv(WithScaffold):
         try:
             await self._scored(own, trace)
         except TimeoutError:
-            return self._fault(f"the rewards took more than {self._limit(own):g} s", "timeout")
+            return self._faulty("timeout", f"the rewards took more than {self._limit(own):g} s")
         except self._vf.RolloutError as fault:
-            return self._fault(cause(fault), type(fault).__name__)
-        found = {n: trace.rewards.get(n) for n in self._rewards}
-        values = {n: None if r is None else r.score for n, r in found.items()}
+            return self._faulty(type(fault).__name__, cause(fault))
+        found = {n: trace.rewards.get(n) for n in self._weights}
         given = [r.value for r in found.values() if r is not None]
-        true = values[self.truth]
-        outcome = "unknown" if true is None else "correct" if true >= self.config.correct_at else "incorrect"
-        metrics = {k: v for k, v in trace.metrics.items() if v is not None}
         total = sum(given) if len(given) == len(found) else None
-        return Score({**values, TOTAL: total}, outcome, detail={**e.task.tags, **metrics})  # type: ignore[arg-type]
-
-    def _fault(self, why: str, kind: str) -> Score:
-        return Score(dict.fromkeys(self.components), "unknown", error=why, error_kind=kind)
+        return self._scored_by({n: r and r.score for n, r in found.items()}, total, e, trace.metrics)
 
     def _limit(self, own: Any) -> float:
         return float(own.data.timeout.scoring or self.config.timeout_s)
@@ -193,30 +150,8 @@ class VerifiersEnv(WithScaffold):
             stop_condition="agent_completed" if finish == "stop" else "max_tokens",
         )
 
-    def demonstrations(self, n: int, seed: int) -> Sequence[tuple[str, ...]]:
-        return []
-
-    def vocabulary(self) -> tuple[str, ...]:
-        return ()
-
-    def describe(self) -> dict[str, Any]:
-        from importlib.metadata import version
-
-        ids = [[t.id for t in self._tasks[s]] for s in SPLITS]
-        text = json.dumps([self.id, self.version, self._rewards, ids], sort_keys=True)
-        return {
-            "name": self.name,
-            "version": self.version,
-            "hash": hashlib.sha256(text.encode()).hexdigest()[:16],
-            "verifiers": version("verifiers"),
-            "sandbox_tier": "none needed",
-            "components": dict(self.components),
-            "splits": {s: len(t) for s, t in self._tasks.items()},
-            "proxy": None,
-            "vocabulary": self.name,
-        }
-
-    def close(self) -> None: ...
+    def _hash(self) -> str:
+        return self._hash_of(self.id)
 
 
 NEEDS = '{}: it needs a harness; set environment.harness = "chat" or another (docs/verifiers.md)'

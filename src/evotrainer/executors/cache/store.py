@@ -25,6 +25,7 @@ from typing import IO, Any
 from pydantic import ValidationError
 
 from evotrainer.errors import IntegrityError
+from evotrainer.records.closing import Closing
 from evotrainer.records.durable import fsync, os_trouble
 from evotrainer.records.events import SplitScore
 from evotrainer.records.faults import fault_point
@@ -59,7 +60,7 @@ class Manifest(Frozen):
     files: dict[str, str]
 
 
-class CacheEntry:
+class CacheEntry(Closing):
     """An entry that is read: what it gives was compared with its checksums. IntegrityError where it does not match."""
 
     def __init__(self, path: Path) -> None:
@@ -148,12 +149,6 @@ class CacheEntry:
     def close(self) -> None:
         self.file.close()
         self._opened.close()
-
-    def __enter__(self) -> CacheEntry:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.frozen import Frozen, parsed
 
 
 class ClusterOptions(Frozen):
@@ -55,10 +55,7 @@ class ClusterOptions(Frozen):
 
 def parse_cluster_options(options: Mapping[str, Any]) -> ClusterOptions:
     """ConfigError for unknown or malformed ones."""
-    try:
-        o = ClusterOptions.model_validate(dict(options))
-    except ValidationError as e:
-        raise ConfigError(f"executor.options: {explain(e, ClusterOptions)}") from None
+    o = parsed(ClusterOptions, options, "executor.options")
     if o.workers_per_trial > 1 and o.artifacts:
         raise ConfigError(
             "executor.options: the processes of a data-parallel trial share its folder, "

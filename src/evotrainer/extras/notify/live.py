@@ -24,17 +24,13 @@ class _Sending:
     def __init__(self, folder: Path, section: NotifyConfig, note: Any, seen: int) -> None:
         self._note = note
         self._beats: tuple[Any, ...] = ()
-        self._follower: Follower | None = None
         orders = {"folder": str(folder.absolute()), "section": section.model_dump(mode="json"), "seen": seen}
-        try:
-            self._follower = Follower("evotrainer.extras.notify.sender", orders, self._take)
-        except OSError as e:
-            self._take({"failed": str(e)})
+        self._follower = Follower("evotrainer.extras.notify.sender", orders, self._take)
+        if self._follower.problem:
+            self._take({"failed": self._follower.problem})
 
     def heard(self, name: str, values: tuple[Any, ...]) -> None:
         """The run says something: let the sender speak, and tell it of signs of life."""
-        if self._follower is None:
-            return
         if name == "trials":
             beats = tuple((spec.trial, h.step, h.phase) for spec, h in values[0] if h)
             if beats != self._beats:
@@ -48,9 +44,8 @@ class _Sending:
 
     def end(self, last_s: float, **word: Any) -> None:
         """Tell the sender how the run ended, and give it a moment."""
-        if self._follower is not None:
-            self._follower.tell(word)
-            self._follower.end(last_s, leave=True)
+        self._follower.tell(word)
+        self._follower.end(last_s, leave=True)
 
 
 @contextlib.contextmanager

@@ -7,17 +7,15 @@ and where no line said so and the ledger holds no end, the run crashed.
 from __future__ import annotations
 
 import contextlib
-import json
-import os
-import select
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from evotrainer.config.task import NotifyConfig
 from evotrainer.errors import EvoTrainerError
+from evotrainer.extras.follower import OrderLines, follow_run, say
 from evotrainer.extras.notify.channels import send
 from evotrainer.extras.notify.messages import Notice, Watch, stalled, stopped
 from evotrainer.records.chain import Event
@@ -90,48 +88,15 @@ class Ledgers:
         return len(events) > before
 
 
-def main() -> None:
-    """Follow a run to its end."""
-    with contextlib.suppress(OSError):
-        os.nice(10)
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    lines = OrderLines(0)
-    orders = next(iter(lines.read(60)), None)
-    if orders is not None:
-        follow(orders, lines, out)
-
-
-class OrderLines:
-    """JSON lines of a descriptor, as they come."""
-
-    def __init__(self, fd: int) -> None:
-        self._fd, self._tail, self.over = fd, b"", False
-
-    def read(self, wait_s: float) -> Iterator[dict[str, Any]]:
-        """What came within `wait_s`; ends at the first that did."""
-        if self.over:
-            time.sleep(wait_s)
-            return
-        if select.select([self._fd], [], [], wait_s)[0]:
-            more = os.read(self._fd, 1 << 16)
-            self.over = not more
-            *whole, self._tail = (self._tail + more).split(b"\n")
-            for line in whole:
-                with contextlib.suppress(ValueError):
-                    yield json.loads(line)
-
-
 def follow(orders: dict[str, Any], lines: OrderLines, out: Any) -> None:
     """Send what there is to tell until the run is over, and then what is left."""
     section, folder = NotifyConfig.model_validate(orders["section"]), str(orders["folder"])
     name = Path(folder).name
     ledger, watch = Ledgers(Path(folder)), Watch(folder, section.on, section.quote, int(orders["seen"]))
 
-    def complain(text: str) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            out.write(json.dumps({"failed": text}) + "\n")
-
-    outbox = Outbox(lambda found: send(section, name, folder, found), section.every_s, complain)
+    outbox = Outbox(
+        lambda found: send(section, name, folder, found), section.every_s, lambda text: say(out, failed=text)
+    )
     moved, told, end = time.monotonic(), False, dict[str, Any]()
     while not lines.over:
         for line in lines.read(LOOK_S):
@@ -158,4 +123,4 @@ def follow(orders: dict[str, Any], lines: OrderLines, out: Any) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    follow_run(follow)

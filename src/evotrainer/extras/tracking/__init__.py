@@ -15,8 +15,6 @@ from typing import Any, NamedTuple
 from evotrainer.extras.tracking.live import FollowerProcess, following
 from evotrainer.extras.tracking.targets import TARGETS, check_targets
 
-__all__ = ["TARGETS", "TRACKING", "FollowerProcess", "check_targets", "following"]
-
 
 class Tracking(NamedTuple):
     """The row of `run.tracking.TRACKERS`."""

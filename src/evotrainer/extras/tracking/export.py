@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import StoreError
-from evotrainer.extras.tracking.figures import Point, TrackerRun, live_sheet, running, story, trial_sheets
-from evotrainer.extras.tracking.targets import Target, open_target, parse_target
+from evotrainer.extras.tracking.figures import Point, Target, TrackerRun, live_sheet, running, story, trial_sheets
+from evotrainer.extras.tracking.targets import open_target, parse_target
 from evotrainer.records.chain import Event
 from evotrainer.records.durable import WriterLock, os_errors
 from evotrainer.records.ledger import Ledger

@@ -76,6 +76,24 @@ class TrackerRun:
     """The tracker run is complete: nothing will be added."""
 
 
+class Target:
+    """A tracker."""
+
+    def write(self, sheet: TrackerRun) -> None:
+        """Add the sheet's points, configuration and texts; raises whatever the client raises."""
+        raise NotImplementedError
+
+    def known(self, sheet: TrackerRun) -> set[int]:
+        """Steps of this tracker run that it holds; none where it sees to it itself that none comes twice."""
+        return set()
+
+    def where(self) -> str:
+        """Where a reader finds the exported figures."""
+        raise NotImplementedError
+
+    def close(self) -> None: ...
+
+
 def trial_sheets(events: Sequence[Event], about: Mapping[str, Any]) -> list[tuple[int, TrackerRun]]:
     """(sequence number of its event, sheet) of every finished trial. `about`: joins the configuration."""
     opened = next((e.body for e in events if e.kind == "run"), None)

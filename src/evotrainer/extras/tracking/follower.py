@@ -7,21 +7,17 @@ happens here can stop or change the run.
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
-import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from evotrainer.errors import EvoTrainerError
+from evotrainer.extras.follower import OrderLines, follow_run, say
 from evotrainer.extras.tracking.export import Exporter, about_run, read_events
 from evotrainer.extras.tracking.figures import Point, beat_point, running
 from evotrainer.records.chain import Event
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.records.text import cause
 
 LOOK_EVERY_S = 3.0
@@ -29,25 +25,9 @@ LIVE_EVERY_S = 30.0
 """Seconds between two exports of the heartbeats of running trials."""
 
 
-def main() -> None:
-    """Follow a run to its end, behind its trials."""
-    with contextlib.suppress(OSError):
-        os.nice(10)
-    out = os.fdopen(os.dup(1), "w", buffering=1)
-    quiet = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(quiet, 1)  # clients print as they like
-    os.dup2(quiet, 2)
-    orders = json.loads(sys.stdin.buffer.readline())
-    follow(Path(orders["folder"]), orders["to"], orders["project"], orders["options"], out)
-
-
-def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], out: Any) -> None:
-    """Export until the parent closes our standard input."""
-
-    def say(**fields: Any) -> None:
-        with contextlib.suppress(OSError, ValueError):
-            out.write(json.dumps(fields) + "\n")
-
+def follow(orders: dict[str, Any], lines: OrderLines, out: IO[str]) -> None:
+    """Export until the run is over."""
+    folder, options = Path(orders["folder"]), orders["options"]
     working: dict[str, Exporter] = {}
     failed: set[str] = set()
 
@@ -55,20 +35,21 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
         failed.add(name)
         if (exporter := working.pop(name, None)) is not None:
             exporter.close()
-        say(failed=name, cause=cause(e) if isinstance(e, EvoTrainerError) else f"{type(e).__name__}: {cause(e)}")
+        say(out, failed=name, cause=cause(e) if isinstance(e, EvoTrainerError) else f"{type(e).__name__}: {cause(e)}")
 
     def each(do: Callable[[Exporter], object]) -> None:
-        for name in [n for n in to if n not in failed]:
+        for name in [n for n in orders["to"] if n not in failed]:
             try:
                 if name not in working:
-                    working[name] = Exporter(folder, name, project, options.get(name, {}))
+                    working[name] = Exporter(folder, name, orders["project"], options.get(name, {}))
                 do(working[name])
             except BaseException as e:  # clients raise what they like, SystemExit too
                 failure(name, e)
 
     seen, beats, lived = -1, dict[str, list[Point]](), time.monotonic()
     while True:
-        ended = bool(select.select([0], [], [], LOOK_EVERY_S)[0]) and not os.read(0, 4096)
+        list(lines.read(LOOK_EVERY_S))
+        ended = lines.over
         try:
             events = read_events(folder)
         except EvoTrainerError:
@@ -86,22 +67,18 @@ def follow(folder: Path, to: list[str], project: str, options: dict[str, Any], o
         if ended:
             break
     for name, exporter in working.items():
-        say(done=name, where=exporter.target.where())
+        say(out, done=name, where=exporter.target.where())
         exporter.close()
 
 
 def listen(folder: Path, events: Sequence[Event], beats: dict[str, list[Point]]) -> None:
     """Take in what is new of the heartbeats of trials that run; a torn or missing one is read next time."""
     for trial in running(events) if events else ():
-        try:
-            beat = json.loads(read_text(folder / "trials" / trial / "heartbeat"))
-        except (OSError, ValueError):
-            continue
-        point = beat_point(beat) if isinstance(beat, dict) else None
+        point = beat_point(read_object(folder / "trials" / trial / "heartbeat"))
         known = beats.setdefault(trial, []) if point else []
         if point and (not known or point.step > known[-1].step):
             known.append(point)
 
 
 if __name__ == "__main__":
-    main()
+    follow_run(follow)

@@ -25,17 +25,15 @@ class FollowerProcess:
     ) -> None:
         self.folder, self.to, self._note = folder, to, note
         self._left = set(to)
-        self._follower: Follower | None = None
         orders = {"folder": str(folder), "to": list(to), "project": project, "options": dict(options)}
-        try:
-            self._follower = Follower("evotrainer.extras.tracking.follower", orders, self._take)
-        except OSError as e:
-            self._warn(", ".join(to), str(e))
+        self._follower = Follower("evotrainer.extras.tracking.follower", orders, self._take)
+        if self._follower.problem:
+            self._warn(", ".join(to), self._follower.problem)
             self._left.clear()
 
     def listen(self) -> bool:
         """Pass on what the follower said; False once it has ended."""
-        return self._follower is not None and self._follower.listen()
+        return self._follower.listen()
 
     def _take(self, message: dict[str, Any]) -> None:
         if "failed" in message:
@@ -53,8 +51,7 @@ class FollowerProcess:
 
     def end(self, last_s: float = LAST_S) -> None:
         """Let the follower export the rest; end it where it takes longer than `last_s`."""
-        in_time = self._follower is None or self._follower.end(last_s)
-        self._follower = None
+        in_time = self._follower.end(last_s)
         for name in sorted(self._left):
             self._warn(name, "the exporting process ended" if in_time else "not finished in time")
         self._left.clear()

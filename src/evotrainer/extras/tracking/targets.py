@@ -9,36 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
-
-from pydantic import ValidationError
+from typing import Any
 
 from evotrainer.errors import ConfigError, MissingDependencyError, install
-from evotrainer.extras.tracking.figures import TrackerRun
+from evotrainer.extras.tracking.figures import Target
 from evotrainer.extras.tracking.to_mlflow import Mlflow, MlflowOptions
 from evotrainer.extras.tracking.to_tensorboard import TensorBoard, TensorBoardOptions
 from evotrainer.extras.tracking.to_trackio import Trackio, TrackioOptions
 from evotrainer.extras.tracking.to_wandb import Wandb, WandbOptions
-from evotrainer.records.frozen import Frozen, explain
-
-
-class Target(Protocol):
-    """A tracker."""
-
-    def write(self, sheet: TrackerRun) -> None:
-        """Add the sheet's points, configuration and texts; raises whatever the client raises."""
-        ...
-
-    def known(self, sheet: TrackerRun) -> set[int]:
-        """Steps of this tracker run that it holds."""
-        ...
-
-    def where(self) -> str:
-        """Where a reader finds the exported figures."""
-        ...
-
-    def close(self) -> None: ...
-
+from evotrainer.records.frozen import Frozen, parsed
 
 TARGETS: Mapping[str, tuple[type, type[Frozen]]] = {
     "tensorboard": (TensorBoard, TensorBoardOptions),
@@ -59,11 +38,7 @@ def parse_target(name: str, options: Mapping[str, Any]) -> Frozen:
     """The target's options as a model; ConfigError names what is wrong. Imports no client."""
     if name not in TARGETS:
         raise ConfigError(f"unknown tracker {name!r}; one of: {', '.join(TARGETS)}")
-    model = TARGETS[name][1]
-    try:
-        return model.model_validate(dict(options))
-    except ValidationError as e:
-        raise ConfigError(f"tracking.options.{name}: {explain(e, model)}") from None
+    return parsed(TARGETS[name][1], options, f"tracking.options.{name}")
 
 
 def check_targets(names: tuple[str, ...], options: Mapping[str, Any]) -> None:

@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-from evotrainer.extras.tracking.figures import Point, TrackerRun, flat
+from evotrainer.extras.tracking.figures import Point, Target, TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -23,7 +23,7 @@ class MlflowOptions(Frozen):
         return self.uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
 
 
-class Mlflow:
+class Mlflow(Target):
     """MLflow: the project is the experiment; trials are runs of it, told by the tag `evotrainer.key`."""
 
     def __init__(self, folder: Path, project: str, o: MlflowOptions) -> None:
@@ -90,8 +90,6 @@ class Mlflow:
 
     def where(self) -> str:
         return f"mlflow, experiment {self.experiment} at {self.uri}"
-
-    def close(self) -> None: ...
 
 
 def _mlflow_name(name: str) -> str:

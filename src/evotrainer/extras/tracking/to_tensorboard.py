@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from evotrainer.extras.tracking.figures import Point, TrackerRun, flat
+from evotrainer.extras.tracking.figures import Point, Target, TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -17,7 +17,7 @@ class TensorBoardOptions(Frozen):
     """Log folder; default: `tracking/tensorboard` in the run folder."""
 
 
-class TensorBoard:
+class TensorBoard(Target):
     """Event files, one per write, named by the steps they hold: the same write again replaces the same file."""
 
     def __init__(self, folder: Path, project: str, o: TensorBoardOptions) -> None:
@@ -46,14 +46,8 @@ class TensorBoard:
             out.flush()
         os.replace(part, place / name)
 
-    def known(self, sheet: TrackerRun) -> set[int]:
-        """None: what is written again replaces itself."""
-        return set()
-
     def where(self) -> str:
         return f"tensorboard --logdir {self.dir}"
-
-    def close(self) -> None: ...
 
 
 def _text(tag: str, text: str) -> Any:

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
 
-from evotrainer.extras.tracking.figures import TrackerRun, flat
+from evotrainer.extras.tracking.figures import Target, TrackerRun, flat
 from evotrainer.records.frozen import Frozen
 
 
@@ -20,7 +20,7 @@ class TrackioOptions(Frozen):
     """A Hugging Face Space to write to as well."""
 
 
-class Trackio:
+class Trackio(Target):
     """Trackio: the project, one run per trial, grouped by run."""
 
     def __init__(self, folder: Path, project: str, o: TrackioOptions) -> None:
@@ -66,8 +66,6 @@ class Trackio:
 
     def where(self) -> str:
         return f"trackio show --project {self.project}"
-
-    def close(self) -> None: ...
 
 
 def _trackio_name(sheet: TrackerRun) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Literal
 
-from evotrainer.extras.tracking.figures import TrackerRun
+from evotrainer.extras.tracking.figures import Target, TrackerRun
 from evotrainer.records.frozen import Frozen
 
 
@@ -20,7 +20,7 @@ class WandbOptions(Frozen):
     """Where its files go; default: `tracking` in the run folder, below which W&B makes its folder `wandb`."""
 
 
-class Wandb:
+class Wandb(Target):
     """Weights & Biases: the project, one run per trial, grouped by run; its id follows from the ledger."""
 
     def __init__(self, folder: Path, project: str, o: WandbOptions) -> None:
@@ -73,10 +73,6 @@ class Wandb:
         )
         self.url = self.url if run.offline else run.url or self.url
         return run
-
-    def known(self, sheet: TrackerRun) -> set[int]:
-        """None: W&B itself drops a step that is not behind the last one of its run."""
-        return set()
 
     def where(self) -> str:
         return self.url or f"wandb, project {self.project}; offline runs below {self.dir / 'wandb'}: wandb sync FOLDER"

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 from evotrainer.harness.code_reading import exits, judge_appeals, reaching, replaced
 from evotrainer.harness.code_reading.rule import Bypass, Nested, ParsedProgram
 
-__all__ = ["GATE", "RENAMED", "RULES", "Bypass", "found", "suspicious"]
-
 
 class Rule(NamedTuple):
     """A function that yields broken rules of a program, and a pattern that every program which breaks one matches."""

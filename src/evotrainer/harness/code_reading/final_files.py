@@ -7,7 +7,7 @@ recorded: one whose old text is not in a file that is known did nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from textwrap import dedent
 
@@ -90,9 +90,3 @@ def _change(found: dict[str, EditedFile], c: Change, path: str) -> None:
     found[key] = file
     if len(found) > MAX_FILES:
         del found[next(iter(found))]
-
-
-def final_files(turns: Sequence[Turn]) -> Mapping[str, str]:
-    """Path -> text of each file that a rollout's successful actions wrote or changed and did not remove: at most
-    MAX_FILES, MAX_FILE characters of each; where only edits of it are seen, what these put in."""
-    return {path: f.text for path, f in edited_files(turns).items()}

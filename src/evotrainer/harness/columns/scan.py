@@ -8,7 +8,7 @@ letters, digits, `_` and non-ASCII bytes; every other visible byte is a word of 
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any
@@ -47,16 +47,9 @@ class Scan:
     """Texts with a fenced block, bool"""
 
 
-def scan(texts: Sequence[bytes]) -> Scan:
-    """Read each text (its first MAX_BYTES); of several fenced Python blocks the last one is the solution, wherever it
-    stands."""
-    ends = np.cumsum([len(t) for t in texts], dtype=np.int64) if texts else np.zeros(0, np.int64)
-    starts = np.concatenate([np.zeros(min(1, len(texts)), np.int64), ends[:-1]])
-    return scan_buffer(b"".join(texts), starts, ends)
-
-
 def scan_buffer(buffer: Any, starts: Ints, ends: Ints) -> Scan:
-    """The same over N spans of one buffer of bytes."""
+    """Read N texts, spans of one buffer of bytes (of each its first MAX_BYTES); of several fenced Python blocks the
+    last one is the solution, wherever it stands."""
     first, last = _solutions(buffer, starts, ends)
     if not can_compile():  # attempts are often alike: each distinct text is read once
         data = bytes(buffer)

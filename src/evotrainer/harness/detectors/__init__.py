@@ -12,7 +12,6 @@ from evotrainer.harness.context import HarnessContext
 from evotrainer.harness.registry import DETECTORS, Detector, DetectorInput, detector
 from evotrainer.records.findings import Finding, MetricValue
 
-__all__ = ["DETECTORS", "Detector", "DetectorInput", "detect", "detector"]
 for _module in sorted(m.name for m in iter_modules(__path__)):
     import_module(f"{__name__}.{_module}")  # registers its detectors
 

@@ -20,9 +20,7 @@ def _script(given: DetectorInput, i: int, note: str) -> Quote:
 
 
 @detector(
-    "action_timidity",
-    "action_timidity",
-    "behaviour",
+    layer="behaviour",
     needs=["actions"],
     thresholds={"warn": 0.15, "critical": 0.05, "search": 0.5, "ever": 0.1, "min_actions": 3, "coverage": 0.6},
 )
@@ -80,9 +78,7 @@ def _repository_work(given: DetectorInput) -> bool:
 
 
 @detector(
-    "laziness",
-    "laziness",
-    "behaviour",
+    layer="behaviour",
     needs=["actions"],
     thresholds={
         "calls": 0.3,
@@ -135,9 +131,7 @@ def laziness(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "tool_misuse",
-    "tool_misuse",
-    "behaviour",
+    layer="behaviour",
     needs=["tool_ok"],
     thresholds={"warn": 0.15, "critical": 0.4, "min_calls": 16, "confidence": 0.95},
 )
@@ -174,9 +168,7 @@ def _failed_call(turns: Sequence[Turn]) -> tuple[str, str]:
 
 
 @detector(
-    "abandonment",
-    "abandonment",
-    "behaviour",
+    layer="behaviour",
     needs=["actions"],
     thresholds={
         "warn": 0.3,

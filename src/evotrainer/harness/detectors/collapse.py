@@ -15,9 +15,7 @@ from evotrainer.records.findings import Finding, Severity
 
 
 @detector(
-    "sharpening",
-    "sharpening",
-    "score",
+    layer="score",
     needs=["outcome"],
     thresholds={"warn": 0.5, "critical": 0.25, "z": 1.645, "gain": 0.02, "gain_z": 2.326, "min_tasks": 32},
 )
@@ -66,13 +64,7 @@ def _interval(d_T: np.ndarray, z: float) -> tuple[float, float, float]:
     return mean, mean - half, mean + half
 
 
-@detector(
-    "policy_collapse",
-    "policy_collapse",
-    "score",
-    needs=["outcome"],
-    thresholds={"warn": 0.05, "critical": 0.15, "z": 3.0},
-)
+@detector(layer="score", needs=["outcome"], thresholds={"warn": 0.05, "critical": 0.15, "z": 3.0})
 def policy_collapse(given: DetectorInput) -> list[Finding]:
     """Accuracy more than 5 points (critical 15) below the start policy, beyond 3 standard errors of the difference."""
     now = given.metrics.get("accuracy")
@@ -94,12 +86,7 @@ def policy_collapse(given: DetectorInput) -> list[Finding]:
     ]
 
 
-@detector(
-    "entropy_collapse",
-    "entropy_collapse",
-    "signal",
-    thresholds={"warn": 0.33, "critical": 0.15, "floor": 0.02, "t": -3.0},
-)
+@detector(layer="signal", thresholds={"warn": 0.33, "critical": 0.15, "floor": 0.02, "t": -3.0})
 def entropy_collapse(given: DetectorInput) -> list[Finding]:
     """Token entropy below a third (critical 15%) of its start, in the curve or against the base reading, and still
     falling or below 0.02 nats; alone it is what learning looks like, so accuracy must not have grown by 5 points."""
@@ -127,9 +114,7 @@ def entropy_collapse(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "exploration_collapse",
-    "exploration_collapse",
-    "signal",
+    layer="signal",
     needs=["mean_logprob"],
     thresholds={"warn": -0.1, "critical": -0.05, "distinct": 0.5, "distinct_warn": 0.15},
 )
@@ -160,9 +145,7 @@ def exploration_collapse(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "template_collapse",
-    "template_collapse",
-    "behaviour",
+    layer="behaviour",
     needs=["text", "groups", "prompts"],
     thresholds={"warn": 0.3, "critical": 0.1, "min_groups": 8, "variety": 0.5, "reach": 0.5, "alike": 0.5},
 )

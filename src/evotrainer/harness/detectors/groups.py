@@ -31,9 +31,7 @@ def _of_training(given: DetectorInput, largest: int) -> tuple[dict[str, float], 
 
 
 @detector(
-    "dead_groups",
-    "dead_groups",
-    "signal",
+    layer="signal",
     needs=["reward", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "min_groups": 3, "confidence": 0.95},
 )
@@ -66,13 +64,7 @@ def dead_groups(given: DetectorInput) -> list[Finding]:
     return [given.finding(severity, claim, {**shares, "groups": n}, quotes, kind=kind)]
 
 
-@detector(
-    "low_spread",
-    "low_spread",
-    "signal",
-    needs=["reward", "groups"],
-    thresholds={"warn": 0.05, "min_groups": 4},
-)
+@detector(layer="signal", needs=["reward", "groups"], thresholds={"warn": 0.05, "min_groups": 4})
 def low_spread(given: DetectorInput) -> list[Finding]:
     """Mean within-group reward std over live groups below 0.05: what little spread there is drowns in noise."""
     masks = dead_masks(given.batch)
@@ -86,9 +78,7 @@ def low_spread(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "false_revival",
-    "false_revival",
-    "signal",
+    layer="signal",
     needs=["components", "outcome", "groups"],
     thresholds={"warn": 0.3, "critical": 0.5, "blind_below": 0.1, "min_groups": 8},
 )
@@ -120,13 +110,7 @@ def false_revival(given: DetectorInput) -> list[Finding]:
     return out
 
 
-@detector(
-    "constant_bonus",
-    "constant_bonus",
-    "signal",
-    needs=["components"],
-    thresholds={"warn": 0.95, "min_rollouts": 32},
-)
+@detector(layer="signal", needs=["components"], thresholds={"warn": 0.95, "min_rollouts": 32})
 def constant_bonus(given: DetectorInput) -> list[Finding]:
     """A paid component with one and the same non-zero value on at least 95% of the rollouts it applies to.
 
@@ -156,7 +140,7 @@ def constant_bonus(given: DetectorInput) -> list[Finding]:
     return out
 
 
-@detector("dead_training", "dead_training", "signal", thresholds={"critical": 0.99, "min_steps": 3, "min_rollouts": 16})
+@detector(layer="signal", thresholds={"critical": 0.99, "min_steps": 3, "min_rollouts": 16})
 def dead_training(given: DetectorInput) -> list[Finding]:
     """Nothing is learnt: at least 99% of stored advantages are 0, or every group had zero variance in each of the
     last 3 steps."""
@@ -180,12 +164,7 @@ def dead_training(given: DetectorInput) -> list[Finding]:
     return []
 
 
-@detector(
-    "infrastructure",
-    "infrastructure",
-    "signal",
-    thresholds={"warn": 0.02, "critical": 0.1, "min_faults": 2, "confidence": 0.95},
-)
+@detector(layer="signal", thresholds={"warn": 0.02, "critical": 0.1, "min_faults": 2, "confidence": 0.95})
 def infrastructure(given: DetectorInput) -> list[Finding]:
     """Rollouts with an infrastructure fault: warn above 2% (and one standard error above 1%), critical above 10%. They
     count in no rate."""
@@ -208,9 +187,8 @@ def infrastructure(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "void_gradings",
-    "infrastructure",
-    "signal",
+    kind="infrastructure",
+    layer="signal",
     thresholds={"warn": 0.002, "critical": 0.05, "min_faults": 3, "excess": 3.0, "read": 500},
 )
 def void_gradings(given: DetectorInput) -> list[Finding]:

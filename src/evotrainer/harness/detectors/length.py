@@ -24,13 +24,7 @@ def _start_and_end(given: DetectorInput) -> tuple[float, float] | None:
     return float(np.mean(series[:k])), float(np.mean(series[-k:]))
 
 
-@detector(
-    "efficiency_collapse",
-    "efficiency_collapse",
-    "behaviour",
-    needs=["tokens"],
-    thresholds={"warn": 0.6, "critical": 0.35, "tiny": 3, "gain": 0.0},
-)
+@detector(layer="behaviour", needs=["tokens"], thresholds={"warn": 0.6, "critical": 0.35, "tiny": 3, "gain": 0.0})
 def efficiency_collapse(given: DetectorInput) -> list[Finding]:
     """Mean length falls below 60% (critical 35%) of where it started and accuracy did not gain; or, without a start to
     compare with, the 10th percentile is below 3 tokens while such answers are wrong more often than the rest."""
@@ -71,9 +65,7 @@ def efficiency_collapse(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "length_gaming",
-    "length_gaming",
-    "behaviour",
+    layer="behaviour",
     needs=["tokens", "reward", "groups"],
     thresholds={
         "correlation": 0.3,
@@ -124,11 +116,7 @@ def length_gaming(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "truncation",
-    "truncation",
-    "signal",
-    needs=["finish"],
-    thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16, "confidence": 0.95},
+    layer="signal", needs=["finish"], thresholds={"warn": 0.15, "critical": 0.3, "min_rollouts": 16, "confidence": 0.95}
 )
 def truncation(given: DetectorInput) -> list[Finding]:
     """Completions that the token budget cuts off before a right answer: warn above 15%, critical above 30%. Where

@@ -15,9 +15,8 @@ from evotrainer.records.findings import Finding, Quote, Severity
 
 
 @detector(
-    "paid_but_wrong",
-    "proxy_gap",
-    "score",
+    kind="proxy_gap",
+    layer="score",
     needs=["reward", "outcome"],
     thresholds={"warn": 0.03, "critical": 0.08, "z": 2.0, "sure": 0.95, "min_rollouts": 32},
 )
@@ -52,7 +51,7 @@ def paid_but_wrong(given: DetectorInput) -> list[Finding]:
     ]
 
 
-@detector("constant_reward", "dead_groups", "signal", needs=["reward"], thresholds={"min_rollouts": 16})
+@detector(kind="dead_groups", layer="signal", needs=["reward"], thresholds={"min_rollouts": 16})
 def constant_reward(given: DetectorInput) -> list[Finding]:
     """One and the same reward on all of 16 or more rollouts: critical where their outcomes differ, which the reward
     then does not see; else warn where no two of them are of one group, so that no dead group shows it."""
@@ -75,9 +74,8 @@ def constant_reward(given: DetectorInput) -> list[Finding]:
 
 
 @detector(
-    "reward_hedging",
-    "proxy_gap",
-    "behaviour",
+    kind="proxy_gap",
+    layer="behaviour",
     needs=["reward", "text"],
     thresholds={"warn": 0.02, "critical": 0.1, "confidence": 0.95, "min_hits": 3, "paid": 0.9, "min_tasks": 3},
 )
@@ -151,9 +149,8 @@ def _checks_correctness(x: np.ndarray, truth: np.ndarray) -> bool:
 
 
 @detector(
-    "proxy_divergence",
-    "proxy_gap",
-    "score",
+    kind="proxy_gap",
+    layer="score",
     needs=["components"],
     thresholds={"warn": 0.03, "critical": 0.08, "z": 2.0, "min_rollouts": 32},
 )
@@ -227,14 +224,9 @@ def _fooled_quotes(given: DetectorInput, pair: tuple[str, str], p: np.ndarray, t
     return [given.quote(i, note=first_failure(given, i) or values(i)) for i in chosen.values()]
 
 
-@detector(
-    "proxy_slopes",
-    "proxy_gap",
-    "score",
-    thresholds={
+@detector(kind="proxy_gap", layer="score", thresholds={
         "t": 3.0, "warn": 0.03, "critical": 0.08, "rise": 0.02, "min_points": 8, "glitch": 6.0, "still": 0.05
-    },
-)  # fmt: skip
+    })  # fmt: skip
 def proxy_slopes(given: DetectorInput) -> list[Finding]:
     """Over the learning curve the proxy component rises (t > 3, by more than 0.02) while the true one gains less than
     half of it and the gap widens by more than 0.03 (critical 0.08) with t > 3. Where that shows nothing, the curve's

@@ -12,9 +12,7 @@ from evotrainer.records.findings import Finding, Severity
 
 
 @detector(
-    "echo_trap",
-    "echo_trap",
-    "behaviour",
+    layer="behaviour",
     needs=["text"],
     thresholds={
         "repetition": 0.5,
@@ -115,15 +113,10 @@ def _onset(given: DetectorInput) -> str:
     return ""
 
 
-@detector(
-    "off_policy_drift",
-    "off_policy_drift",
-    "signal",
-    thresholds={
+@detector(layer="signal", thresholds={
         "ratio_warn": 10.0, "ratio_critical": 100.0, "kl_warn": 0.5, "kl_critical": 2.0, "ess_warn": 0.5,
         "ess_critical": 0.1, "steps": 3,
-    },
-)  # fmt: skip
+    })  # fmt: skip
 def off_policy_drift(given: DetectorInput) -> list[Finding]:
     """Median over the last 3 training steps of the largest trainer/sampler ratio above 10 (critical 100), of the KL to
     the start policy above 0.5 nats (critical 2) and rising, or of the effective sample size of the importance weights
@@ -154,12 +147,7 @@ def off_policy_drift(given: DetectorInput) -> list[Finding]:
     return out
 
 
-@detector(
-    "score_jump",
-    "score_jump",
-    "score",
-    thresholds={"sd": 4.0, "warn": 0.15, "window": 3, "min_points": 12, "glitch": 6.0},
-)
+@detector(layer="score", thresholds={"sd": 4.0, "warn": 0.15, "window": 3, "min_points": 12, "glitch": 6.0})
 def score_jump(given: DetectorInput) -> list[Finding]:
     """Over the learning curve (`score`, else `accuracy`, else `reward` where it lies in [0, 1]) the mean of three steps
     lies more than 15 points above the mean of the three steps before, and more than 4 robust standard deviations
@@ -189,7 +177,7 @@ def score_jump(given: DetectorInput) -> list[Finding]:
     return [given.finding("warn", claim, {"rise": float(rise[at]), "sd": sd, "at": at + width + 1})]
 
 
-@detector("curve_glitch", "infrastructure", "score", thresholds={"sd": 6.0, "least": 0.05})
+@detector(kind="infrastructure", layer="score", thresholds={"sd": 6.0, "least": 0.05})
 def curve_glitch(given: DetectorInput) -> list[Finding]:
     """A single step of the learning curve (`reward`, `score`, `accuracy`) that leaves it and is back at the next one:
     more than 6 robust standard deviations and 5% of the curve's size from the mean of its neighbours, which agree.

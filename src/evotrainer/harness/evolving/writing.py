@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 
 from evotrainer.harness.columns.numerics import Floats, Ints, centred, group_sums
+from evotrainer.records.briefing import WrittenOffer
 from evotrainer.records.detectors import DetectorSpec
+from evotrainer.records.written import content_name
 
 LEVEL = 0.01
 """Error probability of the whole mining of a step (Bonferroni), and of each confirmation."""
@@ -49,20 +51,6 @@ class Clause:
     holds: Callable[[Mapping[str, Any]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenComponent:
-    """A component with what it showed on the half of the tasks that was not mined."""
-
-    name: str
-    source: str
-    about: str
-    correlation: float
-    """With the outcome, among attempts of a group that are paid alike."""
-    best_on_offer: float
-    """The same of the best component on offer."""
-    compared: int
-
-
 def write(
     shown: Sequence[Mapping[str, Any]],
     truth: Floats,
@@ -72,8 +60,9 @@ def write(
     odd: np.ndarray,
     offered: Mapping[str, Floats],
     detectors: Iterable[DetectorSpec] = (),
-) -> WrittenComponent | None:
-    """The component that the evidence asks for; None where nothing new stands out.
+) -> WrittenOffer | None:
+    """The component that the evidence asks for, with what it showed on the half that was not mined; None where nothing
+    new stands out.
 
     All (N,): `shown` evidence, `truth` 1, 0 or NaN, `pay` under the present recipe, group and task by number, `odd`
     tasks of the half that confirms. `offered`: values of the components that may be paid, each (N,).
@@ -109,7 +98,15 @@ def write(
     shown_by = x.correlation(met, held=True)
     if shown_by < best_on_offer + BETTER:
         return None
-    return WrittenComponent(*_function(taken), round(shown_by, 6), round(best_on_offer, 6), compared)
+    name, source, about = _function(taken)
+    return WrittenOffer(
+        name=content_name(name, source),
+        source=source,
+        about=about,
+        correlation=round(shown_by, 6),
+        best_on_offer=round(best_on_offer, 6),
+        compared=compared,
+    )
 
 
 class Contrast:

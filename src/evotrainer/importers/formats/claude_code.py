@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import HEAD, Fault, LogFormat, Skipped, Source, given_id, run_folder, task_of
+from evotrainer.importers.base import HEAD, AttemptFile, Fault, Skipped, Source, given_id, task_of
 from evotrainer.importers.common import Ending, attempt, digest, mapping, whole_number, word
 from evotrainer.importers.lenient_json import beginning, text
 from evotrainer.importers.lines import objects
@@ -41,16 +41,12 @@ _PRINTED = ("<local-command-stdout>", "<local-command-stderr>", "<local-command-
 _MESSAGE_ID = re.compile(rb'"id":\s?"(msg_[\w-]+)"')
 
 
-class ClaudeCode(LogFormat):
+class ClaudeCode(AttemptFile):
     """The attempts of one file."""
 
     name = "claude_code"
     about = "Claude Code sessions (JSON lines): messages, tool calls, their results; sessions that end in an API error"
     asked = 110
-    own_ids = True
-
-    def one_reading(self, path: Path) -> Path | None:
-        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

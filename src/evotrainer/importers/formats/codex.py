@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evotrainer.importers import chat
-from evotrainer.importers.base import LogFormat, Skipped, Source, given_id, run_folder, task_of
+from evotrainer.importers.base import AttemptFile, Skipped, Source, given_id, task_of
 from evotrainer.importers.common import Ending, attempt, digest, kind_of, listing, mapping, whole_number, word
 from evotrainer.importers.lenient_json import from_text, text
 from evotrainer.importers.lines import objects
@@ -33,16 +33,12 @@ _GIVEN = re.compile(rf"""(?:\{{\s*["']?\w+["']?\s*:\s*)?(?:String\.raw)?(?:{_TEX
 _EXIT_IN_SCRIPT = re.compile(r'"exit_code"\s*:\s*(-?\d{1,9})\b')
 
 
-class Codex(LogFormat):
+class Codex(AttemptFile):
     """The session of one file."""
 
     name = "codex"
     about = "Codex CLI sessions (rollout-*.jsonl): messages, commands and patches with their exit codes, tokens, model"
     asked = 120
-    own_ids = True
-
-    def one_reading(self, path: Path) -> Path | None:
-        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
+from evotrainer.importers.base import AttemptFile, Fault, Skipped, Source
 from evotrainer.importers.chat import Conversation, error_flag
 from evotrainer.importers.common import (
     JsonValueImporter,
@@ -43,17 +43,13 @@ FAULTS: dict[str, Fault] = {"userinterruption": "cancelled", "keyboardinterrupt"
 """Exit statuses are names of exceptions: any that is neither here nor in FINISHES is a fault, classed by its words."""
 
 
-class MiniSweAgent(JsonValueImporter, LogFormat):
+class MiniSweAgent(JsonValueImporter, AttemptFile):
     """The attempt of one mini-swe-agent trajectory file."""
 
     name = "mini_swe_agent"
     about = "mini-swe-agent .traj.json: messages with bash commands and return codes, exit status, submitted patch"
     asked = 70
-    own_ids = True
     joined = True
-
-    def one_reading(self, path: Path) -> Path | None:
-        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

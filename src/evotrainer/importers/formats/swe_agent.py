@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from evotrainer.importers.base import Fault, LogFormat, Skipped, Source, run_folder
+from evotrainer.importers.base import AttemptFile, Fault, Skipped, Source
 from evotrainer.importers.chat import Conversation, error_flag, turns
 from evotrainer.importers.common import JsonValueImporter, digest, ident, kind_of, listing, mapping, plain, short, word
 from evotrainer.importers.lenient_json import from_text, text
@@ -57,17 +57,13 @@ SCANNED = 4000
 """Characters at either end of an observation in which signs of success and failure are looked for."""
 
 
-class SweAgent(JsonValueImporter, LogFormat):
+class SweAgent(JsonValueImporter, AttemptFile):
     """Attempts of an SWE-agent trajectory file."""
 
     name = "swe_agent"
     about = "SWE-agent .traj: steps with action, observation and thought; exit status, submitted patch, replay config"
     asked = 60
-    own_ids = True
     joined = True
-
-    def one_reading(self, path: Path) -> Path | None:
-        return run_folder(path)
 
     def recognises(self, source: Source) -> bool:
         first = source.first

@@ -6,6 +6,7 @@ from typing import Literal
 
 from evotrainer.records.findings import Finding
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.questions import Answered
 from evotrainer.records.reader import ReaderRate, ReaderVerdict
 
 Occasion = Literal["start", "promotion", "certificate"]
@@ -64,7 +65,7 @@ class ReaderAsked(Frozen):
     """Why the last answer was refused; it is part of the question."""
 
 
-class ReaderAnswered(Frozen):
+class ReaderAnswered(Answered):
     """id `<branch>/reader/<n>/answered/<place>/<attempt>`: what came of a question."""
 
     branch: str
@@ -74,16 +75,6 @@ class ReaderAnswered(Frozen):
     trial: str
     rollout: str
     question: str
-    raw: str = ""
-    """The answer as it came, secrets struck out."""
-    model: str = ""
-    by: str = ""
-    """Of carrier queue: who handed it over, and when (UTC, ISO 8601)."""
-    at: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    dollars: float = 0.0
-    wall_s: float = 0.0
     verdict: ReaderVerdict | None = None
     """None: there is no valid answer."""
     stage: Literal["", "carrier", "answer"] = ""

@@ -4,6 +4,7 @@ state is folded from them, and runs of other agents have none."""
 from __future__ import annotations
 
 from evotrainer.records.frozen import Frozen
+from evotrainer.records.questions import Answered
 from evotrainer.records.seat import STAGES, SeatBriefing, SeatProposal
 
 
@@ -20,7 +21,7 @@ class SeatAsked(Frozen):
     """Of the request (`SeatBriefing.key`): what a replay finds the answer by, with its occurrence."""
 
 
-class SeatAnswered(Frozen):
+class SeatAnswered(Answered):
     """id `r<n>/answered/<step><number>/<attempt>`: what came of it. Without a request of the same suffix: a cap was
     reached, and nobody was asked."""
 
@@ -30,19 +31,6 @@ class SeatAnswered(Frozen):
     carrier: str
     key: str = ""
     """Of its request; empty where nobody was asked."""
-    raw: str = ""
-    """The answer as it came, secrets struck out."""
-    model: str = ""
-    """Who answered, as far as the carrier knows."""
-    by: str = ""
-    """Of carrier queue: who handed it over (`user@host`, `in the browser` where it was there) ..."""
-    at: str = ""
-    """... and when: UTC, ISO 8601."""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    dollars: float = 0.0
-    wall_s: float = 0.0
-    """Seconds until the answer was there, waiting for a person included."""
     proposal: SeatProposal | None = None
     """The answer as it was read; also where rules refused it."""
     stage: STAGES = ""

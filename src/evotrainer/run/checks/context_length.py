@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +9,7 @@ from evotrainer.envs.base import EnvironmentWithSlots
 from evotrainer.envs.return_checks import demonstrations_of
 from evotrainer.errors import ConfigError
 from evotrainer.executors.warm_start import warm_request, warm_texts
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.records.rollout import Turn
 from evotrainer.run.checks.base import BeforeRun, Found
 from evotrainer.trainers import TRAINERS
@@ -93,9 +92,5 @@ def _begun(at: BeforeRun) -> Iterator[tuple[int, list[list[Turn]]]]:
 
 def context_of(base: Path) -> int | None:
     """Tokens that a policy folder says it holds; None where it does not say."""
-    try:
-        config = json.loads(read_text(base / "config.json"))
-    except (OSError, ValueError):
-        return None
-    found = config.get("max_position_embeddings") if isinstance(config, dict) else None
+    found = read_object(base / "config.json").get("max_position_embeddings")
     return found if isinstance(found, int) else None

@@ -17,7 +17,7 @@ from evotrainer.errors import ConfigError, EvoTrainerError
 from evotrainer.harness import Batch, Harness, HarnessContext
 from evotrainer.harness.columns.traits import Traits
 from evotrainer.harness.coverage import could_look
-from evotrainer.importers import IMPORTERS, check_readable, detect, labels, rollout_sources, with_map
+from evotrainer.importers import recognised, with_map
 from evotrainer.importers.base import Importer, Skipped, Source, format_of
 from evotrainer.importers.rows import read_as
 from evotrainer.records.output import Progress
@@ -218,17 +218,11 @@ def sources_of(
     paths: Iterable[Path | str], format: str | None, map: Sequence[str] = ()
 ) -> tuple[list[SourceFiles], list[Skipped]]:
     """What lies under `paths`, source by source, and the files of no known format."""
-    format = with_map(format, map)
-    given = IMPORTERS[format] if format is not None else None
-    found = rollout_sources(paths, format)
     out: dict[tuple[str, str], SourceFiles] = {}
     unknown: list[Skipped] = []
-    for path, label in zip(found, labels(found), strict=True):
-        try:
-            check_readable(path)
-            importer = given or detect(path)
-        except (EvoTrainerError, OSError) as e:
-            unknown.append(Skipped(str(path), str(e).removeprefix(f"{path} ").removeprefix(f"{path}: ")))
+    for path, label, importer in recognised(paths, with_map(format, map)):
+        if isinstance(importer, Skipped):
+            unknown.append(Skipped(str(path), importer.reason.removeprefix(f"{path} ").removeprefix(f"{path}: ")))
             continue
         folder = format_of(importer).one_reading(path)
         name = str(folder.resolve() if folder == Path() else folder) if folder else str(path)

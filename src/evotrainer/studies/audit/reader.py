@@ -19,7 +19,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from evotrainer.agents.carriers import Reply, SeatTurn
 from evotrainer.agents.reader import REFUSED, SILENT, ReaderCarrier, used_up, verdict_of
@@ -29,7 +29,7 @@ from evotrainer.errors import ConfigError
 from evotrainer.harness.nominations import NOMINATING, describe_parts, draw, lower_bound, nominations, rate
 from evotrainer.records.durable import replace_synced
 from evotrainer.records.findings import Finding, HealthReport, Quote
-from evotrainer.records.frozen import explain
+from evotrainer.records.frozen import parsed
 from evotrainer.records.reader import ReaderVerdict, question_on, read_verdict
 from evotrainer.records.regular_file import read_text
 from evotrainer.records.rollout import Rollout
@@ -69,10 +69,7 @@ def reader_options(given: Sequence[str]) -> AuditReader:
     """Of `NAME=VALUE` as the command line has them; ConfigError says what is wrong."""
     if wrong := [g for g in given if "=" not in g]:
         raise ConfigError(f"--reader {wrong[0]!r} is not of the form NAME=VALUE, e.g. model=gpt-5-mini")
-    try:
-        return AuditReader.model_validate(apply_overrides({}, given))
-    except ValidationError as e:
-        raise ConfigError(f"--reader: {explain(e, AuditReader)}") from None
+    return parsed(AuditReader, apply_overrides({}, given), "--reader")
 
 
 @dataclass(frozen=True, slots=True)

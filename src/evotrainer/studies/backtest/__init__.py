@@ -2,5 +2,3 @@
 
 from evotrainer.studies.backtest.changes import ReplayedChange, as_intervention, replay_change
 from evotrainer.studies.backtest.sources import Subject, subjects
-
-__all__ = ["ReplayedChange", "Subject", "as_intervention", "replay_change", "subjects"]

@@ -2,5 +2,3 @@
 
 from evotrainer.studies.versus.compare import Versus, compare
 from evotrainer.studies.versus.seeds import Selection, read_side
-
-__all__ = ["Selection", "Versus", "compare", "read_side"]

@@ -7,7 +7,7 @@ from pathlib import Path
 from evotrainer.judge.versus import told_effect
 from evotrainer.records.text import counted
 from evotrainer.studies.versus.compare import SHARES, Versus
-from evotrainer.studies.versus.text import after, interval_of, least, said, unpaired
+from evotrainer.studies.versus.text import after, interval_of, least, said, side_json, unpaired
 
 
 def write_html(v: Versus, path: Path) -> Path:
@@ -18,17 +18,7 @@ def write_html(v: Versus, path: Path) -> Path:
     sides = [
         {
             "side": name,
-            "mean": scale * mean,
-            "trainings": [
-                {
-                    "path": s.name,
-                    "score": scale * x,
-                    "rollouts": s.batch.n,
-                    "faults": s.faults,
-                    "format": ", ".join(s.formats),
-                }
-                for s, x in zip(side.seeds, per_seed, strict=True)
-            ],
+            **side_json(side, scale * mean, [scale * x for x in per_seed]),
         }
         for name, side, mean, per_seed in zip("AB", (v.a, v.b), v.means, v.per_seed, strict=True)
     ]

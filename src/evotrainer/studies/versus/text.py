@@ -102,8 +102,8 @@ def versus_json(v: Versus) -> dict[str, Any]:
         "least_difference": c.least,
         "seeds_wanted": c.seeds_wanted,
         "gates": to_jsonable_python(c.gates),
-        "a": _side_json(v.a, v.means[0], v.per_seed[0]),
-        "b": _side_json(v.b, v.means[1], v.per_seed[1]),
+        "a": side_json(v.a, v.means[0], v.per_seed[0]),
+        "b": side_json(v.b, v.means[1], v.per_seed[1]),
         "tasks": {
             "common": v.tasks[0],
             "all": v.tasks[1],
@@ -120,7 +120,7 @@ def versus_json(v: Versus) -> dict[str, Any]:
     }
 
 
-def _side_json(side: SideLogs, mean: float, per_seed: Sequence[float]) -> dict[str, Any]:
+def side_json(side: SideLogs, mean: float, per_seed: Sequence[float]) -> dict[str, Any]:
     return {
         "mean": mean,
         "trainings": [

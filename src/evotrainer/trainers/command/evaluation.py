@@ -29,7 +29,7 @@ from evotrainer.trainers.command.options import CommandOptions, EvaluationOption
 from evotrainer.trainers.command.passing_folder import passing_folder
 from evotrainer.trainers.command.process import Command, StartedCommand
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
-from evotrainer.trainers.rollouts import Attempt, Plan, Provenance, evaluated, grade, parts_of, to_evaluate
+from evotrainer.trainers.rollouts import Attempt, Provenance, begin, evaluated, grade, to_evaluate
 from evotrainer.trainers.schedule import seed_of
 
 TRIES, PAUSE_S, LARGEST = 4, 0.5, 16 << 20
@@ -69,14 +69,19 @@ Ask = Callable[[Sequence[Any], int], ChatAnswer]
 def play_out(ask: Ask, request: EvalRequest, environment: TrainerEnvironment, parallel: int) -> list[list[Rollout]]:
     """Attempts of who answers, turn by turn, `parallel` at a time; groups in task order."""
     tasks, where = to_evaluate(request, environment, keep_tokens=False)
-    parts = parts_of([(t, range(request.attempts)) for t in tasks], environment)
+    parts = begin([(t, range(request.attempts)) for t in tasks], environment, where.env_knobs)
     return [g for part in parts for g in _played(ask, request, environment, parallel, part, where)]
 
 
 def _played(
-    ask: Ask, request: EvalRequest, environment: TrainerEnvironment, parallel: int, plan: Plan, where: Provenance
+    ask: Ask,
+    request: EvalRequest,
+    environment: TrainerEnvironment,
+    parallel: int,
+    begun: Sequence[tuple[Any, int, Any]],
+    where: Provenance,
 ) -> list[list[Rollout]]:
-    made = [Attempt(t, k, environment.reset(t, where.env_knobs), ()) for t, ks in plan for k in ks]
+    made = [Attempt(t, k, e, ()) for t, k, e in begun]
     seeds = [seed_of(request.identity.seed, request.split, a.task.id, a.k) % 2**31 for a in made]
     tokens: list[int | None] = [0] * len(made)
     active = list(range(len(made)))

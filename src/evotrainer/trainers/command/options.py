@@ -7,10 +7,9 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import ConfigDict, Field, field_validator, model_validator
 
-from evotrainer.errors import ConfigError
-from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.trainers.command.presets import PRESETS
 
 SAMPLERS = ("trl", "embedded")
@@ -167,10 +166,7 @@ def flattened(rows: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 def parse(options: Mapping[str, Any]) -> CommandOptions:
     """ConfigError names each bad option and what it allows."""
-    try:
-        return CommandOptions.model_validate(dict(options))
-    except ValidationError as e:
-        raise ConfigError("trainer.options: " + explain(e, CommandOptions)) from None
+    return parsed(CommandOptions, options, "trainer.options")
 
 
 def filled(given: Sequence[str], names: Mapping[str, object]) -> list[str]:

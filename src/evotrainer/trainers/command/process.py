@@ -13,13 +13,12 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from evotrainer.errors import FaultsError, TrainerError
 from evotrainer.records.clock import Silence
 from evotrainer.records.durable import os_errors
 from evotrainer.records.processes import end_marked
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object, read_text
 from evotrainer.records.text import cut
 from evotrainer.trainers.clock import LIFE
 
@@ -136,15 +135,15 @@ class StartedCommand:
 
     def end(self) -> CommandEnd:
         """How it ended; TrainerError where it could not be started, FaultsError where its keeper was killed."""
-        found = told(self.command.folder / ENDED)
-        if "cause" in found:
-            raise TrainerError(f"{found['cause']}; correct trainer.options.command (it runs in {self.command.cwd})")
-        if found.get("status") is None:
+        told = read_object(self.command.folder / ENDED)
+        if "cause" in told:
+            raise TrainerError(f"{told['cause']}; correct trainer.options.command (it runs in {self.command.cwd})")
+        if told.get("status") is None:
             raise FaultsError(
                 f"{self.command.name} was ended from outside, and with it the process that kept it (exit "
                 f"{self.keeper.returncode}); `evotrainer resume` tries it again"
             )
-        return CommandEnd(int(found["status"]), float(found["cpu_s"]), int(found["left"]), int(found["bytes"]))
+        return CommandEnd(int(told["status"]), float(told["cpu_s"]), int(told["left"]), int(told["bytes"]))
 
     def stop(self) -> None:
         """End it with all that it started: asked to by SIGTERM, then killed."""
@@ -166,11 +165,3 @@ def sweep(folder: Path) -> None:
     with contextlib.suppress(OSError):
         if token := read_text(folder / TOKEN).strip():
             end_marked(MARK, token)
-
-
-def told(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -108,11 +108,3 @@ def write_request(home: Path, asked: CommandRequest) -> dict[str, object]:
         at.write_text(asked.model_dump_json(indent=1), encoding="utf-8")
     shown = ("tasks", "policy", "out", "rollouts", "metrics", "checkpoint", "trial", "seed", "steps")
     return {"request": at, **{k: getattr(asked, k) for k in shown}}
-
-
-def schema() -> dict[str, Any]:
-    """JSON Schema of `request.json` and of a line of the tasks' file."""
-    request = CommandRequest.model_json_schema()
-    line = TaskLine.model_json_schema()
-    request["$defs"] = {**request.get("$defs", {}), **line.pop("$defs", {}), "TaskLine": line}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **request}

@@ -16,6 +16,7 @@ from evotrainer.records.durable import os_errors, replace_synced
 from evotrainer.records.faults import fault_point
 from evotrainer.records.output import print
 from evotrainer.records.processes import descendants_cpu_s
+from evotrainer.records.regular_file import read_object
 from evotrainer.records.rollout import Rollout
 from evotrainer.records.text import counted
 from evotrainer.records.weights import weights_sha256
@@ -26,7 +27,7 @@ from evotrainer.trainers.command.evaluation import PolicyServer, by_program, pla
 from evotrainer.trainers.command.mapping import Mapped, rendered
 from evotrainer.trainers.command.options import SAMPLERS, CommandOptions, filled, parse
 from evotrainer.trainers.command.passing_folder import passing_folder
-from evotrainer.trainers.command.process import Command, CommandEnd, told
+from evotrainer.trainers.command.process import Command, CommandEnd
 from evotrainer.trainers.command.request import CommandRequest, write_request, write_tasks
 from evotrainer.trainers.continued import check_alone
 
@@ -72,7 +73,7 @@ class CommandTrainer:
         home = request.work_dir / HOME
         out = home / OUT
         tasks = {str(t.id): t for t in environment.tasks("train")}
-        done = told(home / DONE)
+        done = read_object(home / DONE)
         with os_errors(f"cannot write {home}"):
             home.mkdir(parents=True, exist_ok=True)
         lines = write_tasks(

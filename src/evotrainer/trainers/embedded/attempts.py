@@ -21,7 +21,7 @@ from evotrainer.trainers.embedded.sampler import (
 from evotrainer.trainers.embedded.shape import DecoderShape
 from evotrainer.trainers.embedded.tokenizer import PolicyTokenizer
 from evotrainer.trainers.embedded.weights import Weights
-from evotrainer.trainers.rollouts import Attempt, Plan, grade, parts_of
+from evotrainer.trainers.rollouts import Attempt, Plan, begin, grade
 
 CACHE_BYTES = 384 << 20
 """Caches of several turns kept at once; more rows are sampled one block after the other."""
@@ -56,51 +56,35 @@ def run_attempts(
     prompt that does not fit the context loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     out: list[EmbeddedAttempt] = []
-    for part in parts_of(plan, environment):
-        out += _attempts(environment, policy, tokenizer, part, knobs, params, max_turns, generator, clock, cut_prompts)
-    return out
-
-
-def _attempts(
-    environment: TrainerEnvironment,
-    policy: Policy,
-    tokenizer: PolicyTokenizer,
-    plan: Plan,
-    knobs: Mapping[str, Any],
-    params: SamplingParams,
-    max_turns: int,
-    generator: torch.Generator,
-    clock: Callable[[str], None],
-    cut_prompts: bool,
-) -> list[EmbeddedAttempt]:
-    out: list[EmbeddedAttempt] = []
-    # all of them begin before the turns of the first are asked for: harnesses get ready side by side
-    for task, k, episode in [(task, k, environment.reset(task, knobs)) for task, ks in plan for k in ks]:
-        prompt = tokenizer.prompt(episode.turns)
-        over = max(0, len(prompt) + params.max_tokens - policy.shape.context) if cut_prompts else 0
-        if over and over < len(prompt) - 1:
-            prompt = [prompt[0], *prompt[over + 1 :]]
-        out.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
-    clock("grade")
-    # drawn for the whole plan before blocks are formed: how rows are batched must not change what is sampled
-    uniforms = SamplingNoise(len(out), params.max_tokens, max_turns, generator)
-    weights = Weights(policy, params.dtype)
-    for rows, group in blocks(out, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
-        prompts = [out[i].prompt for i in rows[::group]]
-        talk = MultiTurnSampler(weights, prompts, group, params, max_turns > 1)
-        for turn in range(max_turns):
-            _take([out[i] for i in rows], talk.sample(uniforms.turn(turn)[rows]))
-            clock("sample")
-            going = _respond(environment, [out[i] for i in rows], tokenizer, policy.shape.context - params.max_tokens,
-                             turn + 1 == max_turns)  # fmt: skip
-            clock("grade")
-            if not going:
-                break
-            talk.append_observations(list(going), list(going.values()))
-            rows = [rows[i] for i in going]
-            clock("sample")
-    grade(environment, out)
-    clock("grade")
+    room = policy.shape.context - params.max_tokens
+    for begun in begin(plan, environment, knobs):
+        part: list[EmbeddedAttempt] = []
+        for task, k, episode in begun:
+            prompt = tokenizer.prompt(episode.turns)
+            over = max(0, len(prompt) - room) if cut_prompts else 0
+            if over and over < len(prompt) - 1:
+                prompt = [prompt[0], *prompt[over + 1 :]]
+            part.append(EmbeddedAttempt(task, k, episode, tuple(prompt), cut=over))
+        clock("grade")
+        # drawn for the whole plan before blocks are formed: how rows are batched must not change what is sampled
+        uniforms = SamplingNoise(len(part), params.max_tokens, max_turns, generator)
+        weights = Weights(policy, params.dtype)
+        for rows, group in blocks(part, len(plan[0][1]), rows_at_once(policy.shape, params, max_turns)):
+            prompts = [part[i].prompt for i in rows[::group]]
+            talk = MultiTurnSampler(weights, prompts, group, params, max_turns > 1)
+            for turn in range(max_turns):
+                _take([part[i] for i in rows], talk.sample(uniforms.turn(turn)[rows]))
+                clock("sample")
+                going = _respond(environment, [part[i] for i in rows], tokenizer, room, turn + 1 == max_turns)
+                clock("grade")
+                if not going:
+                    break
+                talk.append_observations(list(going), list(going.values()))
+                rows = [rows[i] for i in going]
+                clock("sample")
+        grade(environment, part)
+        clock("grade")
+        out += part
     return out
 
 

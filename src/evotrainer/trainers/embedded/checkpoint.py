@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -10,24 +9,15 @@ from typing import Any
 import torch
 
 from evotrainer.errors import StoreError, TrainerError
-from evotrainer.records.durable import fsync, recover_folder, replace_folder, write_trouble
+from evotrainer.records.durable import recover_folder, whole_folder
 
 FORMAT = 1
 
 
 def save_checkpoint(folder: Path, state: dict[str, Any]) -> None:
     """Write atomically: temporary folder, fsync, rename."""
-    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
-    shutil.rmtree(temp, ignore_errors=True)
-    try:
-        temp.mkdir(parents=True)
+    with whole_folder(folder, f"checkpoint {folder}", (OSError, RuntimeError)) as temp:
         torch.save({"format": FORMAT, **state}, temp / "state.pt")
-        fsync(temp / "state.pt")
-        replace_folder(temp, folder)
-    except (OSError, RuntimeError) as e:
-        trouble = write_trouble(f"checkpoint {folder}", e, folder.parent)
-        shutil.rmtree(temp, ignore_errors=True)
-        raise trouble from e
 
 
 def load_checkpoint(folder: Path, request: str) -> dict[str, Any] | None:

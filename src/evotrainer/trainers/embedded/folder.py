@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import fsync, os_errors, replace_folder, write_trouble
+from evotrainer.records.durable import os_errors, whole_folder
 from evotrainer.records.weights import INDEX, WHOLE, weight_files, weights_sha256
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.chat import Chat
@@ -50,10 +48,7 @@ def save_policy(
             f"policy has {policy.shape.vocab} tokens, its tokenizer {len(tokenizer)}; "
             "use the tokenizer it was built with"
         )
-    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
-    shutil.rmtree(temp, ignore_errors=True)
-    try:
-        temp.mkdir(parents=True)
+    with whole_folder(folder, f"policy {folder}", (OSError, SafetensorError)) as temp:
         pad, bos, eos = tokenizer.special_ids()
         config = policy.shape.hf_config(dtype, pad, bos, eos)
         _write_json(temp / "config.json", config)
@@ -66,13 +61,6 @@ def save_policy(
         else:
             state = {k: v.to(getattr(torch, dtype)).contiguous() for k, v in policy.to_hf().items()}
             save_file(state, temp / WHOLE, metadata={"format": "pt"})
-        for f in temp.iterdir():
-            fsync(f)
-        replace_folder(temp, folder)
-    except (OSError, SafetensorError) as e:
-        trouble = write_trouble(f"policy {folder}", e, folder.parent)
-        shutil.rmtree(temp, ignore_errors=True)
-        raise trouble from e
 
 
 def load_policy(folder: Path, trainable: bool = False, chat: Chat = "auto") -> LoadedPolicy:

@@ -373,12 +373,3 @@ def score(
     # autograd calls a Function's backward only if an input requires grad; the weights' gradients go past autograd
     handle = torch.zeros((), requires_grad=keep)
     return _Score.apply(handle, Network(policy, batch, keep), temperature, entropy, pulled)
-
-
-def logits(policy: Policy, ids: list[int]) -> Tensor:
-    """Next-token logits [len(ids), V] of one sequence."""
-    from evotrainer.trainers.embedded.packing import TrainRow, pack
-
-    batch = pack([TrainRow(0, (ids[0],), (*ids[1:], 0))], policy.shape)
-    with torch.no_grad():
-        return Network(policy, batch, False).forward() @ (policy.head * policy.norm).t()

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
 from evotrainer.errors import ConfigError, install
-from evotrainer.records.frozen import explain
+from evotrainer.records.frozen import parsed
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.rollout import Turn
 from evotrainer.trainers.base import (
@@ -56,10 +54,7 @@ def _chat(options: Mapping[str, object]) -> Chat:
 def _lora(options: Mapping[str, Any]) -> Lora | None:
     if "lora" not in options:
         return None
-    try:
-        lora = Lora.model_validate(options["lora"])
-    except ValidationError as e:
-        raise ConfigError("trainer.options.lora: " + explain(e, Lora)) from None
+    lora = parsed(Lora, options["lora"], "trainer.options.lora")
     if lora.targets != "all-linear" and (unknown := [t for t in lora.targets if t not in MODULES]):
         raise ConfigError(f"trainer.options.lora.targets: no {unknown[0]}; there are {', '.join(MODULES)}")
     return lora
@@ -85,21 +80,7 @@ def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], 
     """A small policy with the environment's own vocabulary."""
     from evotrainer.trainers.embedded.warmstart import warm_start as train
 
-    r = request
-    train(
-        r.texts,
-        r.words,
-        r.shape,
-        r.steps,
-        r.batch,
-        r.lr,
-        r.seed,
-        r.out_dir,
-        on_step,
-        vocabulary=r.vocabulary,
-        start=r.start,
-        dtype=r.dtype,
-    )
+    train(request, on_step)
 
 
 def check_warm_start(request: WarmStartRequest) -> None:

@@ -358,7 +358,7 @@ class EmbeddedTrainer:
             if r.advantage is not None
         ]
         sums = update(s.policy, s.optimizer, examples, recipe, lr, s.reference, s.anchor, s.replay)
-        return sums.figures(recipe), sums.tokens_trained, sums.tokens_reference
+        return sums.of_step(recipe), sums.tokens_trained, sums.tokens_reference
 
     def _remember(self, s: EmbeddedSession, groups: list[Group]) -> dict[str, float]:
         """Keep rare successes for later steps; after the update, so that a step replays earlier ones only."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from evotrainer.errors import TrainerError
 from evotrainer.records.recipe import Recipe
+from evotrainer.trainers.curve import UpdateSums
 from evotrainer.trainers.embedded.attempts import EmbeddedAttempt
 from evotrainer.trainers.embedded.forward import score
 from evotrainer.trainers.embedded.losses import Normaliser, Tokens, policy_loss
@@ -86,44 +87,20 @@ def _demo_row(index: int, ids: Sequence[int], loss: Sequence[bool]) -> TrainRow:
 
 
 @dataclass(slots=True)
-class StepSums:
-    """Accumulated over the micro-batches of a step."""
+class StepSums(UpdateSums):
+    """With the sums over tokens that the losses give."""
 
     tokens: float = 0.0
-    entropy: float = 0.0
     kl: float = 0.0
     clipped: float = 0.0
-    ratio_max: float = 1.0
-    gap: float = 0.0
-    gap_max: float = 0.0
-    gap_tokens: float = 0.0
-    loss: float = 0.0
-    grad_norm: float = 0.0
     trained_rows: int = 0
-    sft: list[float] = field(default_factory=list)
-    replayed: list[float] = field(default_factory=list)
-    tokens_trained: int = 0
-    """Tokens whose gradient was taken, prompts and passes counted."""
-    tokens_reference: int = 0
 
-    def figures(self, recipe: Recipe) -> dict[str, float]:
+    def of_step(self, recipe: Recipe) -> dict[str, float]:
         """For the step's curve entry. kl: mean k3 estimate against the start policy, only where kl_beta pays for it."""
-        out = {
-            "trained_rollouts": float(self.trained_rows),
-            "loss": self.loss,
-            "grad_norm": self.grad_norm,
-            "ratio_max": self.ratio_max,
-            "clip_ratio/region_mean": self.clipped / max(1.0, self.tokens),
-            "sampling/sampling_logp_difference/mean": self.gap / max(1.0, self.gap_tokens),
-            "sampling/sampling_logp_difference/max": self.gap_max,
-        }
-        if recipe.kl_beta > 0:
-            out["kl"] = self.kl / max(1.0, self.tokens)
-        if self.sft:
-            out["sft_loss"] = sum(self.sft) / len(self.sft)
-        if self.replayed:
-            out["replay_loss"] = sum(self.replayed) / len(self.replayed)
-        return out
+        tokens = max(1.0, self.tokens)
+        return self.figures(
+            self.trained_rows, self.clipped / tokens, {"kl": self.kl / tokens} if recipe.kl_beta > 0 else {}
+        )
 
 
 @dataclass(slots=True)
@@ -252,7 +229,6 @@ def _accumulate(
         sums.gap_max = max(sums.gap_max, float(gap.max()))
         sums.gap_tokens += gap.numel()
     sums.tokens += logprob.numel()
-    sums.entropy += float(entropy.detach().sum())
     sums.kl += parts.kl_sum
     sums.clipped += parts.clipped
     sums.ratio_max = max(sums.ratio_max, parts.ratio_max)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from evotrainer.errors import TrainerError
+from evotrainer.trainers.base import WarmStartRequest
 from evotrainer.trainers.clock import cpu_now
-from evotrainer.trainers.embedded.folder import Precision, load_policy, save_policy
+from evotrainer.trainers.embedded.folder import load_policy, save_policy
 from evotrainer.trainers.embedded.memory import keep_memory
 from evotrainer.trainers.embedded.optim import Optimizer
 from evotrainer.trainers.embedded.policy import Policy
@@ -23,54 +23,38 @@ from evotrainer.trainers.schedule import bucketed, warm_rate
 
 @dataclass(frozen=True, slots=True)
 class WarmStartResult:
-    policy_dir: Path
-    parameters: int
     # of 50 steps, since a single batch's loss says which demonstrations it held
     loss: float
     """Mean token loss of the last 50 steps, nats."""
     tokens: int
     """Action tokens seen."""
-    cpu_s: float
 
 
 def warm_start(
-    demos: Sequence[tuple[str, ...]],
-    words: Sequence[str],
-    shape: Mapping[str, int],
-    steps: int,
-    batch: int,
-    lr: float,
-    seed: int,
-    out_dir: Path,
-    on_step: Callable[[dict[str, float]], None] = lambda entry: None,
-    vocabulary: str = "",
-    start: Path | None = None,
-    dtype: Precision = "float32",
+    request: WarmStartRequest, on_step: Callable[[dict[str, float]], None] = lambda entry: None
 ) -> WarmStartResult:
-    """Train on (prompt, action, observation, action, ...), loss on actions, and save the policy in `out_dir`.
+    """Train as asked and save the policy in `out_dir`. With `start`, words and shape are that policy's own.
 
-    `words`: multi-character tokens of the vocabulary, named `vocabulary`; `shape`: sizes of `DecoderShape` but the
-    vocabulary's. With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up,
-    cosine to a tenth.
+    AdamW, linear warm-up, cosine to a tenth.
     """
-    if not demos:
+    if not request.texts:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
     torch.set_num_threads(1)
     keep_memory()
-    if start is None:
-        tokenizer: PolicyTokenizer = build_tokenizer(words, vocabulary)
-        given: Mapping[str, Any] = shape
+    if request.start is None:
+        tokenizer: PolicyTokenizer = build_tokenizer(request.words, request.vocabulary)
+        given: Mapping[str, Any] = request.shape
         try:
             sizes = DecoderShape(vocab=len(tokenizer), **given)
         except TypeError as e:
             raise TrainerError(
                 f"warm start: bad shape ({e}); sizes are d, layers, heads, kv_heads, hidden, context"
             ) from e
-        policy = Policy(sizes, trainable=True).init(seed)
+        policy = Policy(sizes, trainable=True).init(request.seed)
     else:
-        loaded = load_policy(start, trainable=True)
+        loaded = load_policy(request.start, trainable=True)
         policy, tokenizer = loaded.policy, loaded.tokenizer
-    rows = demo_rows(demos, tokenizer)
+    rows = demo_rows(request.texts, tokenizer)
     lengths = [len(r.prompt) + len(r.tokens) for r in rows]
     if (longest := max(lengths)) > policy.shape.context:
         raise TrainerError(
@@ -80,10 +64,10 @@ def warm_start(
     optimizer = Optimizer(policy, 0.01, (0.9, 0.98))
     began, tokens = cpu_now(), 0
     recent: list[float] = []
-    for step, chosen in zip(range(steps), bucketed(lengths, batch, seed), strict=False):
+    for step, chosen in zip(range(request.steps), bucketed(lengths, request.batch, request.seed), strict=False):
         texts = [rows[i] for i in chosen]
         loss = sft_backward(policy, texts)
-        rate = warm_rate(lr, step, steps)
+        rate = warm_rate(request.lr, step, request.steps)
         norm = optimizer.step(rate, 1.0)
         tokens += sum(r.counted for r in texts)
         recent = [*recent[-49:], loss]
@@ -91,5 +75,5 @@ def warm_start(
             {"step": step + 1.0, "loss": loss, "lr": rate, "grad_norm": norm, "tokens": float(tokens),
              "cpu_s": cpu_now() - began}
         )  # fmt: skip
-    save_policy(policy, tokenizer, out_dir, dtype)
-    return WarmStartResult(out_dir, policy.shape.parameters(), sum(recent) / len(recent), tokens, cpu_now() - began)
+    save_policy(policy, tokenizer, request.out_dir, request.dtype)
+    return WarmStartResult(sum(recent) / len(recent), tokens)

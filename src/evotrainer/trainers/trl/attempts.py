@@ -11,7 +11,7 @@ from evotrainer.records.rollout import Finish
 from evotrainer.records.text import counted
 from evotrainer.trainers.base import TrainerEnvironment
 from evotrainer.trainers.chat import ChatCodec
-from evotrainer.trainers.rollouts import Attempt, Plan, grade, parts_of
+from evotrainer.trainers.rollouts import Attempt, Plan, begin, grade
 from evotrainer.trainers.trl.generate import SampledTurn
 
 Sampler = Callable[[Sequence[Sequence[int]]], list[SampledTurn]]
@@ -44,45 +44,26 @@ def run_attempts(
     prompt that does not fit loses its front, as evaluation harnesses do; otherwise it is a TrainerError.
     """
     out: list[Attempt] = []
-    for part in parts_of(plan, environment):
-        out += _attempts(
-            environment, sampler, transcript, part, knobs, max_tokens, max_turns, context, clock, cut_prompts
-        )
-    return out
-
-
-def _attempts(
-    environment: TrainerEnvironment,
-    sampler: Sampler,
-    transcript: ChatCodec,
-    plan: Plan,
-    knobs: Mapping[str, Any],
-    max_tokens: int,
-    max_turns: int,
-    context: int,
-    clock: Callable[[str], None],
-    cut_prompts: bool,
-) -> list[Attempt]:
     room = context - max_tokens
-    # all of them begin before the turns of the first are asked for: harnesses get ready side by side
-    begun = [(task, k, environment.reset(task, knobs)) for task, ks in plan for k in ks]
-    out = [_begin(e, transcript, task, k, room, cut_prompts) for task, k, e in begun]
-    clock("grade")
-    active = list(out)
-    for turn in range(max_turns):
-        sampled = sampler([[*a.prompt, *a.ids] for a in active])
-        for a, s in zip(active, sampled, strict=True):
-            a.add_action(s.ids, s.logprobs, s.entropies, s.stopped)
-        clock("sample")
-        active = _respond(environment, active, sampled, transcript, room, turn + 1 == max_turns)
+    for begun in begin(plan, environment, knobs):
+        part = [_begin(e, transcript, task, k, room, cut_prompts) for task, k, e in begun]
         clock("grade")
-        if not active:
-            break
-    grade(environment, out)
-    for a in out:
-        # episodes may hold processes or sockets; attempts travel between processes (gather_object) and must be plain
-        a.episode = EndedEpisode(tuple(a.episode.turns), a.episode.finish)
-    clock("grade")
+        active = list(part)
+        for turn in range(max_turns):
+            sampled = sampler([[*a.prompt, *a.ids] for a in active])
+            for a, s in zip(active, sampled, strict=True):
+                a.add_action(s.ids, s.logprobs, s.entropies, s.stopped)
+            clock("sample")
+            active = _respond(environment, active, sampled, transcript, room, turn + 1 == max_turns)
+            clock("grade")
+            if not active:
+                break
+        grade(environment, part)
+        for a in part:
+            # episodes may hold processes or sockets; attempts travel between processes (gather_object): they are plain
+            a.episode = EndedEpisode(tuple(a.episode.turns), a.episode.finish)
+        clock("grade")
+        out += part
     return out
 
 

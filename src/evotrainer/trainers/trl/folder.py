@@ -4,7 +4,6 @@ with their tokenizer."""
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import torch
 from transformers.utils import logging
 
 from evotrainer.errors import TrainerError
-from evotrainer.records.durable import fsync, replace_folder, write_trouble
+from evotrainer.records.durable import whole_folder
 from evotrainer.records.text import cut
 from evotrainer.trainers.bases import base_of, is_adapter
 from evotrainer.trainers.trl.options import TrlOptions
@@ -129,19 +128,9 @@ def context_of(model: Any) -> int:
 
 def save_folder(folder: Path, parts: Sequence[Callable[[Path], Any]]) -> None:
     """Write a policy folder, replacing an existing one only once the new one is complete on disk."""
-    temp = folder.with_name(f".{folder.name}.writing-{os.getpid()}")
-    shutil.rmtree(temp, ignore_errors=True)
-    try:
-        temp.mkdir(parents=True)
+    with whole_folder(folder, f"policy {folder}", (OSError, RuntimeError)) as temp:
         for write in parts:
             write(temp)
-        for f in temp.iterdir():
-            fsync(f)
-        replace_folder(temp, folder)
-    except (OSError, RuntimeError) as e:
-        trouble = write_trouble(f"policy {folder}", e, folder.parent)
-        shutil.rmtree(temp, ignore_errors=True)
-        raise trouble from e
 
 
 def cause(e: Exception) -> str:

@@ -19,6 +19,7 @@ from transformers import Trainer
 from evotrainer.errors import TrainerError
 from evotrainer.trainers.base import RolloutSink
 from evotrainer.trainers.clock import LIFE
+from evotrainer.trainers.curve import UpdateSums
 from evotrainer.trainers.groups import Group, collect
 from evotrainer.trainers.schedule import learning_rate, seed_of
 from evotrainer.trainers.trl.attempt_sampler import REWARD, AttemptSampler, GrpoRow
@@ -31,21 +32,10 @@ BY_ROW = ("grpo", "dr_grpo")
 
 
 @dataclass(slots=True)
-class UpdateStats:
-    """What the update showed, over the micro-batches of a round."""
+class LoggedSums(UpdateSums):
+    """With what TRL logs of a round."""
 
-    loss: float = 0.0
-    grad_norm: float = 0.0
-    ratio_max: float = 1.0
-    gap: float = 0.0
-    gap_max: float = 0.0
-    gap_tokens: float = 0.0
-    sft: list[float] = field(default_factory=list)
-    replayed: list[float] = field(default_factory=list)
     logged: dict[str, float] = field(default_factory=dict)
-    tokens_trained: int = 0
-    """Tokens whose gradient was taken by all processes, prompts and passes counted."""
-    tokens_reference: int = 0
 
 
 class Grpo(AttemptSampler):
@@ -64,7 +54,7 @@ class Grpo(AttemptSampler):
         self.sink, self.on_step = sink, on_step
         self.groups: list[Group] = []
         self.row_scale = 1.0
-        self.seen = UpdateStats()
+        self.seen = LoggedSums()
         self.pending = False
         self.logps: Tensor | None = None
         super().__init__(session, **kwargs)
@@ -112,7 +102,7 @@ class Grpo(AttemptSampler):
         share = len(rows) // processes
         self.rows = rows[rank * share : (rank + 1) * share]
         length = sum(len(r.attempt.prompt) + len(r.attempt.ids) for r in rows)
-        self.seen = UpdateStats(
+        self.seen = LoggedSums(
             tokens_trained=length * s.recipe.updates_per_step, tokens_reference=length if s.recipe.kl_beta > 0 else 0
         )
         self.pending = True
@@ -243,25 +233,12 @@ class Grpo(AttemptSampler):
         """The update's part of the curve entry."""
         x, recipe = self.seen, self.session.recipe
         sums = torch.tensor([x.gap, x.gap_tokens], device=self.accelerator.device)
-        gap, tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
-        out = {
-            "trained_rollouts": float(sum(r.advantage is not None for g in self.groups for r in g.rollouts)),
-            "loss": x.loss,
-            "grad_norm": x.grad_norm,
-            "ratio_max": x.ratio_max,
-            "clip_ratio/region_mean": x.logged.get("clip_ratio/region_mean", x.logged.get("cispo_clip_ratio", 0.0)),
-            "sampling/sampling_logp_difference/mean": gap / max(1.0, tokens),
-            "sampling/sampling_logp_difference/max": x.gap_max,
-        }
-        if self.use_vllm:  # the sampler tells no entropy
-            out["entropy"] = x.logged.get("entropy", 0.0)
-        if recipe.kl_beta > 0:
-            out["kl"] = x.logged.get("kl", 0.0)
-        if x.sft:
-            out["sft_loss"] = sum(x.sft) / len(x.sft)
-        if x.replayed:
-            out["replay_loss"] = sum(x.replayed) / len(x.replayed)
-        return out
+        x.gap, x.gap_tokens = self.accelerator.reduce(sums, reduction="sum").tolist()
+        trained = sum(r.advantage is not None for g in self.groups for r in g.rollouts)
+        clipped = x.logged.get("clip_ratio/region_mean", x.logged.get("cispo_clip_ratio", 0.0))
+        # a sampler outside the training tells no entropy
+        others = [*(["entropy"] if self.use_vllm else []), *(["kl"] if recipe.kl_beta > 0 else [])]
+        return x.figures(trained, clipped, {k: x.logged.get(k, 0.0) for k in others})
 
     def checkpoint(self) -> None:
         """Weights, optimizer, schedule by transformers, the session with them; replaces the last, atomically."""

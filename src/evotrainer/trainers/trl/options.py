@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from evotrainer.errors import ConfigError
-from evotrainer.records.frozen import Frozen, explain
+from evotrainer.records.frozen import Frozen, parsed
 from evotrainer.trainers.lora import Lora
 
 
@@ -51,7 +50,4 @@ class TrlOptions(Frozen):
 
 def parse(options: Mapping[str, Any]) -> TrlOptions:
     """ConfigError names each bad option and what it allows."""
-    try:
-        return TrlOptions.model_validate(dict(options))
-    except ValidationError as e:
-        raise ConfigError("trainer.options: " + explain(e, TrlOptions)) from None
+    return parsed(TrlOptions, options, "trainer.options")

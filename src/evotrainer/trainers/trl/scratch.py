@@ -7,12 +7,12 @@ code that trains a downloaded model.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from evotrainer.errors import TrainerError
+from evotrainer.trainers.base import WarmStartRequest
 from evotrainer.trainers.chat import ChatCodec
 from evotrainer.trainers.clock import cpu_now
 from evotrainer.trainers.schedule import bucketed, warm_rate
@@ -111,38 +111,33 @@ def make_model(tokenizer: Any, shape: dict[str, int], seed: int) -> Any:
     return model
 
 
-def warm_start(
-    demos: Sequence[tuple[str, ...]],
-    words: Sequence[str],
-    shape: dict[str, int],
-    steps: int,
-    batch: int,
-    lr: float,
-    seed: int,
-    out_dir: Path,
-    on_step: Callable[[dict[str, float]], None] = lambda entry: None,
-    start: Path | None = None,
-    chat: bool | str = "auto",
-) -> float:
-    """Train on (prompt, action, observation, action, ...), loss on actions, and save the policy in `out_dir`.
+def tokenizer_of(request: WarmStartRequest) -> Any:
+    """The tokenizer of a policy that is trained from scratch on these texts."""
+    return make_tokenizer([t for d in request.texts for t in d], request.words, request.shape["context"])
 
-    With `start`, continue from that policy; words and shape are then its own. AdamW, linear warm-up, cosine to a tenth.
-    Returns the mean token loss of the last 50 steps, nats. Transcripts have the layout of rollouts.
+
+def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None] = lambda entry: None) -> float:
+    """Train as asked and save the policy in `out_dir`. With `start`, words and shape are that policy's own.
+
+    AdamW, linear warm-up, cosine to a tenth. Returns the mean token loss of the last 50 steps, nats. Transcripts have
+    the layout of rollouts.
     """
-    if not demos:
+    if not request.texts:
         raise TrainerError("warm start: no demonstrations; the environment must offer some")
-    if start is None:
-        tokenizer = make_tokenizer([t for d in demos for t in d], words, shape["context"])
-        model = make_model(tokenizer, shape, seed)
+    steps = request.steps
+    if request.start is None:
+        tokenizer = tokenizer_of(request)
+        model = make_model(tokenizer, request.shape, request.seed)
     else:
-        tokenizer, model = load_tokenizer(start), load_model(start, torch.float32)
-    rows = encoded(demos, tokenizer, stop_ids(model, tokenizer), context_of(model), chat)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=lr, betas=(0.9, 0.98), weight_decay=0.01)
+        tokenizer, model = load_tokenizer(request.start), load_model(request.start, torch.float32)
+    rows = encoded(request, tokenizer, stop_ids(model, tokenizer), context_of(model))
+    optimizer = torch.optim.AdamW(model.parameters(), lr=request.lr, betas=(0.9, 0.98), weight_decay=0.01)
     rates = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda i: warm_rate(1.0, i, steps))
     began, tokens = cpu_now(), 0
     recent: list[float] = []
     model.train()
-    for step, chosen in zip(range(steps), bucketed([len(ids) for ids, _ in rows], batch, seed), strict=False):
+    batches = bucketed([len(ids) for ids, _ in rows], request.batch, request.seed)
+    for step, chosen in zip(range(steps), batches, strict=False):
         ids, mask, labels = padded([rows[i] for i in chosen], tokenizer.pad_token_id, model.device)
         loss = model(input_ids=ids, attention_mask=mask, labels=labels, use_cache=False).loss
         loss.backward()
@@ -156,24 +151,17 @@ def warm_start(
             {"step": step + 1.0, "loss": recent[-1], "lr": float(rates.get_last_lr()[0]), "grad_norm": float(norm),
              "tokens": float(tokens), "cpu_s": cpu_now() - began}
         )  # fmt: skip
-    save_folder(out_dir, [model.save_pretrained, tokenizer.save_pretrained])
+    save_folder(request.out_dir, [model.save_pretrained, tokenizer.save_pretrained])
     return sum(recent) / len(recent)
 
 
-def check_demonstrations(
-    demos: Sequence[tuple[str, ...]], words: Sequence[str], context: int, chat: bool | str
-) -> None:
-    """TrainerError where a policy of this context, trained from scratch on them, could not hold a demonstration."""
-    tokenizer = make_tokenizer([t for d in demos for t in d], words, context)
-    encoded(demos, tokenizer, (tokenizer.eos_token_id,), context, chat)
-
-
 def encoded(
-    demos: Sequence[tuple[str, ...]], tokenizer: Any, stops: tuple[int, ...], context: int, chat: bool | str
+    request: WarmStartRequest, tokenizer: Any, stops: tuple[int, ...], context: int
 ) -> list[tuple[list[int], list[bool]]]:
     """(ids, loss mask) of each demonstration; TrainerError for one that exceeds the context."""
+    chat = request.options.get("chat", "auto")
     codec = ChatCodec(tokenizer, stops, chat if isinstance(chat, bool) else "auto")
-    rows = [codec.demonstration(i, d) for i, d in enumerate(demos)]
+    rows = [codec.demonstration(i, d) for i, d in enumerate(request.texts)]
     if (longest := max(len(ids) for ids, _ in rows)) > context:
         raise TrainerError(
             f"warm start: a demonstration of {longest} tokens exceeds the context of {context}; "

@@ -93,16 +93,15 @@ def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], 
     """A small Qwen3 with a chat template, in float32."""
     from evotrainer.trainers.trl.scratch import warm_start as train
 
-    r = request
-    chat = r.options.get("chat", "auto")
-    train(r.texts, r.words, r.shape, r.steps, r.batch, r.lr, r.seed, r.out_dir, on_step, r.start, chat)
+    train(request, on_step)
 
 
 def check_warm_start(request: WarmStartRequest) -> None:
     """By the encoding that a warm start begins with."""
-    from evotrainer.trainers.trl.scratch import check_demonstrations
+    from evotrainer.trainers.trl.scratch import encoded, tokenizer_of
 
-    check_demonstrations(request.texts, request.words, request.shape["context"], request.options.get("chat", "auto"))
+    tokenizer = tokenizer_of(request)
+    encoded(request, tokenizer, (tokenizer.eos_token_id,), request.shape["context"])
 
 
 def room(

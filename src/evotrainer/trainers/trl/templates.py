@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from evotrainer.errors import ConfigError
-from evotrainer.records.regular_file import read_text
+from evotrainer.records.regular_file import read_object
 from evotrainer.trainers.chat import SWAPPED, ChatCodec, stop_ids, training_template
 from evotrainer.trainers.trl.options import TrlOptions
 
@@ -23,7 +22,7 @@ def prompt_room(folder: Path, options: TrlOptions, prompts: Sequence[Sequence[An
     from evotrainer.trainers.trl.folder import load_tokenizer
 
     codec = codec_of(folder, load_tokenizer(folder, options), options)
-    config = _json(home_of(folder) / "config.json")
+    config = read_object(home_of(folder) / "config.json")
     text = config.get("text_config") or config
     context = int(text.get("max_position_embeddings") or 1 << 20)
     return [len(codec.prompt(p)) for p in prompts], context
@@ -72,11 +71,3 @@ def home_of(folder: Path) -> Path:
     while is_adapter(folder):
         folder = base_of(folder)
     return folder
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(read_text(path))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}
