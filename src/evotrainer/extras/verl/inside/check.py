@@ -51,17 +51,20 @@ def check(request: Path, overrides: list[str], out: dict[str, Any]) -> None:
 
 def demand_fitting_trl(config: Any, request: Path) -> None:
     """RuntimeError where a TRL is installed that verl's workers fail on: they patch its model with a value head."""
-    from importlib import import_module
     from importlib.metadata import PackageNotFoundError, version
 
     try:
         found = version("trl")
     except PackageNotFoundError:
         return
-    for module in ("trl.experimental.ppo", "trl"):
-        with contextlib.suppress(ImportError):
-            if hasattr(import_module(module), "AutoModelForCausalLMWithValueHead"):
-                return
+    with contextlib.suppress(ImportError):
+        from trl.experimental.ppo import AutoModelForCausalLMWithValueHead
+
+        return
+    with contextlib.suppress(ImportError):
+        from trl import AutoModelForCausalLMWithValueHead  # noqa: F401
+
+        return
     raise RuntimeError(
         f"verl's environment holds TRL {found}, on which its workers fail minutes after the start (they import "
         "AutoModelForCausalLMWithValueHead from it)"
