@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from evotrainer.executors.cache import with_cache
+from evotrainer.executors.cache.continued import in_order
+from evotrainer.executors.cache.keys import Keys
 from evotrainer.executors.local import LocalExecutor
 from evotrainer.executors.spec import EvalPlan, TrialSpec
 from evotrainer.executors.start_checkpoint import saved
@@ -120,13 +122,22 @@ def test_what_was_trained_on_the_way_is_known_as_the_training_that_it_is(real: R
 
 
 @pytest.mark.slow
-def test_of_one_batch_those_wait_that_go_on_from_what_another_one_trains(real: Real) -> None:
+def test_of_one_batch_those_wait_that_train_what_another_one_trains_or_go_on_from_it(real: Real) -> None:
     real.ran.clear()
     asked = [("b1", real.second), ("b2", real.other), ("b0", real.first)]
     done = real.go("r6", *(real.spec("r6", b, recipe, seed=3) for b, recipe in asked))
-    assert real.ran == ["b1-s3", "b0-s3", "b2-s3"]
-    assert [t.cached is not None for t in done] == [False, True, False]
+    assert sorted(real.ran) == ["b0-s3-rest", "b1-s3", "b2-s3"], "of b0 the evaluation alone"
+    assert [t.cached is not None for t in done] == [False, True, True]
     assert done[0].start_sha256 == done[1].start_sha256 == done[2].policy_sha256
+
+
+def test_two_names_of_one_training_are_trained_once(real: Real) -> None:
+    """A deployment temperature is no part of a training: of a branch that sets one and its control one waits."""
+    colder = real.first.model_copy(update={"deploy_temperature": 0.5})
+    k = Keys(real.place.run_dir("r7"), real.place.task, {"hash": "1"}, "c")
+    specs = [real.spec("r7", b, recipe, seed) for b, recipe in (("b1", colder), ("b0", real.first)) for seed in (3, 4)]
+    now, later = in_order(specs, {s.trial: k.making(s) for s in specs}, k)
+    assert [s.trial for s in now] == ["b1-s3", "b1-s4"] and [s.trial for s in later] == ["b0-s3", "b0-s4"]
 
 
 @pytest.mark.slow

@@ -33,16 +33,16 @@ def earlier(spec: TrialSpec) -> list[TrialSpec]:
 def in_order(
     todo: Sequence[TrialSpec], making: Mapping[str, str], keys: Keys
 ) -> tuple[list[TrialSpec], list[TrialSpec]]:
-    """Trials to compute now, and those that wait, since they go on from what one of these trains. `making`: trial ->
-    key of what it trains, of those that are kept."""
+    """Trials to compute now, and those that wait, since one of these trains the same, or what they go on from.
+    `making`: trial -> key of what it trains, of those that are kept."""
     now: list[TrialSpec] = []
     later: list[TrialSpec] = []
     trained: set[str] = set()
     for spec in todo:
         needed = [keys.making(s) for s in earlier(spec)] if spec.trial in making else []
-        (later if trained.intersection(needed) else now).append(spec)
-        if spec.train and spec.trial in making:
-            trained |= {making[spec.trial], *needed}
+        own = {making[spec.trial]} if spec.train and spec.trial in making else set()
+        (later if trained & {*own, *needed} else now).append(spec)
+        trained |= {*own, *needed} if own else set()
     return now, later
 
 

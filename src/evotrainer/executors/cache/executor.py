@@ -87,10 +87,10 @@ class CachedExecutor:
             else:
                 todo.append(spec)
         later: list[TrialSpec] = []
-        if any(map(earlier, todo)) and (k := self.keys()) is not None:
+        if len(todo) > 1 and (k := self.keys()) is not None:
             todo, later = in_order(todo, {s.trial: b.making for s in todo if (b := self._begin(s))}, k)
         yield from self._compute(todo, rest, started, on_progress)
-        if later:  # what they go on from is known by now
+        if later:  # what they wait for is known by now
             yield from self.run(later, on_progress)
 
     def _compute(
