@@ -258,12 +258,12 @@ class EnvironmentBase:
     """None: a vocabulary of its own."""
     _tasks: Mapping[str, Sequence[Task]]
 
-    def sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, int]:
         """Tasks of each split."""
         return {split: len(tasks) for split, tasks in self._tasks.items()}
 
     def tasks(self, split: str) -> Sequence[Task]:
-        if split not in (there := self.sizes()):
+        if split not in (there := self._sizes()):
             raise TaskSetError(f"environment {self.name} has no split {split!r}; it has: {', '.join(there)}")
         return self._of_split(split)
 
@@ -298,7 +298,7 @@ class EnvironmentBase:
             "hash": self._hash(),
             "sandbox_tier": "none needed",
             "components": dict(self.components),
-            "splits": self.sizes(),
+            "splits": self._sizes(),
             "proxy": list(self.proxy) if self.proxy else None,
             "vocabulary": self.vocabulary_version or self.name,
         }
@@ -336,7 +336,7 @@ class OverSource(EnvironmentBase):
     def offers(self) -> Sequence[str]:
         return tuple(getattr(self.source, "offers", ()))
 
-    def sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, int]:
         return self.source.sizes()
 
     def _of_split(self, split: str) -> Sequence[Task]:

@@ -23,7 +23,7 @@ from typing import Any
 from pydantic import Field
 
 from evotrainer.envs.base import DRAWN, Episode, Score, SplitSizes, Task, drawn
-from evotrainer.envs.slots import PROMPT, SYSTEM, WithScaffold
+from evotrainer.envs.slots import PROMPT, SYSTEM, ScaffoldedEnvironment
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records.frozen import parsed
 from evotrainer.records.text import cause
@@ -192,7 +192,7 @@ def trained_on(question: str) -> bool:
     return hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 0
 
 
-class GymEnv(WithScaffold):
+class GymEnv(ScaffoldedEnvironment):
     """One data set, single-turn. The answer is what the last <answer> tag holds."""
 
     redraws = True
@@ -222,7 +222,7 @@ class GymEnv(WithScaffold):
         self._scorer: Any = None
         self._draw = ""
 
-    def sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, int]:
         return self.config.sizes
 
     def _of_split(self, split: str) -> Sequence[Task]:
@@ -313,7 +313,7 @@ class GymEnv(WithScaffold):
 
     def _hash(self) -> str:
         c = self.config
-        key = [self.data, self.version, gym_version(), c.seed, self.sizes(), sorted(c.options.items())]
+        key = [self.data, self.version, gym_version(), c.seed, self._sizes(), sorted(c.options.items())]
         return hashlib.sha256(json.dumps(key, default=str).encode()).hexdigest()[:16]
 
     def describe(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from typing import Any
 from evotrainer.envs.base import DRAWN, Capability, Episode, Score, Slot, Task, drawn
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.return_checks import check_demos, check_tasks
-from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold, WithScaffold
+from evotrainer.envs.slots import PROMPT, SYSTEM, Scaffold, ScaffoldedEnvironment
 from evotrainer.envs.user_files import call
 from evotrainer.errors import TaskSetError
 from evotrainer.records.rollout import Turn
@@ -21,7 +21,7 @@ RewardFunction = Callable[[Task, str], float | None]
 """(task, completion) -> reward, None where it does not apply."""
 
 
-class TextEnv(WithScaffold):
+class TextEnv(ScaffoldedEnvironment):
     """Single-turn tasks, graded by plain Python functions in this process (never by running the completion).
 
     A reward function that raises ends the trial with a TaskSetError: it is the task's fault, not the policy's.

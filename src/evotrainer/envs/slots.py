@@ -67,9 +67,10 @@ class Scaffold:
         return (prompt, *(self.fill(OBSERVATION.name, observation=x) if i % 2 else x for i, x in enumerate(rest)))
 
 
-class WithScaffold(EnvironmentBase):
-    """One of single turns with slots, put to use by `opening` in `reset` and by `_scaffold` elsewhere."""
+class WithScaffold:
+    """Of an environment: its slots, put to use by `opening` in `reset` and by `_scaffold` elsewhere."""
 
+    name: str
     slots: Sequence[Slot] = (SYSTEM, PROMPT)
 
     @cached_property
@@ -83,6 +84,10 @@ class WithScaffold(EnvironmentBase):
     def opening(self, task: Task, knobs: Mapping[str, Any]) -> list[Turn]:
         """See `envs.base.EnvironmentWithSlots`."""
         return self._scaffold.opening(task.prompt)
+
+
+class ScaffoldedEnvironment(WithScaffold, EnvironmentBase):
+    """An environment with slots; of one turn, where it says nothing else."""
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         return Episode(task, dict(knobs), self.opening(task, knobs))

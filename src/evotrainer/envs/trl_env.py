@@ -30,7 +30,7 @@ from evotrainer.envs.callables import (
 from evotrainer.envs.data.rows import Row, check_shares, renamed, split_of
 from evotrainer.envs.data.tables import read_source
 from evotrainer.envs.return_checks import answers_of_lengths
-from evotrainer.envs.slots import Scaffold, WithScaffold
+from evotrainer.envs.slots import Scaffold, ScaffoldedEnvironment
 from evotrainer.envs.trl_slots import check_descriptions, dressed, slots_of, tools, with_prompt
 from evotrainer.envs.user_files import WATCH, call, named_exit, no_hard_exit, raised
 from evotrainer.errors import TaskSetError
@@ -85,7 +85,7 @@ class TrlConfig(Frozen):
     """The data set's own split that is read, where it has several."""
 
 
-class TrlEnv(WithScaffold):
+class TrlEnv(ScaffoldedEnvironment):
     """What the trl trainer needs of them. `environment_factory`: the class,
     None where there are reward functions only."""
 

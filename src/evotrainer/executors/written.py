@@ -29,7 +29,7 @@ def with_written(
 
     `config`: the task file's `[environment]`, which says what is payable.
     """
-    sources = {n: s for r in recipe.chain for n, s in r.written.items()}
+    sources = recipe.all_written
     if not sources:
         yield environment
         return

@@ -241,13 +241,15 @@ DETECTORS: dict[str, Detector] = {}
 def detector(
     name: str = "",
     kind: str = "",
-    layer: Layer = "behaviour",
+    layer: Layer | None = None,
     needs: Sequence[str] = (),
     thresholds: Mapping[str, float] | None = None,
     registry: dict[str, Detector] = DETECTORS,
 ) -> Callable[[DetectorFunction], DetectorFunction]:
     """Register a detector that speaks of bottleneck `kind`; `thresholds` are its defaults, frozen into a Harness.
-    Without a `name` it has its function's, without a `kind` its own name is one."""
+    Without a `name` it has its function's, without a `kind` its own name is one. ConfigError without a `layer`."""
+    if layer is None:
+        raise ConfigError('detector: name its layer, as in @detector(layer="behaviour")')
 
     def register(f: DetectorFunction) -> DetectorFunction:
         own = name or f.__name__

@@ -193,6 +193,11 @@ class Recipe(Frozen):
         return (*(self.start.chain if self.start else ()), self)
 
     @property
+    def all_written(self) -> dict[str, str]:
+        """Written components of all that is trained, which every evaluation computes."""
+        return {name: source for r in self.chain for name, source in r.written.items()}
+
+    @property
     def before(self) -> int:
         """Steps of the earlier recipes."""
         return sum(r.steps for r in self.chain[:-1])

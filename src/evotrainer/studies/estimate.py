@@ -153,7 +153,9 @@ def estimate(task: TaskFile, step_s: float | None = None) -> RunEstimate:
     sampled = recipe.steps * recipe.prompts_per_step * recipe.group_size
     only_search = _probes(task) == "sample"
     probes_s = cost.probe_s * (by_split[0] if only_search else sampled + attempts)
-    guards = [(g.name, g.tasks or _tasks_there(task, g.environment)[g.split], g.attempts, g.margin) for g in task.guard]
+    guards = [
+        (g.name, g.tasks or _tasks_there(task, g.environment).get(g.split, 0), g.attempts, g.margin) for g in task.guard
+    ]
     guarded = count_guarded(task)
     return RunEstimate(
         trainings=count_trainings(task),
@@ -285,7 +287,7 @@ def _measured(task: TaskFile) -> StepCost:
         begin(short, run, Caller(executor=_uneven))
         with contextlib.closing(Ledger.open(run / "ledger.db", readonly=True)) as ledger:
             ended = [e.body for e in ledger.events("finished")]
-        done = sorted((t for t in ended if t.steps), key=lambda t: t.steps)
+        done = sorted((t for t in ended if t.steps), key=lambda t: (t.steps, _attempts(t)))
         if not done:
             raise ConfigError("no step could be trained; `evotrainer run` says why, or give --step-s")
         least, t = both = done[0], done[-1]

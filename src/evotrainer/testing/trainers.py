@@ -62,6 +62,6 @@ def check_trainer(
         pass
     else:
         raise AssertionError("hooks that nobody runs must be refused: trainers.hooks.StepHooks does, or TrainerError")
-    read = EvalRequest(Identity("kit", "b0", 1), recipe, policy_dir, "search", 0, attempts=2, tasks=3)
+    read = EvalRequest(Identity("kit", "b0", 1), recipe.of_attempts, policy_dir, "search", 0, attempts=2, tasks=3)
     sizes = [len(g) for g in trainer.evaluate(read, environment, lambda _: None)]
     assert sizes == [2, 2, 2], "evaluate answers a group of rollouts for each task"

@@ -9,7 +9,7 @@ from itertools import chain
 
 import pytest
 
-from evotrainer.envs.code.grammar import FORMS, REDUCERS, printed, program_text, result_variants, spec_text
+from evotrainer.envs.code.grammar import OPENINGS, REDUCERS, printed, program_text, result_variants, spec_text
 from evotrainer.envs.code.ops import OPS, Ints, ListOp
 from evotrainer.sandbox import Call, Program, Sandbox
 
@@ -112,7 +112,7 @@ def test_the_printed_form_agrees_with_the_returned_one(box: Sandbox) -> None:
         assert got == [printed(r.value(list(x))) for x in INPUTS], e
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", OPENINGS)
 def test_a_specification_reads_as_one_sentence(form: str) -> None:
     text = spec_text(form, ["square each", "reverse the list"], "the sum")
     assert text.endswith("; square each; reverse the list; " + ("print" if form == "stdin" else "return") + " the sum.")

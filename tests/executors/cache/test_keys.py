@@ -194,3 +194,5 @@ def test_an_evaluation_of_the_same_policy_does_not_depend_on_how_others_are_trai
         {"scaffold": {"system": "x"}},
     ):
         assert key(**changes) != key(), changes
+    coded = spec.recipe.model_copy(update={"start": spec.recipe.model_copy(update={"written": {"own@1": "return 1"}})})
+    assert k.evaluation(spec.model_copy(update={"recipe": coded}), "p", "search") != key(), "its component is computed"

@@ -27,7 +27,7 @@ from evotrainer.envs.code.rewards import (
     parse_program,
 )
 from evotrainer.envs.components import ResultCache, compute, with_own
-from evotrainer.envs.slots import WithScaffold
+from evotrainer.envs.slots import ScaffoldedEnvironment
 from evotrainer.program_probes import perturbed
 from evotrainer.records.probes import ProgramProbes
 from evotrainer.records.rollout import Outcome, Turn
@@ -68,7 +68,7 @@ def perturbed_inputs(task: Task) -> list[Any]:
     return [x for (x,) in perturbed([[list(x)] for x, _ in task.data["visible"]], "call")]
 
 
-class CodeEnv(OverSource, WithScaffold):
+class CodeEnv(OverSource, ScaffoldedEnvironment):
     """Environment over a task source; see envs/base.py for the contract.
 
     `components` adds a user's own reward functions to the built-in ones. `open_sandbox` is called when the first

@@ -14,7 +14,7 @@ from evotrainer.envs.base import Episode, OverSource, Score, Task, TaskSource, r
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
 from evotrainer.envs.maths.rewards import COMPONENTS, OUTCOME, Component, MathsRewardInput
-from evotrainer.envs.slots import WithScaffold
+from evotrainer.envs.slots import ScaffoldedEnvironment
 from evotrainer.errors import SandboxError
 from evotrainer.records.rollout import Outcome
 
@@ -44,7 +44,7 @@ class MathsTaskSource(TaskSource, Protocol):
     def close(self) -> None: ...
 
 
-class MathEnv(OverSource, WithScaffold):
+class MathEnv(OverSource, ScaffoldedEnvironment):
     """Environment over a task source; see envs/base.py for the contract. `components` adds a user's own."""
 
     source: MathsTaskSource

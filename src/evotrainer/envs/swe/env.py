@@ -22,7 +22,7 @@ from evotrainer.envs.base import (
 )
 from evotrainer.envs.callables import first_line
 from evotrainer.envs.components import compute, with_own
-from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, WithScaffold
+from evotrainer.envs.slots import OBSERVATION, PROMPT, SYSTEM, ScaffoldedEnvironment
 from evotrainer.envs.swe import demos, tools
 from evotrainer.envs.swe.generate import Plan, repositories
 from evotrainer.envs.swe.memory import MemoryWorld
@@ -108,7 +108,7 @@ def parse_config(config: Mapping[str, Any]) -> SweConfig:
     return found
 
 
-class SweEnv(WithScaffold):
+class SweEnv(ScaffoldedEnvironment):
     """Repository tasks; in memory unless another world is given. `components` adds a user's own."""
 
     name = "swe"
@@ -136,13 +136,13 @@ class SweEnv(WithScaffold):
         self._components: dict[str, Component] = with_own(COMPONENTS, components)
         self.components = {n: first_line(f) for n, f in self._components.items()}
         c = self.config
-        self._made = DrawnSplits(lambda split, seed: make_split(split, self.sizes()[split], seed, c.plan), c.seed)
+        self._made = DrawnSplits(lambda split, seed: make_split(split, self._sizes()[split], seed, c.plan), c.seed)
 
     def _hash(self) -> str:
-        key = f"{GENERATOR_VERSION}:{self.config.seed}:{sorted(self.sizes().items())}:{self.config.plan}"
+        key = f"{GENERATOR_VERSION}:{self.config.seed}:{sorted(self._sizes().items())}:{self.config.plan}"
         return hashlib.sha256(key.encode()).hexdigest()[:16]
 
-    def sizes(self) -> dict[str, int]:
+    def _sizes(self) -> dict[str, int]:
         return self.config.sizes
 
     def _of_split(self, split: str) -> Sequence[Task]:

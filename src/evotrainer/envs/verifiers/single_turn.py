@@ -17,7 +17,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from evotrainer.envs.base import Episode, Score, Task
-from evotrainer.envs.slots import WithScaffold
+from evotrainer.envs.slots import ScaffoldedEnvironment
 from evotrainer.envs.verifiers.options import OfVerifiers, VerifiersConfig
 from evotrainer.errors import MissingDependencyError, TaskSetError, install
 from evotrainer.records.rollout import Finish, Turn
@@ -35,7 +35,7 @@ def load() -> Any:
     return vf
 
 
-class VerifiersEnv(OfVerifiers, WithScaffold):
+class VerifiersEnv(OfVerifiers, ScaffoldedEnvironment):
     """One task set, played here."""
 
     one_turn = True

@@ -138,6 +138,7 @@ class Keys:
         # evaluations are given no other part of the protocol (`Worker.evaluate`)
         body |= {
             "protocol": spec.protocol.of_attempts,
+            "written": spec.recipe.all_written,
             "policy": policy,
             "step": spec.recipe.whole_steps if spec.train else spec.policy_step,
         }

@@ -102,7 +102,7 @@ class Signs:
         row = self.row()
         row |= row["data"] if isinstance(row.get("data"), dict) else {}
         step, reward = (_named(row, key) for key in ("step", "reward"))
-        files = matches(self.out, f"./{self.options.rollouts}/completions_*[0-9].parquet")  # TRL's: one a step
+        files = matches(self.out, f"./{self.options.rollouts}/completions_{5 * '[0-9]'}.parquet")  # TRL's: one a step
         return int(step or (files and files[-1].stem.rpartition("_")[2]) or 0), reward
 
 
