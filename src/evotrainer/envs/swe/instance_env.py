@@ -106,7 +106,7 @@ class InstancesEnv(SweEnv):
     def _hash(self) -> str:
         return hashlib.sha256(self._key.encode()).hexdigest()[:16]
 
-    sizes, _of_split = EnvironmentBase._sizes, EnvironmentBase._of_split
+    _sizes, _of_split = EnvironmentBase._sizes, EnvironmentBase._of_split
 
     def reset(self, task: Task, knobs: Mapping[str, Any]) -> Episode:
         ready = self.instances.prepare(task.data["instance"])
