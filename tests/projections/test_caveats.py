@@ -22,7 +22,7 @@ from evotrainer.judge.settings import weaker
 from evotrainer.projections.caveats import RISE, _defaults_for, caveat_line, caveats
 from evotrainer.projections.facts import Fact
 from evotrainer.records.chain import Event
-from evotrainer.records.events import BranchOpened
+from evotrainer.records.events import BranchOpened, GapSeen
 from evotrainer.records.interventions import Forecast
 from evotrainer.records.rollout import Rollout, Turn
 from evotrainer.records.verdicts import Effect
@@ -91,9 +91,10 @@ def test_the_caveat_says_that_nothing_was_audited_and_what_the_gain_comes_with(h
     found = hacked.caveats["b0"]
     assert [c.kind for c in found][:2] == ["unaudited", "goes_with"] and {"gap", "beyond"} <= {c.kind for c in found}
     (gap,) = [c.text for c in found if c.kind == "gap"]
-    assert re.search(
-        r"no finding says why \(2 trainings together, harness h0; since then mined_\w+ tells what goes with it\)", gap
-    ), gap
+    # the weights, and with them what a held-out training shows, are another machine's to the bit
+    learnt = any(a.admitted for e in hacked.events() if isinstance(e.body, GapSeen) for a in e.body.considered)
+    since = r"; since then mined_\w+ tells what goes with it" if learnt else ""
+    assert re.search(rf"no finding says why \(2 trainings together, harness h0{since}\)", gap), gap
     assert found[0].text == UNAUDITED
     share, _, rest = found[1].text.partition("%")
     assert rest == " of what was gained comes with `words >= 2`" and 75 <= int(share) <= 100

@@ -20,6 +20,7 @@ from evotrainer.config.load import load_task
 from evotrainer.config.preflight import base_identity
 from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.cache.keys import policy_key
+from evotrainer.records import durable
 from evotrainer.records.durable import WriterLock, sha256_file, sha256_tree
 from evotrainer.run.open_run import with_absolute_base
 from evotrainer.trainers import gguf
@@ -213,7 +214,7 @@ def test_what_the_disk_refuses_is_one_line_with_a_remedy(home: Path, monkeypatch
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as m:
-        m.setattr(gguf, "fsync", full)
+        m.setattr(durable, "fsync", full)
         with pytest.raises(ConfigError, match="EVOTRAINER_BASES.*the disk is full; free some space"):
             resolve_base(str(path))
     assert not [p for p in (home / "bases").iterdir() if p.is_dir()]

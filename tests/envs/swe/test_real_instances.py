@@ -266,7 +266,7 @@ def _list(value: Any) -> Any:
 
 BROKEN: list[tuple[dict[str, Any], str]] = [
     ({"patch": None}, "row 2: field 'patch' is NoneType, str expected"),
-    ({"FAIL_TO_PASS": "not json"}, "row 2: field 'FAIL_TO_PASS' is no JSON list"),
+    ({"FAIL_TO_PASS": "not json"}, "row 2: field 'FAIL_TO_PASS' is no list, nor one as JSON text"),
     ({"FAIL_TO_PASS": []}, "row 2: field 'FAIL_TO_PASS' is empty"),
     ({"PASS_TO_PASS": [1]}, "row 2: field 'PASS_TO_PASS' must be a list of test names"),
     ({"PASS_TO_PASS": ["tests/test_new.py::test_add[5]"]}, "is in FAIL_TO_PASS and in PASS_TO_PASS"),

@@ -13,7 +13,8 @@ from evotrainer.errors import ConfigError
 from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.curve_file import Curve, columns_of, read_curves
 from evotrainer.studies.audit.text import audit_json, render_audit
-from tests.studies.audit.test_fault_columns import Say, say, write
+from tests.envs.helpers import jsonl as write
+from tests.studies.audit.test_fault_columns import Say, say
 
 __all__ = ["say"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from evotrainer.harness.detectors import DETECTORS
 from evotrainer.studies.audit import audit
 from evotrainer.studies.audit.text import audit_json, render_audit
-from tests.studies.audit.test_fault_columns import write
+from tests.envs.helpers import jsonl as write
 
 
 def test_many_sources_are_told_kind_by_kind_on_one_screen(tmp_path: Path) -> None:

@@ -15,9 +15,9 @@ from evotrainer.studies.versus import Selection, Versus, compare, read_side
 from evotrainer.studies.versus.seeds import SideLogs
 from evotrainer.studies.versus.text import versus_lines
 from evotrainer.studies.versus.trainings import marks, unmarked
+from tests.envs.helpers import jsonl as write
 from tests.importers.test_inspect import log as inspect_log
 from tests.importers.test_inspect import sample
-from tests.studies.audit.test_fault_columns import write
 
 TASKS = range(12)
 

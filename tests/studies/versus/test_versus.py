@@ -18,7 +18,7 @@ from evotrainer.judge.stats import measure_noise, over_tasks, scores_of
 from evotrainer.judge.versus import LogSide, _word, versus
 from evotrainer.studies.versus import Selection, Versus, compare, read_side
 from evotrainer.studies.versus.text import versus_json, versus_lines
-from tests.studies.audit.test_fault_columns import write
+from tests.envs.helpers import jsonl as write
 
 ROOT = Path(__file__).resolve().parents[3]
 Say = Callable[..., tuple[int, str]]

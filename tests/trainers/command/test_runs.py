@@ -59,7 +59,7 @@ def test_what_a_run_of_it_costs_is_told_before(base: Path, tmp_path: Path, monke
     price = ["budget.price={gpu_hour=3.6, as_of=2026-11-29}", "budget.gpu_s=1"]
     e = estimate(load_task(task(tmp_path, base, LINE), [*FEW, *price, "recipe.steps=200"]))
     assert e.cost.start_s > 10 * e.cost.step_s > 0, "what the script takes to start is in no step"
-    assert e.cost.attempt_s < e.cost.step_s and e.gpus == 1 and e.cost.wall > 1, "it sleeps while it holds a GPU"
+    assert e.gpus == 1 and e.cost.wall > 1, "it sleeps while it holds a GPU"
     told = "\n".join(estimate_lines(e))
     gpu_s = 2 * e.training_s * e.cost.wall
     assert f", {gpu_s / 3600:.2g} GPU-hours, {gpu_s / 1000:.2f} US dollars" in told and "likely: 2 trainings" in told
