@@ -11,6 +11,7 @@ from evotrainer.harness.bottlenecks import KINDS
 from evotrainer.harness.registry import METRICS
 from evotrainer.projections import words
 from evotrainer.projections.caveats import describe_gap
+from evotrainer.records.detectors import Admission, DetectorSpec
 from evotrainer.records.events import GapSeen
 from evotrainer.records.ledger import Ledger
 from evotrainer.views.fold import load_view
@@ -80,6 +81,10 @@ def test_a_gap_says_of_which_trainings_and_by_which_harness(finished_run: Path) 
     assert gap(trials=1.0).summary.endswith("no finding says why (one training alone, harness h0)")
     assert gap(trials=3.0).summary.endswith("(3 trainings together, harness h0)")
     assert gap().summary.endswith("(harness h0)")
+    named = (DetectorSpec(name=n, form="threshold", feature="words", value=3) for n in ("mined_a", "mined_b"))
+    signs = [Admission(detector=d, admitted=d.name == "mined_a", reason="") for d in named]
+    found = gap(trials=2.0).model_copy(update={"considered": tuple(signs)}).summary
+    assert found.endswith("(2 trainings together, harness h0; since then mined_a tells what goes with it)")
     assert describe_gap([], gap(trials=1.0)) == gap(trials=1.0).summary
 
 
