@@ -121,6 +121,16 @@ def test_what_cannot_be_is_told_with_the_remedy(given: dict[str, Any], says: str
         check_recipes("command", {"command": [sys.executable], **given}, [Recipe(rewards={"a": 1.0})])
 
 
+@pytest.mark.parametrize("place", ["weights.7", "weights.x", "name.first"])
+def test_a_place_that_the_configuration_lacks_is_told_before_anything_is_spent(place: str, tmp_path: Path) -> None:
+    (tmp_path / "c.yaml").write_text("weights: [0.0, 0.0]\nname: one\n")
+    given = {"command": [sys.executable], "config": str(tmp_path / "c.yaml"), "fixed": {"loss": "grpo"}}
+    recipes = [Recipe(rewards={"a": 1.0})]
+    check_recipes("command", given | {"map": {"rewards.a": "weights.1"}}, recipes)
+    with pytest.raises(ConfigError, match=f"map: {place} is no place in trainer.options.config; correct it"):
+        check_recipes("command", given | {"map": {"rewards.a": place}}, recipes)
+
+
 def test_presets_know_their_trainers_names_and_what_they_cannot_do(tmp_path: Path) -> None:
     fixed = {"rewards": dict(RECIPE.rewards)}
     said = line(tmp_path, map="trl", fixed=fixed)

@@ -115,6 +115,16 @@ class Mapped:
         found.pop("request", None)
         return found
 
+    def paths(self, recipe: Recipe) -> dict[str, Any]:
+        """Those of them that go into the configuration file."""
+        if not self.options.config and self.style != "config":
+            return {}
+        return {place: value for place, value in self.settings(recipe).items() if not place.startswith("-")}
+
+    @property
+    def style(self) -> str:
+        return PRESETS[self.options.preset].style if self.options.preset else ""
+
 
 def _support(part: str, given: str | FactorPlace) -> TrainerSupport:
     target = FactorPlace(to=given) if isinstance(given, str) else given
@@ -168,14 +178,13 @@ def rendered(
     values lies in `folder` then."""
     o = mapped.options
     flags: list[str] = []
-    paths: dict[str, Any] = {}
-    style = PRESETS[o.preset].style if o.preset else ""
+    paths = mapped.paths(recipe)
     for place, value in mapped.settings(recipe).items():
         if place.startswith("-"):
             flags += [place, *words_of(value)]
-        elif o.config or style == "config":
-            paths[place] = value
-        elif style == "flags":
+        elif place in paths:
+            continue
+        elif mapped.style == "flags":
             flags += [f"--{place}", *words_of(value)]
         else:
             flags.append(f"{place}={hydra(value)}")
@@ -203,7 +212,9 @@ def base_config(path: str) -> dict[str, Any]:
             if suffix == ".json"
             else yaml.safe_load(text)
         )
-    except (OSError, ValueError, yaml.YAMLError) as e:
+    except OSError as e:
+        raise ConfigError(f"trainer.options.config {path}: {e.strerror or e}; correct the path") from None
+    except (ValueError, yaml.YAMLError) as e:
         raise ConfigError(f"trainer.options.config {path}: {' '.join(str(e).split())}; correct it") from None
     if not isinstance(found, dict) or suffix not in (".toml", ".json", ".yaml", ".yml"):
         raise ConfigError(f"trainer.options.config {path}: give a .toml, .yaml or .json file of sections and values")
@@ -238,7 +249,7 @@ def _place(node: Any, part: str, path: str) -> Any:
     if isinstance(node, list) and part.isdecimal() and int(part) < len(node):
         return int(part)
     if not isinstance(node, dict):
-        raise ConfigError(f"trainer.options.map: {path} leads through a value of trainer.options.config")
+        raise ConfigError(f"trainer.options.map: {path} is no place in trainer.options.config; correct it, or add it")
     return part
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from evotrainer.trainers.base import (
     TrainRequest,
     WarmStartRequest,
 )
-from evotrainer.trainers.command.mapping import Mapped, base_config
+from evotrainer.trainers.command.mapping import Mapped, base_config, merged
 from evotrainer.trainers.command.options import SAMPLERS, filled, parse
 from evotrainer.trainers.command.passing_folder import sweep_folders
 
@@ -48,13 +49,15 @@ def check(options: Mapping[str, Any], recipes: Sequence[Recipe], sampler: str) -
         words = tuple(filled(words, {}))
         if words and shutil.which(words[0], path=_path(o.cwd)) is None and not Path(o.cwd, words[0]).is_file():
             raise ConfigError(f"trainer.options.{what}: no program {words[0]!r}; install it, or give its path")
-    base_config(o.config)
+    tree = base_config(o.config)
     if o.evaluation.by in SAMPLERS:
         check_installed(o.evaluation.by)
         sampling = [Recipe(rewards=r.rewards, temperature=r.temperature, top_p=r.top_p) for r in recipes]
         TRAINERS[o.evaluation.by].check(o.evaluation.options, sampling, sampler)
     if wrong := dict.fromkeys(w for r in recipes for w in mapped.refusals(r)):
         raise ConfigError(f"trainer command: {'; '.join(wrong)}")
+    for r in recipes:  # a place that the file does not have
+        merged(deepcopy(tree), mapped.paths(r))
 
 
 def _path(cwd: str) -> str:
