@@ -120,7 +120,15 @@ def test_a_supporting_backtest_raises_a_change_in_the_order() -> None:
 def test_dead_groups_lead_to_filter_resampling_curriculum_or_larger_groups(seed: int) -> None:
     fine = list(rollouts(gap=0.0))
     first = propose(briefing(START.with_factor("loss", "bnpo"), DEAD), FakeTools(fine), seed=seed)[:3]
-    remedies = {"group_filter", "resample", "curriculum", "group_size", "temperature", "prompts_per_step"}
+    remedies = {
+        "group_filter",
+        "resample",
+        "curriculum",
+        "group_size",
+        "temperature",
+        "prompts_per_step",
+        "batch_shape",
+    }
     assert len({iv.factor for iv in first} & remedies) >= 2
     # where dropping groups without a spread changes no gradient, one remedy less is on offer
     usual = propose(briefing(report=DEAD), FakeTools(fine), seed=seed)[:3]

@@ -6,7 +6,8 @@ Reward moves are generated from whatever components the environment offers and r
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from evotrainer.agents.changes import with_change
 from evotrainer.agents.moves import CandidateMove, Situation, prior
@@ -16,10 +17,14 @@ from evotrainer.factors.table import Factor, Move, Variant, tag
 from evotrainer.records.recipe import COMPOSITES
 
 
-def variants(row: Factor, move: Move, s: Situation) -> Iterable[Variant]:
-    """The values of a move in a situation."""
+def variants(row: Factor, move: Move, s: Situation) -> Iterator[Variant]:
+    """The values of a move in a situation, of a composite factor those of the one field that they change, if it is
+    one."""
     values = move.values(s) if callable(move.values) else move.values if row.idle(s.recipe) else ()
-    return (v if isinstance(v, Variant) else Variant(v, tag(v)) for v in values)
+    for v in values:
+        v = v if isinstance(v, Variant) else Variant(v, tag(v))
+        changed = [f for f in COMPOSITES.get(row.name, ()) if v.value[f] != s.recipe.value(f)]
+        yield replace(v, factor=changed[0], value=v.value[changed[0]]) if len(changed) == 1 else v
 
 
 def candidates(s: Situation, seen: set[str], table: Mapping[str, Factor] = FACTORS) -> Iterator[CandidateMove]:

@@ -107,13 +107,15 @@ def arms_for(start: Recipe, champion: Recipe, moves: Iterable[CandidateMove]) ->
 
 
 def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str] = ()) -> list[Arm]:
-    """Changes of factors that no search training of this champion changed, while there are fewer than `most` trainings.
+    """Changes of factors that no search training of this champion changed, while there are fewer than `most` trainings;
+    first those of which the catalogue, a skill or stored rollouts expect a gain: many searches end before the others.
     `known`: hashes of recipes that were trained. `batch`: factors of the trainings that are asked for at once."""
     if len(s.mine) + len(batch) >= most:
         return []
     done = {f for p in s.mine for f in p.changes} | set(batch)
     near = [a for a in s.usable if a.candidate.factor not in done]
-    return [a for a in near if a.candidate.child.hash not in known]
+    new = [a for a in near if a.candidate.child.hash not in known]
+    return [a for a in new if a.candidate.mean > 0] or new
 
 
 def unconfirmed(s: Search, most: int, batch: Sequence[str] = ()) -> list[Arm]:

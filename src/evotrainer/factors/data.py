@@ -355,7 +355,7 @@ ROWS = (
                 "smaller_batches",
                 smaller_batches,
                 "at equal sampling, other tasks or more steps tell more than further attempts at the same ones",
-                "; echo_trap saturation dead_training",
+                "; dead_groups echo_trap saturation dead_training",
             ),
         ),
     ),

@@ -7,7 +7,7 @@ from collections import Counter
 import numpy as np
 
 from evotrainer.harness.columns.numerics import centred, distinct, nan_or, within_correlation
-from evotrainer.harness.layers.signal import dead_masks, variance_shares
+from evotrainer.harness.layers.signal import dead_masks, trained_shares, variance_shares
 from evotrainer.harness.registry import DetectorInput, detector, flag_rows, name_of
 from evotrainer.records.findings import Finding, Quote
 from evotrainer.records.text import clean
@@ -16,18 +16,6 @@ from evotrainer.records.text import clean
 def _group_quotes(given: DetectorInput, mask: np.ndarray, note: str) -> list[Quote]:
     given.flag(mask[given.batch.group])
     return [given.quote(int(given.batch.first[g]), note=note) for g in np.flatnonzero(mask)[:2]]
-
-
-def _of_training(given: DetectorInput, largest: int) -> tuple[dict[str, float], int, str] | None:
-    """(shares, number, words) of the groups that the training drew, by its curve; None where `largest` is no smaller
-    or the curve does not tell."""
-    recipe, c = given.context.recipe, given.context
-    dead, fail, passed = (c.series(k) for k in ("frac_reward_zero_std", "dead_fail", "dead_pass"))
-    if not recipe or largest >= recipe.group_size or not dead or not len(dead) == len(fail) == len(passed):
-        return None
-    d, f, p = (float(np.mean(x)) for x in (dead, fail, passed))
-    n = len(dead) * recipe.prompts_per_step
-    return {"dead": d, "fail": f, "pass": p, "other": max(0.0, d - f - p)}, n, f"{n} groups of the training"
 
 
 @detector(
@@ -47,9 +35,10 @@ def dead_groups(given: DetectorInput) -> list[Finding]:
     if n < given.thresholds["min_groups"]:
         return []
     shares = {k: float(masks[k].sum()) / n for k in ("dead", "fail", "pass", "other")}
-    groups, trained = f"{n} groups", _of_training(given, int(given.batch.sizes[masks["scored"]].max()))
+    groups, trained = f"{n} groups", trained_shares(given.batch, given.context)
     if trained:
-        shares, n, groups = trained
+        shares, n = trained
+        groups = f"{n} groups of the training"
     severity = given.level_of(round(shares["dead"] * n), n)
     if severity is None:
         return []

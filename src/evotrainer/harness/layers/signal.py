@@ -45,7 +45,27 @@ def dead_masks(batch: Batch) -> dict[str, np.ndarray]:
     return {"scored": scored, "dead": dead, "fail": fail, "pass": passed, "other": dead & ~fail & ~passed}
 
 
-def _group_share(batch: Batch, name: str) -> MetricValues:
+def trained_shares(batch: Batch, context: HarnessContext) -> tuple[dict[str, float], int] | None:
+    """(share of dead, fail, pass and other among them, number) of the groups that the training drew, by its curve.
+
+    None where the curve does not tell, or the batch's groups are as large: two attempts of an evaluation that agree are
+    no dead group of eight.
+    """
+    recipe, parts = context.recipe, [context.series(k) for k in ("frac_reward_zero_std", "dead_fail", "dead_pass")]
+    scored = dead_masks(batch)["scored"]
+    if not recipe or not parts[0] or len({len(x) for x in parts}) > 1:
+        return None
+    if not scored.any() or int(batch.sizes[scored].max()) >= recipe.group_size:
+        return None
+    dead, fail, passed = (float(np.mean(x)) for x in parts)
+    shares = {"dead": dead, "fail": fail, "pass": passed, "other": max(0.0, dead - fail - passed)}
+    return shares, len(parts[0]) * recipe.prompts_per_step
+
+
+def _group_share(batch: Batch, context: HarnessContext, name: str) -> MetricValues:
+    if trained := trained_shares(batch, context):
+        shares, n = trained
+        return MetricValues(shares[name], n, float((shares[name] * (1 - shares[name]) / n) ** 0.5))
     masks = dead_masks(batch)
     scored = masks["scored"]
     values = np.where(scored, masks[name].astype(float), np.nan)
@@ -55,26 +75,30 @@ def _group_share(batch: Batch, name: str) -> MetricValues:
 
 @metric("frac_reward_zero_std", "signal", "share of groups", healthy=(None, 0.3), needs=["reward", "groups"])
 def dead_groups(batch: Batch, context: HarnessContext) -> MetricValues:
-    """Groups whose rewards have std < 1e-8: their advantages are all 0. Name as in TRL. Healthy: at most 30%."""
-    return _group_share(batch, "dead")
+    """Groups whose rewards have std < 1e-8: their advantages are all 0. Name as in TRL. Healthy: at most 30%.
+
+    Those of the training, by its curve, where the rollouts' groups are smaller; so in `dead_fail`, `dead_pass` and
+    `dead_other`.
+    """
+    return _group_share(batch, context, "dead")
 
 
 @metric("dead_fail", "signal", "share of groups", needs=["reward", "groups"])
 def dead_fail(batch: Batch, context: HarnessContext) -> MetricValues:
     """Zero-variance groups in which every rollout fails: the tasks are too hard for the policy."""
-    return _group_share(batch, "fail")
+    return _group_share(batch, context, "fail")
 
 
 @metric("dead_pass", "signal", "share of groups", needs=["reward", "groups"])
 def dead_pass(batch: Batch, context: HarnessContext) -> MetricValues:
     """Zero-variance groups in which every rollout passes: the tasks are used up."""
-    return _group_share(batch, "pass")
+    return _group_share(batch, context, "pass")
 
 
 @metric("dead_other", "signal", "share of groups", needs=["reward", "groups"])
 def dead_other(batch: Batch, context: HarnessContext) -> MetricValues:
     """Zero-variance groups with mixed outcomes or rewards in between: the reward does not see the difference."""
-    return _group_share(batch, "other")
+    return _group_share(batch, context, "other")
 
 
 @metric("reward_std", "signal", "reward", healthy=(0.05, None), needs=["reward", "groups"])
