@@ -67,6 +67,23 @@ def test_the_statistical_agents_view_and_the_readings_are_told(
             tools.evidence(sql=sql)
 
 
+def test_a_search_training_can_be_read_as_a_branch_can(played: api.Run) -> None:
+    tools = SeatTools(played.folder)
+    probe = next(p for p in played.state.probes.values() if p.complete and p.health)
+    score, name = probe.record().score, probe.probe
+    assert score is not None
+    (row,) = [x for x in tools.trainings().splitlines() if x.startswith(f"{name} ")]
+    assert f": {100 * score:.1f}%, " in row and " CPU-s" in row
+    assert tools.scores(name).startswith(f"{name} on search, 1 training(s): sampled {100 * score:.0f}%")
+    assert f"[{name}-s" in tools.evidence(branch=name, outcome="correct")
+    assert tools.health(name).startswith("Quoted from rollouts")
+    why = tools.why(name)
+    assert f"search score {100 * score:.1f}%" in why and f"; {probe.incumbent}: " in why
+    for ask in (tools.scores, tools.why, lambda n: tools.evidence(branch=n)):
+        with pytest.raises(AgentError, match=f"no branch 'p999'; there are: b0.*{name}"):
+            ask("p999")
+
+
 def test_code_is_tried_in_the_sandbox(played: api.Run) -> None:
     hooks = {
         "same": "def weights(rollouts):\n    return [1.0 for r in rollouts]\n",

@@ -17,12 +17,14 @@ from evotrainer.cli._reader_questions import asked_about, judge, waiting_questio
 from evotrainer.cli.propose import EVERY_S, answer, outcome, taken_already, verdict_line
 from evotrainer.cli.seat import request_id, waiting
 from evotrainer.errors import AgentError, EvoTrainerError, TimeOverError
+from evotrainer.projections.branches import Probe, search_scores
 from evotrainer.records.output import visible
 from evotrainer.records.text import cut
 
 if TYPE_CHECKING:
+    from evotrainer.projections.branches import Branch
     from evotrainer.records.chain import Event
-    from evotrainer.records.events import SeatAsked
+    from evotrainer.records.events import SeatAsked, TrialFinished
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.seat import SeatBriefing
     from evotrainer.studies.backtest.sources import Subject
@@ -117,38 +119,47 @@ class SeatTools:
         )
 
     def health(self, branch: str = "") -> str:
-        """What the harness read in a branch's search rollouts (default: the champion): bottlenecks, findings, and
-        metrics outside their healthy range."""
+        """What the harness read in the search rollouts of a branch (default: the champion) or of a search training
+        (p1): bottlenecks, findings, and metrics outside their healthy range."""
         from evotrainer.harness import render_text
 
-        read, name = self.run.state.readings, branch or self.run.state.champion or "base"
-        if name not in read:
+        state, name = self.run.state, branch or self.run.state.champion or "base"
+        found = state.probes[name].health if name in state.probes else state.readings.get(name)
+        if found is None:
+            read = [*state.readings, *(p for p, x in state.probes.items() if x.health)]
             raise AgentError(f"no reading of {name!r}; there are: {', '.join(read) or '(none yet)'}")
-        return _cut(f"{DATA}\n{render_text(read[name], quotes=1, every=False)}")
+        return _cut(f"{DATA}\n{render_text(found, quotes=1, every=False)}")
+
+    def _named(self, name: str) -> Branch | Probe:
+        """The branch or search training of a name."""
+        state = self.run.state
+        if found := state.branches.get(name) or state.probes.get(name):
+            return found
+        raise AgentError(f"no branch {name!r}; there are: {', '.join([*state.branches, *state.probes]) or 'none yet'}")
 
     def trainings(self, last: int = 20) -> str:
-        """Search scores of the last trainings: the search curve."""
-        found = [p.record() for p in self.run.state.probes.values()]
-        rows = [
-            f"{p.probe} r{p.round} {cut(json.dumps(p.changes), 120)}: "
-            + (p.failed or ("open" if p.score is None else f"{100 * p.score:.1f}%"))
-            for p in found[-max(1, last) :]
-        ]
+        """The last search trainings: what was changed, search score, CPU-seconds, and the training score by quarters of
+        the training. Their names (p1) are taken by scores(), health(), evidence() and why(), too."""
+        rows = []
+        for probe in list(self.run.state.probes.values())[-max(1, last) :]:
+            p = probe.record()
+            came = p.failed or ("open" if p.score is None else f"{100 * p.score:.1f}%")
+            rows.append(f"{p.probe} r{p.round} {cut(json.dumps(p.changes), 120)}: {came}{_course(probe.complete)}")
         return _cut("\n".join(rows) or "no search training yet")
 
     def scores(self, branch: str = "") -> str:
-        """What a branch (default: the champion) scores on search: sampled beside greedy, and by the tasks' tags."""
+        """What a branch (default: the champion), a search training (p1) or base scores on search: sampled beside
+        greedy, and by the tasks' tags."""
         state = self.run.state
         name = branch or state.champion or "base"
-        own = state.branches[name].complete if name in state.branches else []
-        done = own or ([state.base] if name == "base" and state.base else [])
+        done = [state.base] if name == "base" and state.base else self._named(name).complete
         if not done:
-            raise AgentError(f"no branch {name!r} was trained; there are: base, {', '.join(state.branches)}")
+            raise AgentError(f"{name} has not ended its training")
         last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step) for t in done]
         rows = [f"{name} on search, {len(last)} training(s): sampled {_mean([s.score for s in last])}, "
                 f"greedy {_mean([s.greedy for s in last])}"]  # fmt: skip
         rows += [f"component {c}: {_mean([s.components.get(c) for s in last])}" for c in sorted(last[0].components)]
-        read = state.readings.get(name)
+        read = state.probes[name].health if name in state.probes else state.readings.get(name)
         tags = {m.name: m.value for m in read.metrics if m.name.startswith("pass_rate/")} if read else {}
         rows += [f"{k.removeprefix('pass_rate/')}: {100 * v:.0f}%" for k, v in sorted(tags.items()) if v is not None]
         return _cut("\n".join(rows if tags else [*rows, "its tasks have no tag that tells kinds of them apart"]))
@@ -170,17 +181,16 @@ class SeatTools:
     def evidence(
         self, text: str = "", branch: str = "", limit: int = 3, outcome: str = "", finish: str = "", sql: str = ""
     ) -> str:
-        """Search rollouts of a branch (default: the champion) in which a text stands, of an outcome (correct,
-        incorrect) and of a finish (stop, length, ...) where you name them; a few, shortened. Or `sql`: one SELECT over
-        the table rollouts, e.g. SELECT outcome, COUNT(*), AVG(reward), AVG(tokens) FROM rollouts GROUP BY outcome;
-        further columns: id, task, "group", attempt, seed, step, finish, mean_logprob, entropy, turns, components."""
+        """Search rollouts of a branch (default: the champion) or search training (p1) in which a text stands, of an
+        outcome (correct, incorrect) and of a finish (stop, length, ...) where you name them; a few, shortened. Or
+        `sql`: one SELECT over the table rollouts, e.g. SELECT outcome, COUNT(*), AVG(reward), AVG(tokens) FROM rollouts
+        GROUP BY outcome; further columns: id, task, "group", attempt, seed, step, finish, mean_logprob, entropy, turns,
+        components."""
         from evotrainer.records.reading import load
 
         state = self.run.state
         name = branch or state.champion or "base"
-        if name not in state.branches:
-            raise AgentError(f"no branch {name!r}; there are: {', '.join(state.branches)}")
-        folders = [self.run.folder / "rollouts" / t.trial for t in state.branches[name].complete]
+        folders = [self.run.folder / "rollouts" / t.trial for t in self._named(name).complete]
         fitting = (
             r
             for r in load([f for f in folders if f.is_dir()], split="search")
@@ -197,9 +207,8 @@ class SeatTools:
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
         """Answer the current request: trials, best first, each {"changes": {factor: value}, "why": hypothesis} and,
-        where you like, gain, sd (0..1), evidence. Changes are against the champion. Returns an id for
-        wait(). `to`: id of the request that is meant (overview() tells it), so that no other takes the answer; the same
-        answer twice is a retry and costs nothing."""
+        XX `to`: id of the request that is meant (overview() tells it), so that no other takes the answer; the same
+            answer twice is a retry and costs nothing."""
         return self._answer({"trials": trials}, to)
 
     def rollout(self, part: int = 1) -> str:
@@ -253,11 +262,11 @@ class SeatTools:
         return [(s.st_mtime_ns, s.st_size) for p in found if p.exists() and (s := p.stat())]
 
     def why(self, branch: str) -> str:
-        """What a branch changed, why it was tried, and the verdict, its effect rounded to points."""
-        state = self.run.state
-        if branch not in state.branches:
-            raise AgentError(f"no branch {branch!r}; there are: {', '.join(state.branches)}")
-        b = state.branches[branch]
+        """What a branch changed, why it was tried, and the verdict, its effect rounded to points; of a search training
+        (p1) what came, beside its champion's trainings."""
+        b = self._named(branch)
+        if isinstance(b, Probe):
+            return self._why_search(b)
         iv = b.intervention
         what = (
             f"{iv.factor}: {json.dumps(iv.old)} -> {json.dumps(iv.new)}, since {json.dumps(iv.hypothesis)}"
@@ -265,6 +274,17 @@ class SeatTools:
             else "no change"
         )
         return _cut(f"{branch} (from {b.parent}): {what}. Verdict: {verdict_line(b)}")
+
+    def _why_search(self, p: Probe) -> str:
+        """A search training beside the trainings of its champion."""
+        own, beside = p.record(), search_scores(self.run.state.branches[p.incumbent].complete)
+        came = own.failed or ("not ended" if own.score is None else f"search score {100 * own.score:.1f}%")
+        rows = [
+            f"{p.probe} (from {p.incumbent}, seed {p.seed}): {cut(json.dumps(p.changes), 400)}. {came}",
+            f"{p.incumbent}: {', '.join(f'{100 * x:.1f}' for x in beside)}%" if beside else "",
+            f"its validity is doubted by {', '.join(own.invalid)}" if own.invalid else "",
+        ]
+        return _cut("; ".join(x for x in rows if x))
 
     def _asked(self) -> SeatBriefing:
         """The request that waits, or the last one."""
@@ -313,6 +333,16 @@ def _selected(rollouts: Sequence[Rollout], sql: str) -> str:
     frame = query_rollouts(rollouts, sql, example, LONGEST_S - 5)
     rows = (json.dumps(row, ensure_ascii=False, default=str) for row in frame.head(50).iter_rows(named=True))
     return _cut("\n".join([f"{DATA} {frame.height} row(s).", *rows]))
+
+
+def _course(done: Sequence[TrialFinished]) -> str:
+    """CPU-seconds and mean training score by quarters, where it has ended."""
+    if not done:
+        return ""
+    scores = [x for row in done[0].curve if (x := row.get("score", row.get("reward"))) is not None]
+    quarters = [q for i in range(4) if (q := scores[i * len(scores) // 4 : (i + 1) * len(scores) // 4])]
+    course = ", ".join(f"{100 * sum(q) / len(q):.0f}" for q in quarters)
+    return f", {done[0].computed_cpu_s:,.0f} CPU-s" + (f", training score {course}" if course else "")
 
 
 def _mean(values: Sequence[float | None]) -> str:
