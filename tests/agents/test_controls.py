@@ -34,7 +34,12 @@ def test_the_fixed_agent_follows_its_list_and_then_stops() -> None:
     assert [(iv.factor, iv.new) for iv in second] == [("rewards", {"share": 1.0})]
     done = record("b2", START.with_factor("rewards", {"share": 1.0}), "b0", 2, second[0], "reject")
     end = agent.propose(later.model_copy(update={"branches": (*later.branches, done)}), FakeTools())
-    assert (end.interventions, end.stop) == ((), "the list of fixed changes is exhausted")
+    assert (end.interventions, end.stop) == ((), "no change that run.agent_options.interventions lists is left to try")
+
+
+def test_the_fixed_agent_needs_no_list_where_a_start_alone_is_certified() -> None:
+    end = make_agent("fixed", 0, {}).propose(briefing(), FakeTools())
+    assert not end.interventions and end.stop.startswith("no change that run.agent_options.interventions lists")
 
 
 def test_the_fixed_agent_names_an_entry_it_cannot_use() -> None:

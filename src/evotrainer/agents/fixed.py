@@ -37,8 +37,8 @@ class FixedOptions(Frozen):
     """Options of the fixed agent."""
 
     harness_edits: tuple[FixedEdit, ...] = ()
-
-    interventions: tuple[FixedChange, ...] = Field(min_length=1)
+    interventions: tuple[FixedChange, ...] = ()
+    """Changes in the order in which they are tried; none: the start alone is trained, and certified."""
 
 
 class FixedAgent:
@@ -88,7 +88,7 @@ class FixedAgent:
         return Proposal(
             agent=self.name,
             interventions=chosen,
-            stop="" if chosen else "the list of fixed changes is exhausted",
+            stop="" if chosen else "no change that run.agent_options.interventions lists is left to try",
             harness_edits=tuple(HarnessEdit(add=e.add, retire=e.retire, reason=e.reason) for e in due),
         )
 
