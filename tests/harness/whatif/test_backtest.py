@@ -266,6 +266,21 @@ class TestFiltersAndSampling:
         assert replay("max_tokens", 64, rollouts=rs).verdict == "contradicts"
         assert replay("max_tokens", 90, rollouts=rs).verdict == "silent"
 
+    @pytest.mark.parametrize(
+        ("cut", "right_if_cut", "verdict"),
+        [(2, False, "supports"), (2, True, "silent"), (4, False, "silent"), (0, False, "silent")],
+        ids=["ended ones are right", "no difference", "nothing ends", "nothing is cut"],
+    )
+    def test_a_larger_budget_is_supported_where_ending_goes_with_being_right(
+        self, cut: int, right_if_cut: bool, verdict: str
+    ) -> None:
+        rs = [
+            rollout(f"t{t}", k, reward=0.0, correct=k >= cut or right_if_cut, finish="length" if k < cut else "stop")
+            for t in range(10)
+            for k in range(4)
+        ]
+        assert replay("max_tokens", 4096, rollouts=rs).verdict == verdict
+
 
 def paid(rewards: list[list[float]]) -> list[Rollout]:
     """Groups whose only component is `visible`."""

@@ -258,19 +258,27 @@ def budget_change(x: ReplayInput) -> Answer:
     """Stored lengths against the new token budget.
 
     Contradicts: a smaller budget would cut 5% or more of the correct rollouts. Supports: a larger one where over 15%
-    are cut now. Silent otherwise: what a longer completion would have said is not stored.
+    are cut off before a right answer, and right answers are rarer among those cut than among those that end (by two
+    standard errors). Silent otherwise, and where none ends: what a longer completion would have said is not stored.
     """
     b = x.batch
-    if not b.has("tokens"):
-        return "silent", "token counts are not stored in these rollouts", {}
     right = b.truth > 0.5
-    cut = float((b.tokens[right] > x.new.max_tokens).mean()) if right.any() else math.nan
-    now = float(np.nanmean(b.truncated)) if b.has("finish") else math.nan
-    m = {"correct_cut": cut, "truncated_now": now}
     if x.new.max_tokens < x.old.max_tokens:
+        if not b.has("tokens"):
+            return "silent", "token counts are not stored in these rollouts", {}
+        cut = float((b.tokens[right] > x.new.max_tokens).mean()) if right.any() else math.nan
         text = f"{cut:.0%} of correct rollouts are longer than {x.new.max_tokens} tokens"
-        return ("contradicts" if cut >= 0.05 else "silent"), text, m
-    return ("supports" if now > 0.15 else "silent"), f"{now:.0%} of rollouts are cut at {x.old.max_tokens} tokens", m
+        return ("contradicts" if cut >= 0.05 else "silent"), text, {"correct_cut": cut}
+    known = ~np.isnan(b.truth) & ~np.isnan(b.truncated)
+    cut_off, ended = known & (b.truncated > 0.5), known & (b.truncated <= 0.5)
+    if not cut_off.any() or not ended.any():
+        return "silent", f"{'all' if cut_off.any() else 'none'} of {int(known.sum())} graded rollouts are cut off", {}
+    lost = float((cut_off & ~right).sum() / known.sum())
+    p, q = float(right[cut_off].mean()), float(right[ended].mean())
+    error = math.sqrt(p * (1 - p) / cut_off.sum() + q * (1 - q) / ended.sum())
+    text = f"{p:.0%} of what is cut at {x.old.max_tokens} tokens is right, {q:.0%} of what ends by itself"
+    m = {"lost": lost, "cut_right": p, "ended_right": q}
+    return ("supports" if lost > 0.15 and q - p > 2 * error else "silent"), text, m
 
 
 PUSHES_DOWN = 0.6
