@@ -108,7 +108,7 @@ def arms_for(start: Recipe, champion: Recipe, moves: Iterable[CandidateMove]) ->
 
 def unscreened(s: Search, known: Collection[str], most: int, batch: Sequence[str] = ()) -> list[Arm]:
     """Changes of factors that no search training of this champion changed, while there are fewer than `most` trainings;
-    first those of which the catalogue, a skill or stored rollouts expect a gain: many searches end before the others.
+    first those of which a gain is expected: many searches end before the others.
     `known`: hashes of recipes that were trained. `batch`: factors of the trainings that are asked for at once."""
     if len(s.mine) + len(batch) >= most:
         return []
