@@ -344,6 +344,33 @@ def test_references_are_offered_where_the_form_is_there_and_the_answers_are_not(
     assert len(moves("phase_plan", offers=("references",), dead_fail=0.3)) == 6, "those within the usual limit of cost"
 
 
+def test_a_plan_that_changes_one_field_of_its_factor_is_a_change_of_that_field() -> None:
+    small = START.with_changes({"prompts_per_step": 8, "group_size": 8, "max_turns": 1})  # a text costs no step apart
+    offered = {f: moves(f, small, offers=("references",), dead_fail=0.3) for f in ("phases", "phase_plan")}
+    assert {sum(p["steps"] for p in v[:1]) for v in offered["phases"]} == {18, 27}, "at equal compute"
+    assert offered["phase_plan"] and all(v["steps"] > small.steps for v in offered["phase_plan"])
+    for value in offered["phases"]:
+        assert single_factor(small, small.with_factor("phases", value)) == "phases"
+
+
+def test_a_short_search_begins_with_what_answers_a_finding() -> None:
+    b = briefing(report=health({"dead_groups": 0.9}, frac_reward_zero_std=0.6, dead_fail=0.5), probes_left=8)
+    for seed in range(4):
+        plan = make_agent("statistical", seed, {}).search(
+            b.model_copy(update={"notes": {**b.notes, "workers": "6"}}), FakeTools(list(rollouts(gap=0.0)))
+        )
+        answers = {m.name for m in MOVES if "dead_groups" in m.symptoms()}
+        named = [m.partition(" ")[0] for p in plan.probes for m in p.moves]
+        assert len(named) == 6 and all(n in answers or n.endswith("_reward") for n in named), named
+
+
+def test_what_answers_a_symptom_in_part_promises_accuracy_not_its_metric() -> None:
+    for iv in propose(briefing(report=DEAD), FakeTools(list(rollouts(gap=0.0))), spare=40):
+        whole = next((m.symptoms().get("dead_groups") for m in MOVES if m.name == iv.move.partition(" ")[0]), None)
+        if iv.bottleneck == "dead_groups" and whole is False:
+            assert iv.prediction.metric == "accuracy", iv.move
+
+
 def test_plans_with_references_spend_what_they_say() -> None:
     costs = []
     for plan in reference_plans(START):

@@ -87,6 +87,23 @@ def test_dead_groups_are_split_by_how_they_died() -> None:
     assert m["effective_groups"].value == pytest.approx(1 / 4)
 
 
+def test_dead_groups_are_those_of_the_training_where_an_evaluation_has_smaller_ones() -> None:
+    trained = tuple({"step": i, "frac_reward_zero_std": 0.4, "dead_fail": 0.3, "dead_pass": 0.1} for i in (1, 2))
+    pairs = groups([[0, 0], [1, 1]])
+    small = metrics(pairs, HarnessContext(recipe=recipe(group_size=8, prompts_per_step=5), curve=trained))
+    read = {k: small[k].value for k in ("frac_reward_zero_std", "dead_fail", "dead_pass", "dead_other")}
+    assert read == pytest.approx({"frac_reward_zero_std": 0.4, "dead_fail": 0.3, "dead_pass": 0.1, "dead_other": 0.0})
+    assert small["frac_reward_zero_std"].n == 10 and small["frac_reward_zero_std"].se == pytest.approx(
+        (0.24 / 10) ** 0.5
+    )
+    for other in (
+        HarnessContext(recipe=recipe(group_size=2), curve=trained),
+        HarnessContext(recipe=recipe(group_size=8), curve=({"step": 1, "frac_reward_zero_std": 0.4},)),
+        HarnessContext(curve=trained),
+    ):
+        assert metrics(pairs, other)["frac_reward_zero_std"].value == 1.0
+
+
 def test_a_group_that_fooled_the_reward_is_dead_but_not_all_pass() -> None:
     rs = [rollout("t0", 0, reward=1.0, correct=True), rollout("t0", 1, reward=1.0, correct=False)]
     m = metrics(rs + groups([[0, 1]])[:0] + [rollout("t1", k, reward=float(k), correct=bool(k)) for k in range(2)])

@@ -85,7 +85,9 @@ class CandidateMove:
 
     def intervention(self, situation: Situation, min_effect: float, champion: str, **more: Any) -> Intervention:
         """The falsifiable intervention that is trained; `more`: its forecast, the skills behind it, what it reopens."""
-        metric, way, size = PREDICTED.get(self.bottleneck, IMPROVES)
+        # what mends a symptom in part may show elsewhere than in its metric: smaller groups of more tasks are deader
+        whole = self.move.symptoms().get(self.bottleneck, True)
+        metric, way, size = PREDICTED.get(self.bottleneck, IMPROVES) if whole else IMPROVES
         old = situation.recipe.value(self.factor)
         why = self.variant.why or self.move.why
         return Intervention(

@@ -10,6 +10,7 @@ import re
 import time
 from collections.abc import Sequence
 from itertools import islice
+from math import nan as NAN
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ from evotrainer.records.text import cut
 if TYPE_CHECKING:
     from evotrainer.projections.branches import Branch
     from evotrainer.records.chain import Event
-    from evotrainer.records.events import SeatAsked, TrialFinished
+    from evotrainer.records.events import SeatAsked
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.seat import SeatBriefing
     from evotrainer.studies.backtest.sources import Subject
@@ -144,7 +145,7 @@ class SeatTools:
         for probe in list(self.run.state.probes.values())[-max(1, last) :]:
             p = probe.record()
             came = p.failed or ("open" if p.score is None else f"{100 * p.score:.1f}%")
-            rows.append(f"{p.probe} r{p.round} {cut(json.dumps(p.changes), 120)}: {came}{_course(probe.complete)}")
+            rows.append(f"{p.probe} r{p.round} {cut(json.dumps(p.changes), 120)}: {came}{_course(probe)}")
         return _cut("\n".join(rows) or "no search training yet")
 
     def scores(self, branch: str = "") -> str:
@@ -154,7 +155,7 @@ class SeatTools:
         name = branch or state.champion or "base"
         done = [state.base] if name == "base" and state.base else self._named(name).complete
         if not done:
-            raise AgentError(f"{name} has not ended its training")
+            raise AgentError(f"{name} has no training that came to its end; trainings() and why({name!r}) say more")
         last = [max((s for s in t.scores if s.split == "search"), key=lambda s: s.step) for t in done]
         rows = [f"{name} on search, {len(last)} training(s): sampled {_mean([s.score for s in last])}, "
                 f"greedy {_mean([s.greedy for s in last])}"]  # fmt: skip
@@ -207,8 +208,10 @@ class SeatTools:
 
     def propose(self, trials: list[dict[str, Any]], to: str = "") -> str:
         """Answer the current request: trials, best first, each {"changes": {factor: value}, "why": hypothesis} and,
-        XX `to`: id of the request that is meant (overview() tells it), so that no other takes the answer; the same
-            answer twice is a retry and costs nothing."""
+        where you like, gain, sd, evidence. Changes are against the champion; gain: its score minus the champion's, on
+        search for a search training, on gate for a branch, 0.1 for ten points. Returns an id for wait(). `to`: id of
+        the request that is meant (overview() tells it), so that no other takes the answer; the same answer twice is a
+        retry and costs nothing."""
         return self._answer({"trials": trials}, to)
 
     def rollout(self, part: int = 1) -> str:
@@ -335,11 +338,11 @@ def _selected(rollouts: Sequence[Rollout], sql: str) -> str:
     return _cut("\n".join([f"{DATA} {frame.height} row(s).", *rows]))
 
 
-def _course(done: Sequence[TrialFinished]) -> str:
-    """CPU-seconds and mean training score by quarters, where it has ended."""
-    if not done:
+def _course(probe: Probe) -> str:
+    """CPU-seconds and mean training score by quarters of its own steps, where it has ended."""
+    if not (done := probe.complete):
         return ""
-    scores = [x for row in done[0].curve if (x := row.get("score", row.get("reward"))) is not None]
+    scores = [x for row in done[0].curve if row["step"] > probe.recipe.before and (x := row.get("score", NAN)) == x]
     quarters = [q for i in range(4) if (q := scores[i * len(scores) // 4 : (i + 1) * len(scores) // 4])]
     course = ", ".join(f"{100 * sum(q) / len(q):.0f}" for q in quarters)
     return f", {done[0].computed_cpu_s:,.0f} CPU-s" + (f", training score {course}" if course else "")

@@ -272,13 +272,21 @@ def budget_change(x: ReplayInput) -> Answer:
     known = ~np.isnan(b.truth) & ~np.isnan(b.truncated)
     cut_off, ended = known & (b.truncated > 0.5), known & (b.truncated <= 0.5)
     if not cut_off.any() or not ended.any():
-        return "silent", f"{'all' if cut_off.any() else 'none'} of {int(known.sum())} graded rollouts are cut off", {}
+        which = "all" if cut_off.any() else "none" if ended.any() else ""
+        said = f"{which} of the graded rollouts are cut off at {x.old.max_tokens} tokens" if which else ""
+        return "silent", said or "how the rollouts ended, or whether they are right, is not stored", {}
     lost = float((cut_off & ~right).sum() / known.sum())
-    p, q = float(right[cut_off].mean()), float(right[ended].mean())
-    error = math.sqrt(p * (1 - p) / cut_off.sum() + q * (1 - q) / ended.sum())
+    # shrunken shares: one right answer of one has an error, too
+    (p, v), (q, w) = (_share(int(right[side].sum()), int(side.sum())) for side in (cut_off, ended))
     text = f"{p:.0%} of what is cut at {x.old.max_tokens} tokens is right, {q:.0%} of what ends by itself"
     m = {"lost": lost, "cut_right": p, "ended_right": q}
-    return ("supports" if lost > 0.15 and q - p > 2 * error else "silent"), text, m
+    return ("supports" if lost > 0.15 and q - p > 2 * math.sqrt(v + w) else "silent"), text, m
+
+
+def _share(k: int, n: int) -> tuple[float, float]:
+    """(mean, variance) of a share of which k of n were seen, after a uniform prior."""
+    p = (k + 1) / (n + 2)
+    return p, p * (1 - p) / (n + 3)
 
 
 PUSHES_DOWN = 0.6
