@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -19,7 +20,7 @@ from evotrainer.judge import (
     scores_of,
 )
 from evotrainer.judge.decide import _decide, _floor_gate, _size_gate
-from evotrainer.judge.simulate import trial
+from evotrainer.judge.simulate import Population, trial
 from evotrainer.records.events import TrialFinished
 from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.verdicts import Effect, GateResult
@@ -213,6 +214,22 @@ def test_a_promising_but_unclear_gain_asks_for_seeds_and_says_how_many() -> None
         else:
             assert verdict.seeds_wanted is None
     assert "inconclusive" in kinds
+
+
+def test_a_gain_above_zero_within_the_noise_of_few_trainings_asks_for_more() -> None:
+    rng, config, found = np.random.default_rng(0), JudgeConfig(min_seeds=2, max_seeds=6), 0
+    tasks = Population(tasks=60, attempts=2, seed_sd=0.05, task_branch_sd=0.3)
+    for _ in range(60):
+        p_T = tasks.difficulties(rng)
+        sides = [tasks.trials(n, p_T, (1, 2), rng, effect=e) for n, e in (("b1", 0.2), ("b0", 0.0))]
+        verdict = decide(*sides, config=config)
+        if verdict.effect.low <= 0 or verdict.effect.mean > verdict.effect.noise_floor:
+            continue
+        wanted = verdict.seeds_wanted
+        assert verdict.kind == ("reject" if wanted is None else "inconclusive"), verdict.reason
+        assert " is within the noise" in verdict.reason and (wanted is None or 2 < wanted <= 6)
+        found += wanted is not None
+    assert found >= 3
 
 
 def test_a_gain_below_what_is_worthwhile_is_rejected() -> None:

@@ -177,7 +177,7 @@ def test_a_run_of_another_format_is_refused_in_one_sentence(tmp_path: Path, writ
             Ledger.open(path, readonly=readonly)
         assert str(told.value) == (
             f"{path} was written by another version of evotrainer (run format {written or 'none'}; this one reads "
-            "format 1); read it with the version that wrote it, or start a new run"
+            "format 2); read it with the version that wrote it, or start a new run"
         )
 
 

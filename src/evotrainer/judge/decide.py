@@ -117,6 +117,12 @@ def _before_the_effect(valid: GateResult, given: JudgeInput) -> Iterator[tuple[G
     yield same, None if same.passed else "reject"
 
 
+def _shown(effect: Effect) -> bool:
+    """Is it above 0, and above what trainings of one recipe differ by? The latter asks more where few seeds tell the
+    noise, while the task part lends the interval degrees of freedom that the trial variance alone does not have."""
+    return effect.low > 0 and effect.mean > effect.noise_floor
+
+
 def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, config: JudgeConfig) -> int | None:
     """Seeds per branch that would decide at the next look's level, were the mean to stay; None where none would.
 
@@ -124,7 +130,7 @@ def _more_seeds(effect: Effect, parts: stats.Components, look: InterimAnalysis, 
     `max_seeds`. A mean that three unlucky seeds hold down is not given up for it.
     """
     # decided already, or the mean is not worth a promotion however certain it became
-    if effect.low > 0 or effect.mean < config.min_effect:
+    if _shown(effect) or effect.mean < config.min_effect:
         return None
     following = _following(look, config)
     n = stats.seeds_needed(parts, following, config.max_seeds)
@@ -169,9 +175,7 @@ def _decide(
     )
     points = f"{mean:+.{n}f} points [{low:+.{n}f}, {high:+.{n}f}]"
     worth = effect.mean >= config.min_effect
-    # `low > 0` nearly implies the noise floor; it asks more only where the task part lends the sum degrees of freedom
-    # that the trial variance alone does not have
-    if worth and effect.low > 0 and effect.mean > effect.noise_floor:
+    if worth and _shown(effect):
         return "promote", (
             f"gate score {points} over the control with {effect.seeds} seeds; "
             f"noise floor at this look {100 * effect.noise_floor:.1f}, error probability spent {look.alpha:.2g}"
@@ -188,7 +192,8 @@ def _decide(
         return "reject", f"gate score {points} is not the gain of {asked:.{n}f} asked for"
     if not asked_for:
         return "reject", (f"gate score {points} is within the noise and {config.max_seeds} seeds would not settle it")
-    return "inconclusive", f"gate score {points} straddles 0; {asked_for}"
+    unclear = "is within the noise" if effect.low > 0 else "straddles 0"
+    return "inconclusive", f"gate score {points} {unclear}; {asked_for}"
 
 
 def _effect_gate(effect: Effect, parts: stats.Components, look: InterimAnalysis, more: int | None) -> GateResult:

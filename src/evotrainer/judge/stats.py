@@ -316,17 +316,18 @@ def p_value(e: Effect) -> float:
 
 
 def asked_at(c: Components, n: int, alpha: float) -> tuple[float, float]:
-    """(mean that would be significant at one-sided `alpha` with `n` seeds per branch, its variance). The control grows
-    with the branch where it has fewer seeds."""
+    """(mean that would be significant at one-sided `alpha` and above the noise floor with `n` seeds per branch, its
+    variance). The control grows with the branch where it has fewer seeds."""
     n_control = max(n, c.seeds_control)
     var, df = c.variance(n, n_control)
     # trials that would be run are trials that would be measured: each adds a degree of freedom
     extra = (n - c.seeds_branch) + (n_control - c.seeds_control)
-    return t_quantile(1 - alpha, df + extra) * var**0.5, var
+    floor = t_quantile(1 - alpha, c.df_trial + extra) * (c.v_trial * (1 / n + 1 / n_control)) ** 0.5
+    return max(t_quantile(1 - alpha, df + extra) * var**0.5, floor), var
 
 
 def seeds_needed(c: Components, alpha: float, most: int) -> int | None:
-    """Seeds per branch at which the observed mean would be significant at one-sided `alpha`; None: more than `most`."""
+    """Seeds per branch at which the observed mean would do (`asked_at`); None: more than `most`."""
     # n + 1 at least: the seeds at hand were judged already and did not suffice. The mean is held where it is
     return next((n for n in range(c.seeds_branch + 1, most + 1) if c.mean > asked_at(c, n, alpha)[0]), None)
 

@@ -9,7 +9,7 @@ from evotrainer.records.frozen import Frozen
 from evotrainer.records.skills import SkillTrial
 from evotrainer.records.verdicts import GuardRow
 
-FORMAT: Literal[1] = 1
+FORMAT: Literal[2] = 2
 """Of ledgers and of all that a run writes: one that another format's run wrote is refused when it is opened."""
 
 
@@ -63,7 +63,7 @@ class RunOpened(Frozen):
     """SHA-256 (64 hex) of `task.toml` in the run folder, byte for byte."""
     version: str
     """evotrainer version."""
-    format: Literal[1] = FORMAT
+    format: Literal[2] = FORMAT
     seed: int
     agent: str
     autonomy: str
