@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from evotrainer.projections.branches import Branch
     from evotrainer.records.chain import Event
     from evotrainer.records.events import SeatAsked
+    from evotrainer.records.findings import HealthReport
     from evotrainer.records.rollout import Rollout
     from evotrainer.records.seat import SeatBriefing
     from evotrainer.studies.backtest.sources import Subject
@@ -125,11 +126,15 @@ class SeatTools:
         from evotrainer.harness import render_text
 
         state, name = self.run.state, branch or self.run.state.champion or "base"
-        found = state.probes[name].health if name in state.probes else state.readings.get(name)
-        if found is None:
+        if (found := self._reading(name)) is None:
             read = [*state.readings, *(p for p, x in state.probes.items() if x.health)]
             raise AgentError(f"no reading of {name!r}; there are: {', '.join(read) or '(none yet)'}")
         return _cut(f"{DATA}\n{render_text(found, quotes=1, every=False)}")
+
+    def _reading(self, name: str) -> HealthReport | None:
+        """What the harness read last of a branch, a search training or the base policy."""
+        probe = self.run.state.probes.get(name)
+        return probe.health if probe else self.run.state.readings.get(name)
 
     def _named(self, name: str) -> Branch | Probe:
         """The branch or search training of a name."""
@@ -160,7 +165,7 @@ class SeatTools:
         rows = [f"{name} on search, {len(last)} training(s): sampled {_mean([s.score for s in last])}, "
                 f"greedy {_mean([s.greedy for s in last])}"]  # fmt: skip
         rows += [f"component {c}: {_mean([s.components.get(c) for s in last])}" for c in sorted(last[0].components)]
-        read = state.probes[name].health if name in state.probes else state.readings.get(name)
+        read = self._reading(name)
         tags = {m.name: m.value for m in read.metrics if m.name.startswith("pass_rate/")} if read else {}
         rows += [f"{k.removeprefix('pass_rate/')}: {100 * v:.0f}%" for k, v in sorted(tags.items()) if v is not None]
         return _cut("\n".join(rows if tags else [*rows, "its tasks have no tag that tells kinds of them apart"]))

@@ -52,10 +52,9 @@ def trained_shares(batch: Batch, context: HarnessContext) -> tuple[dict[str, flo
     no dead group of eight.
     """
     recipe, parts = context.recipe, [context.series(k) for k in ("frac_reward_zero_std", "dead_fail", "dead_pass")]
-    scored = dead_masks(batch)["scored"]
-    if not recipe or not parts[0] or len({len(x) for x in parts}) > 1:
-        return None
-    if not scored.any() or int(batch.sizes[scored].max()) >= recipe.group_size:
+    sizes = batch.sizes[dead_masks(batch)["scored"]]
+    told = bool(parts[0]) and len({len(x) for x in parts}) == 1
+    if not recipe or not told or not len(sizes) or int(sizes.max()) >= recipe.group_size:
         return None
     dead, fail, passed = (float(np.mean(x)) for x in parts)
     shares = {"dead": dead, "fail": fail, "pass": passed, "other": max(0.0, dead - fail - passed)}

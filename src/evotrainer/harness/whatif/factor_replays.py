@@ -271,10 +271,10 @@ def budget_change(x: ReplayInput) -> Answer:
         return ("contradicts" if cut >= 0.05 else "silent"), text, {"correct_cut": cut}
     known = ~np.isnan(b.truth) & ~np.isnan(b.truncated)
     cut_off, ended = known & (b.truncated > 0.5), known & (b.truncated <= 0.5)
+    if not known.any():
+        return "silent", "how the rollouts ended, or whether they are right, is not stored", {}
     if not cut_off.any() or not ended.any():
-        which = "all" if cut_off.any() else "none" if ended.any() else ""
-        said = f"{which} of the graded rollouts are cut off at {x.old.max_tokens} tokens" if which else ""
-        return "silent", said or "how the rollouts ended, or whether they are right, is not stored", {}
+        return "silent", f"{'all' if cut_off.any() else 'none'} of them are cut off at {x.old.max_tokens} tokens", {}
     lost = float((cut_off & ~right).sum() / known.sum())
     # shrunken shares: one right answer of one has an error, too
     (p, v), (q, w) = (_share(int(right[side].sum()), int(side.sum())) for side in (cut_off, ended))
