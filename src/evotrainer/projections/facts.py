@@ -79,7 +79,7 @@ KINDS: Mapping[str, FactKind] = {
     "invalid": FactKind("INVALID"),
     "proxy_gap": FactKind("proxy gap"),
     "few_seeds": FactKind("few seeds", unmeasured=True),
-    "lost": FactKind("lost", unmeasured=True),
+    "lost": FactKind("missing", unmeasured=True),
     "faults": FactKind("faults", unmeasured=True),
     "grading": FactKind("grading", unmeasured=True),
     # the certificate of a branch

@@ -111,23 +111,19 @@ def _convert(path: Path, base: str, sha: str, folder: Path) -> None:
     with open_regular(path) as f:
         if f.read(4) != b"GGUF":
             raise ConfigError(f"policy.base {base!r}: {path.name} is no GGUF file")
-    try:
-        import torch
-        from gguf import GGUFReader
-        from transformers import AutoModelForCausalLM, AutoTokenizer
-        from transformers.utils import logging
-    except ImportError as e:
-        raise MissingDependencyError(
-            f"policy.base {base!r}: a GGUF is read by {e.name}, which is not installed; {install('gguf')}"
-        ) from None
     free, wanted = shutil.disk_usage(folder.parent).free, FACTOR * path.stat().st_size
     if free < wanted:
         raise ConfigError(
             f"policy.base {base!r}: its weights need {wanted / 1e9:.1f} GB, and {folder.parent} has {free / 1e9:.1f} "
             "GB; make room, or set EVOTRAINER_BASES to another folder"
         )
-    logging.disable_progress_bar()
     try:
+        import torch
+        from gguf import GGUFReader
+        from transformers import AutoModelForCausalLM, AutoTokenizer
+        from transformers.utils import logging
+
+        logging.disable_progress_bar()
         fields = GGUFReader(str(path)).fields
         tokenizer = AutoTokenizer.from_pretrained(path.parent, gguf_file=path.name)
         model = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=torch.float32)
@@ -135,6 +131,10 @@ def _convert(path: Path, base: str, sha: str, folder: Path) -> None:
             del model.config.quantization_config  # the weights are plain ones now
         model.hf_quantizer = None
         licence = fields["general.license"].contents() if "general.license" in fields else ""
+    except ImportError as e:  # transformers imports some of what it needs while it loads
+        raise MissingDependencyError(
+            f"policy.base {base!r}: what reads a GGUF is not all installed ({cause(e)}); {install('gguf')}"
+        ) from None
     except Exception as e:  # gguf and transformers raise many types for what they do not know
         raise ConfigError(
             f"policy.base {base!r}: {path.name} cannot be de-quantised ({cause(e)}); give a whole GGUF of an "
