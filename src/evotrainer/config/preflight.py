@@ -63,7 +63,7 @@ def base_identity(base: str, policy: Path | None) -> dict[str, str]:
     if (pinned := parse_pinned(base)) is not None:
         out |= {"id": pinned[0], "commit": pinned[1]}
     if is_gguf(base):
-        out |= {f"gguf_{k}": v for k, v in gguf_identity(base, policy).items()}
+        out |= {f"gguf_{k}": v for k, v in gguf_identity(base, policy, out["sha256"]).items()}
     return out
 
 

@@ -150,21 +150,23 @@ class LocalExecutor:
         on_progress: Callable[[list[tuple[TrialSpec, Heartbeat | None]]], None] = lambda _: None,
     ) -> Iterator[TrialFinished]:
         """Yield results as they come, finished ones first without running them again."""
-        waiting: list[TrialSpec] = []
+        waiting: list[tuple[TrialSpec, int]] = []
         for spec in specs:
             if (done := self.result(spec)) is not None:
                 yield done
             else:
-                waiting.append(spec)
+                waiting.append((spec, 0))
         running: list[Running] = []
         try:
             while waiting or running:
                 while waiting and len(running) < self.workers:
-                    running.append(self.start(waiting.pop(0)))
+                    running.append(self.start(*waiting.pop(0)))
                 for r in [r for r in running if r.process.poll() is not None or self.overdue(r)]:
                     running.remove(r)
                     if self.was_killed(r) and r.restarts < self.restarts:
-                        running.append(self.start(r.spec, r.restarts + 1))
+                        waiting.insert(0, (r.spec, r.restarts + 1))
+                        # most likely the system, for want of memory: fewer side by side from now on
+                        self.workers = max(1, min(self.workers, len(running)))
                     else:
                         yield self.collect(r)
                 on_progress([(r.spec, read_heartbeat(r.folder)) for r in running])

@@ -1,4 +1,5 @@
-"""Processes: the CPU-seconds of those below one, and those that are known by a mark in their environment."""
+"""Processes: the CPU-seconds of those below one, those that are known by a mark in their environment, and the memory
+that is left for more."""
 
 from __future__ import annotations
 
@@ -7,6 +8,8 @@ import os
 import signal
 import time
 from pathlib import Path
+
+from evotrainer.records.regular_file import read_text
 
 
 def end_marked(name: str, token: str) -> None:
@@ -52,3 +55,20 @@ def descendants_cpu_s(pid: int, *, itself: bool = False) -> float:
         ticks += rows[p][1]
         todo += children.get(p, [])
     return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def memory_free(root: Path = Path("/")) -> int | None:
+    """Bytes that programs may still take: of the machine, or of the control group at the root; None: not known."""
+    try:
+        lines = read_text(root / "proc/meminfo").splitlines()
+    except OSError:
+        return None
+    found = [int(x.split()[1]) << 10 for x in lines if x.startswith("MemAvailable:")]
+    group = root / "sys/fs/cgroup"
+    try:
+        # what programs hold; the rest of memory.current is cache, which gives way
+        held = sum(int(x.split()[1]) for x in read_text(group / "memory.stat").splitlines() if x.startswith("anon "))
+        found.append(int(read_text(group / "memory.max")) - held)
+    except (OSError, ValueError):  # no such group, or `max`
+        pass
+    return min(found, default=None)

@@ -47,7 +47,7 @@ from evotrainer.run import (
 from evotrainer.run.approvals import ask_human
 from evotrainer.run.branches import open_branch
 from evotrainer.run.certify import certify
-from evotrainer.run.checks.measured import health_doubts, unscored_components
+from evotrainer.run.checks.measured import health_doubts, never_learns, unscored_components
 from evotrainer.run.context import RunContext
 from evotrainer.run.environment_copies import copy_file, remedies
 from evotrainer.run.noise import first_noise, widen_noise
@@ -219,6 +219,12 @@ def measure_base(ctx: RunContext) -> None:
         remedy = too_weak(score, opened.base_policy.get("path", ""), warm)
         for note in health_doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
             ctx.observer.note(note)
+        if never_learns(health, score) and not ctx.ledger.events("resumed"):
+            raise ConfigError(
+                f"the base policy never succeeds, and no attempt at a task earns more than the others: nothing can be "
+                f"learned from. Pay what differs ([recipe.rewards]), give easier tasks, or begin with another "
+                f"policy.base; `evotrainer resume {ctx.folder}` trains all the same"
+            )
 
 
 def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> None:

@@ -22,6 +22,10 @@ from evotrainer.records.text import quoted
 
 Chat = bool | Literal["auto"]
 CACHED = 50_000
+PLAIN = (
+    "the policy's tokenizer has no chat template: what system and user say reaches it as plain text; give it one "
+    "(chat_template.jinja in its folder), or set trainer.options.chat=false where that is meant"
+)
 SWAPPED = (
     "the policy's chat template renders a turn differently once another follows it; TRL's prefix-preserving training "
     "template takes its place in sampling, training and evaluation (the policy folder keeps its own)"
@@ -77,7 +81,7 @@ class ChatCodec:
         self._template: str | None = None
         self._prefix: list[int] | None = None
         self._cache: dict[tuple[Any, ...], list[int]] = {}
-        self.note = ""
+        self.note = "" if has or chat is False else PLAIN
         if self.chat and not self._preserves() and (other := training_template(tokenizer)):
             self._template, self._prefix = other, None
             if self._preserves():
@@ -188,9 +192,9 @@ class ChatCodec:
         return list(ids)
 
 
-def notes_of_turns(codec: ChatCodec, folder: Path) -> list[str]:
-    """Notes for the reader; ConfigError where the template of the policy in `folder` cannot carry several turns."""
-    if not codec.chat:
+def notes_of_turns(codec: ChatCodec, folder: Path, several: bool) -> list[str]:
+    """Notes for the reader; ConfigError where the template of the policy in `folder` cannot carry `several` turns."""
+    if codec.chat and not several:
         return []
     try:
         codec.check_turns()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -24,3 +25,11 @@ class Lora(Frozen):
     dropout: float = Field(0.0, ge=0, lt=1)
     targets: tuple[str, ...] | Literal["all-linear"] = "all-linear"
     """Names of the modules that get an adapter; never the LM head, from which log-probabilities are computed."""
+
+    def numbers(self, shapes: Mapping[str, Sequence[int]]) -> int:
+        """How many numbers the adapters of a model have. `shapes`: of its tensors, by name."""
+        targets = MODULES if self.targets == "all-linear" else self.targets
+        lain_upon = (
+            s for name, s in shapes.items() if len(s) == 2 and name.removesuffix(".weight").endswith(tuple(targets))
+        )
+        return sum(self.r * (a + b) for a, b in lain_upon)

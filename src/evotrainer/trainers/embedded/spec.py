@@ -71,9 +71,8 @@ def check_trial(
     from evotrainer.trainers.embedded.tokenizer import ChatTokenizer
 
     tokenizer = load_policy(base, chat=conversational(environment) and _chat(options)).tokenizer
-    if isinstance(tokenizer, ChatTokenizer) and any(r.max_turns > 1 for r in recipes):
-        return notes_of_turns(tokenizer, base)
-    return []
+    several = any(r.max_turns > 1 for r in recipes)
+    return notes_of_turns(tokenizer, base, several) if isinstance(tokenizer, ChatTokenizer) else []
 
 
 def warm_start(request: WarmStartRequest, on_step: Callable[[dict[str, float]], None]) -> None:

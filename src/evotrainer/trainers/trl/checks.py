@@ -44,7 +44,7 @@ def check_trial(
     model = check_weights(folder, options, len(tokenizer))
     if played is None:
         several = any(r.max_turns > 1 for r in recipes)
-        return notes_of_turns(codec_of(folder, tokenizer, options), folder) if several else []
+        return notes_of_turns(codec_of(folder, tokenizer, options), folder, several)
     return check_prompts(folder, tokenizer, options, played, context_of(model)) if played.conversational else []
 
 
