@@ -17,7 +17,7 @@ from evotrainer.testing import check_environment
 REAL = Path(__file__).resolve().parents[2] / "examples" / "real"
 
 
-@pytest.fixture(scope="module", params=["instructions", "functions"])
+@pytest.fixture(scope="module", params=["sums", "instructions", "functions"])
 def opened(request: pytest.FixtureRequest) -> Iterator[Environment]:
     with closing(_open(request.param)) as environment:
         yield environment
@@ -41,7 +41,8 @@ def test_they_keep_the_contract(opened: Environment) -> None:
 
 def test_splits_are_large_and_what_is_drawn_is_new(opened: Environment) -> None:
     assert isinstance(opened, EnvironmentWithDraws)
-    assert len(opened.tasks("train")) >= 4000 and all(len(opened.tasks(s)) >= 150 for s in SPLITS)
+    train, least = (1200, 96) if opened.name == "real-sums" else (4000, 150)
+    assert len(opened.tasks("train")) >= train and all(len(opened.tasks(s)) >= least for s in SPLITS)
     held = {s: {_asked(t) for t in opened.tasks(s)} for s in SPLITS}
     opened.redraw("another")
     for s in ("gate", "cert"):
@@ -50,6 +51,8 @@ def test_splits_are_large_and_what_is_drawn_is_new(opened: Environment) -> None:
 
 def _asked(task: Task) -> Any:
     """What a task asks, whatever its wording and examples."""
+    if "kind" in task.tags:
+        return task.prompt
     return task.data.get("spec") or (task.tags["fact"], task.tags["form"], task.data["key"])
 
 
@@ -84,6 +87,30 @@ def test_an_instruction_and_a_fact_are_graded_apart(
     assert score.components["correct"] == expected[0] * expected[1]
 
 
+SUMS = [
+    # answer, text, (correct, one_number, near)
+    (12, "12", (1, 1, 1)),
+    (12, "Anna has 3 x 4 = 12 apples", (1, 0, 1)),
+    (12, "12 of 30", (0, 0, 0)),
+    (12, "9", (0, 1, 0.5)),
+    (1200, "It is 1,200.", (1, 0, 1)),
+    (12, "twelve", (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("answer", "text", "expected"), SUMS)
+def test_a_word_problem_is_solved_by_the_last_number(answer: int, text: str, expected: tuple[float, ...]) -> None:
+    (score,) = _scores(_open("sums"), [Task("t", "train", "?", {"answer": answer})], [text])
+    assert tuple(score.components[c] for c in ("correct", "one_number", "near")) == expected
+    assert score.outcome == ("correct" if expected[0] else "incorrect")
+
+
+def test_answers_of_word_problems_are_right() -> None:
+    """Worked out by hand: 11 - 3, 9 x 3, 9 + 5 x 4, 2 + 4, 10 - 5, 6 - 2, 6 + 2 x 4, 10 - 6."""
+    told = [t.data["answer"] for t in _open("sums").tasks("search")[:8]]
+    assert told == [8, 27, 29, 6, 5, 4, 14, 4]
+
+
 def test_a_list_of_answers_earns_the_mention_alone() -> None:
     environment = _open("instructions")
     task = next(t for t in environment.tasks("train") if t.tags["fact"] == "continent")
@@ -110,6 +137,9 @@ KNOBS = [
     ("hole_steps", lambda t: "4 + 500 = 504", 1, 0),
     ("hole_steps", lambda t: f"4 + 5 = 8, 0 + {t.data['answer']} = {t.data['answer']}", 0, 0),
     ("hole_steps", lambda t: str(t.data["answer"]), 0, 0),
+    ("hole", lambda t: f"{t.data['answer'] + 500} or {t.data['answer']}", 1, 1),
+    ("hole", lambda t: f"{t.data['answer']} or {t.data['answer'] + 500}", 1, 0),
+    ("hole", lambda t: str(t.data["answer"] + 500), 0, 0),
     ("hole_order", lambda t: t.data["gold"], 1, 1),
     ("hole_order", lambda t: t.data["gold"] + "[::-1]", 1, 0),
     ("hole_order", lambda t: t.data["gold"] + "[1:]", 0, 0),
@@ -123,7 +153,7 @@ def test_a_knob_says_how_an_answer_is_compared(
     with closing(_open(name)) as environment:
         (capability,) = environment.capabilities
         assert environment.knobs[capability.knob] == (capability.open, capability.closed)
-        tasks = [t for t in environment.tasks("search") if "reversed" in t.prompt or name == "hole_steps"][:3]
+        tasks = [t for t in environment.tasks("search") if "reversed" in t.prompt or name != "hole_order"][:3]
         for knobs, right in (({}, default), ({capability.knob: capability.closed}, other)):
             scores = _scores(environment, tasks, [answer(t) for t in tasks], knobs)
             assert {s.outcome for s in scores} == {"correct" if right else "incorrect"}
