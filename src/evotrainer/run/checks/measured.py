@@ -11,6 +11,8 @@ from evotrainer.records.findings import Finding, HealthReport
 from evotrainer.records.recipe import Recipe
 from evotrainer.records.text import counted, quoted
 
+MANY = 100
+"""Attempts of the base policy, none of which succeeds, from which a run stops and asks: fewer may be bad luck."""
 NEVER_CORRECT = 0.65
 """Rank of an outcome that is 0 throughout: after what the harness finds critical, before what it warns of."""
 
@@ -47,7 +49,11 @@ def health_doubts(health: HealthReport, score: float | None, outcome: str, attem
 
 def never_learns(health: HealthReport, score: float | None) -> bool:
     """No attempt of the base policy succeeds, and none earns more than the others at its task: no training starts."""
-    return score == 0 and any(f.detector == "dead_groups" and throughout(f) for f in health.claims)
+    return (
+        score == 0
+        and health.rollouts >= MANY
+        and any(f.detector == "dead_groups" and throughout(f) for f in health.claims)
+    )
 
 
 def throughout(f: Finding) -> bool:

@@ -34,28 +34,32 @@ def room(at: BeforeRun) -> Found:
     sizes, side = shapes(at.base), local_workers(at.task)
     weights = 4 * sum(map(math.prod, sizes.values()))
     if at.folder is not None:
-        place = next(p for p in (at.folder, *at.folder.absolute().parents) if p.exists())
-        lora, n = at.task.trainer.options.get("lora"), likely(at.task)
-        each = weights if lora is None else 4 * parsed(Lora, lora, "trainer.options.lora").numbers(sizes)
-        need, free = each * (n + 2 * CHECKPOINT * min(side, n)), shutil.disk_usage(place).free
-        if free < need:
-            raise ConfigError(
-                f"{counted(n, 'training')} write {need / 1e9:.2g} GB of weights and checkpoints, and {place} has "
-                f"{free / 1e9:.2g} GB; make room, or choose another --out"
-                + (", or train adapters (trainer.options.lora)" if lora is None else "")
-            )
-    each, memory = round(IN_MEMORY * weights), memory_free()
-    if memory is None or memory >= each * side:
+        lora = at.task.trainer.options.get("lora")
+        each = 4 * parsed(Lora, lora, "trainer.options.lora").numbers(sizes) if lora is not None else weights
+        on_disk(at.folder, each, likely(at.task), side, "" if lora else ", or train adapters (trainer.options.lora)")
+    need, memory = round(IN_MEMORY * weights), memory_free()
+    if memory is None or memory >= need * side:
         return
-    if memory < each:
+    if memory < need:
         raise ConfigError(
-            f"a training of {at.task.policy.base} needs {each / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} GB are "
+            f"a training of {at.task.policy.base} needs {need / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} GB are "
             "free; end what uses it, or take a smaller model"
         )
     yield (
-        f"{counted(side, 'training')} side by side need {each * side / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} "
-        f"GB are free; set run.workers={memory // each} (fewer are started once the system has ended one)"
+        f"{counted(side, 'training')} side by side need {need * side / 1e9:.1f} GB of memory, and {memory / 1e9:.1f} "
+        f"GB are free; set run.workers={memory // need} (fewer are started once the system has ended one)"
     )
+
+
+def on_disk(folder: Path, each: int, trainings: int, side: int, remedy: str) -> None:
+    """ConfigError where weights of `each` bytes a training, and checkpoints of `side` at once, do not fit there."""
+    place = next(p for p in (folder, *folder.absolute().parents) if p.exists())
+    need, free = each * (trainings + 2 * CHECKPOINT * min(side, trainings)), shutil.disk_usage(place).free
+    if free < need:
+        raise ConfigError(
+            f"{counted(trainings, 'training')} write {need / 1e9:.2g} GB of weights and checkpoints, and {place} has "
+            f"{free / 1e9:.2g} GB; make room, or choose another --out{remedy}"
+        )
 
 
 def likely(task: TaskFile) -> int:
