@@ -147,8 +147,8 @@ ALLOWED = {
     "harness.nominations",
     "run": "errors registry records factors sandbox config judge projections agents skills harness harness.columns "
     "harness.nominations harness.evolving harness.whatif envs envs.base envs.data envs.return_checks envs.user_files "
-    "trainers trainers.base trainers.bases trainers.continued trainers.curriculum trainers.gguf trainers.lora executors "
-    "executors.cache "
+    "trainers trainers.base trainers.bases trainers.continued trainers.curriculum trainers.gguf trainers.lora "
+    "executors executors.cache "
     "executors.spec "
     "executors.warm_start executors.written rules",
     "verify": "errors records factors algorithm sandbox config judge projections skills envs envs.base harness "

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from evotrainer import __version__
@@ -27,7 +27,9 @@ from evotrainer.records.events import (
     RoundOpened,
     RunClosed,
     RunOpened,
+    TrialFinished,
 )
+from evotrainer.records.findings import HealthReport
 from evotrainer.records.text import noise_floor
 from evotrainer.rules.approvals import ESCALATE_AFTER
 from evotrainer.rules.recipes import starting_recipe
@@ -212,19 +214,25 @@ def measure_base(ctx: RunContext) -> None:
     for note in (n for base in done for n in unscored_components(base, ctx.task.recipe, outcome)):
         ctx.observer.note(note)
     health = readings.read(ctx, keys.reading(BASE), 0, BASE)
-    opened, warm = ctx.state.opened, ctx.task.policy.warm_start.steps
-    if opened is not None and not ctx.task.run.evaluate_only:  # before the trainings, which would not learn
-        score = next((s.score for base in done for s in base.scores if s.split == "search"), None)
-        found = readings.batch(ctx, BASE)
-        remedy = too_weak(score, opened.base_policy.get("path", ""), warm)
-        for note in health_doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
-            ctx.observer.note(note)
-        if never_learns(health, score) and not ctx.ledger.events("resumed"):
-            raise ConfigError(
-                f"the base policy never succeeds, and no attempt at a task earns more than the others: nothing can be "
-                f"learned from. Pay what differs ([recipe.rewards]), give easier tasks, or begin with another "
-                f"policy.base; `evotrainer resume {ctx.folder}` trains all the same"
-            )
+    if ctx.state.opened is not None and not ctx.task.run.evaluate_only:  # before the trainings, which would not learn
+        doubt_base(ctx, ctx.state.opened, done, health, outcome)
+
+
+def doubt_base(
+    ctx: RunContext, opened: RunOpened, done: Sequence[TrialFinished], health: HealthReport, outcome: str
+) -> None:
+    """Notes on why trainings may learn little; ConfigError, once, where nothing at all can be learned from."""
+    score = next((s.score for base in done for s in base.scores if s.split == "search"), None)
+    found, warm = readings.batch(ctx, BASE), ctx.task.policy.warm_start.steps
+    remedy = too_weak(score, opened.base_policy.get("path", ""), warm)
+    for note in health_doubts(health, score, outcome, found.text(0) if found.n else "", remedy):
+        ctx.observer.note(note)
+    if never_learns(health, score) and not ctx.ledger.events("resumed"):
+        raise ConfigError(
+            f"the base policy never succeeds, and no attempt at a task earns more than the others: nothing can be "
+            f"learned from. Pay what differs ([recipe.rewards]), give easier tasks, or begin with another policy.base; "
+            f"`evotrainer resume {ctx.folder}` trains all the same"
+        )
 
 
 def train(ctx: RunContext, names: tuple[str, ...], purpose: str = "branch") -> None:

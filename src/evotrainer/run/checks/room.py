@@ -73,7 +73,7 @@ def likely(task: TaskFile) -> int:
 
 def shapes(policy: Path) -> dict[str, list[int]]:
     """Tensor -> its shape, of a policy's weights; of adapters, with all that they lie upon. ConfigError."""
-    found = {}
+    found: dict[str, list[int]] = {}
     for file in weight_files(policy):
         try:
             with open_regular(file) as f:
