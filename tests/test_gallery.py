@@ -19,7 +19,7 @@ from tests.small_run import TINY
 ROOT = Path(__file__).parents[1]
 SMALLER = [*TINY, "policy.warm_start.steps=20", "policy.warm_start.demonstrations=200", "run.looks=off", "run.keys=off"]
 SLOW = {"cluster": "starts a Ray", "reasoning-gym": "long prompts"}
-SLOW |= dict.fromkeys(("agent", "tools"), "twenty seconds of CPU each")
+SLOW |= dict.fromkeys(("agent", "own-reward", "tools"), "ten to twenty seconds of CPU each")
 SLOW |= {"real": "a language model of 135 M parameters"}
 SLOW |= dict.fromkeys(("command", "trl-script"), "their own tests train them")
 NEEDS = {

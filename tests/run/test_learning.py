@@ -117,6 +117,7 @@ def test_verify_mines_again_and_sees_a_changed_label_detector_or_choice(story: t
     assert "what a reading teaches" not in changed("gap", 0) and not changed("gap", 0)
 
 
+@pytest.mark.slow
 def test_killed_while_it_learns_the_run_asks_and_mines_nothing_twice(
     story: tuple[api.Run, int], task: Path, tmp_path: Path
 ) -> None:
@@ -129,6 +130,7 @@ def test_killed_while_it_learns_the_run_asks_and_mines_nothing_twice(
     assert sorted(ids(run)) == sorted(ids(story[0])) and not wrong(run)
 
 
+@pytest.mark.slow
 def test_a_reader_that_errs_once_in_twenty_teaches_the_same_and_nothing_of_honest_work(
     task: Path, tmp_path: Path
 ) -> None:

@@ -185,6 +185,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> api.Run:
     return api.start(folder / "worded.toml", folder / "run")
 
 
+@pytest.mark.slow
 @LONG
 def test_a_prompt_that_does_it_all_is_not_told_as_training(trained: api.Run) -> None:
     (v,) = [b.verdict for b in bodies(trained, "judged")]

@@ -113,6 +113,7 @@ def test_what_it_leaves_behind_is_ended_and_told(
     assert not processes(tmp_path, "time.sleep(600)")
 
 
+@pytest.mark.slow
 def test_a_million_lines_fill_neither_memory_nor_disk(base: Path, tmp_path: Path) -> None:
     assert Trained(options("prints", log_bytes=10_000), base, tmp_path).rollouts
     log = tmp_path / "command" / "log.txt"

@@ -35,6 +35,7 @@ FEW = [
 CHANGE = ["run.agent=fixed", 'run.agent_options={interventions=[{factor="lr", new=3e-3}]}']
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_script_of_plain_pytorch_is_trained_judged_and_certified(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["init", str(tmp_path / "mine"), "--trainer", "command"]).exit_code == 0

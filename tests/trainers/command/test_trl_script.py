@@ -21,6 +21,7 @@ def test_the_page_quotes_the_example_whole() -> None:
         assert f"\n{(EXAMPLES / 'trl-script' / file).read_text(encoding='utf-8')}```\n" in page, file
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not installed("trl"), reason="needs trl: pip install 'evotrainer[trl]'")
 @pytest.mark.timeout(900)
 def test_trls_own_script_trains_unchanged(tmp_path: Path) -> None:
