@@ -2,8 +2,9 @@
 
 The same batch on both sides: 8 prompts of the task `examples/real/sums` by 8 attempts, the chat template, one thread,
 fp32. TRL runs in a process of its own, since its peak memory is measured, too. The floor: what the matrix products of
-the tokens that have to be computed take at the rate that one large product reaches on this machine. Gradients of both
-sides on the same attempts are compared. Writes step.md beside this file.
+the tokens that have to be computed take at the rate that one large product reaches on this machine. Each side samples
+its own attempts; our gradients are compared with those of autograd through transformers on equal ones, and with TRL's
+loss on a small model (tests/trainers/test_trl_parity.py). Writes step.md beside this file.
 """
 
 from __future__ import annotations
